@@ -1,7 +1,7 @@
-//! `Ancestry`: the descent of the revisions of one stream, as `store/ancestry.py` has it without what is stored.
+//! `Ancestry`: the descent of the revisions of one stream. It is `store/ancestry.py` without the stored revisions.
 //!
-//! Along first parents each revision keeps one long jump. What is not found on such lines is marked downward, from the
-//! first merge, no further than asked, and kept for the next question.
+//! Each revision keeps one long jump along first parents. If a revision is not found on such lines, ancestors are
+//! marked downward, from the first merge, no further than asked. The marks are kept for the next question.
 
 use std::hash::RandomState;
 
@@ -9,15 +9,15 @@ use lru::LruCache;
 
 pub const NONE: u32 = u32::MAX;
 
-/// Merges down the line whose second parents' lines are looked at before anything is marked.
+/// The number of merges on a line whose second parents' lines are searched before anything is marked.
 const MERGES: usize = 8;
 
-/// Bytes of marks that are kept.
+/// The most bytes of marks that are kept.
 const MARKS_KEPT: usize = 8 << 20;
 
 struct Marks {
     marks: Vec<u8>,
-    /// Everything marked at or above it has marked its parents.
+    /// Each marked revision at this place or above has marked its parents.
     low: usize,
 }
 
@@ -25,14 +25,14 @@ pub struct Ancestry {
     first: Vec<u32>,
     jump: Vec<u32>,
     depth: Vec<u32>,
-    /// The first revision on its line, itself included, that has several parents.
+    /// The first revision with several parents on the line of each revision, which may be itself.
     merge: Vec<u32>,
-    /// Places where the parents of each begin.
+    /// The place where the parents of each revision begin.
     starts: Vec<u32>,
     parents: Vec<u32>,
     marks: LruCache<u32, Marks, RandomState>,
     kept: usize,
-    /// Steps so far.
+    /// The number of steps so far.
     pub steps: u64,
 }
 
@@ -56,7 +56,7 @@ impl Ancestry {
         &self.parents[self.starts[at] as usize..self.starts[at + 1] as usize]
     }
 
-    /// Add a revision. All that is asked of it before `add` is asked of its parents.
+    /// Add a revision. A question about it before `add` must be asked about its parents.
     pub fn add(&mut self, parents: &[u32]) {
         let number = self.first.len() as u32;
         self.parents.extend_from_slice(parents);
@@ -86,7 +86,7 @@ impl Ancestry {
         self.kept = 0;
     }
 
-    /// Tell whether a revision is or descends from another.
+    /// Tell whether the revision `of` is `wanted` or descends from it.
     pub fn reaches(&mut self, of: u32, wanted: u32) -> bool {
         self.steps += 4;
         if wanted >= of {

@@ -29,7 +29,7 @@ const MAX_CHAIN: u64 = 1 << 30;
 
 pub const NONE: u32 = u32::MAX;
 
-/// The levels of frames on a base in bulk.
+/// The levels of zstd for frames with a base, in a bulk push.
 #[derive(Clone, Copy)]
 pub struct Looks {
     pub least: usize,
@@ -50,7 +50,7 @@ pub struct Version {
     pub depth: u32,
     pub chain: u64,
     pub encoding: u8,
-    /// Its last copy, none where it was there before this push.
+    /// Its last copy; `NONE` if it was on the server before this push.
     pub last: u32,
 }
 
@@ -62,7 +62,7 @@ pub struct Choice {
     pub number: u32,
     pub cost: usize,
     pub length: usize,
-    /// The frame of a text that came in parts.
+    /// The frame of a text in parts.
     pub parts: Vec<PyBackedBytes>,
 }
 
@@ -75,7 +75,7 @@ pub struct Item {
     pub candidates: Vec<(u32, Option<Bytes>)>,
     pub path: PyBackedBytes,
     pub text: Option<Bytes>,
-    /// Bytes of a text that is held elsewhere, if hunks can say it; else 0.
+    /// Bytes of a text that is held elsewhere, if hunks can give it; else 0.
     pub length: usize,
     pub parts: Option<Py<PyAny>>,
 }
@@ -92,7 +92,7 @@ fn skip_distance(number: u32) -> u32 {
 }
 
 impl Encoder {
-    /// Choose the encoding of a record; one that is held gets its text where that is needed.
+    /// Choose the encoding of a record. A held record gets its text if that is needed.
     pub fn settle(&mut self, item: &mut Item, tags: &HashMap<u32, u64>) -> PyResult<Choice> {
         if item.text.is_none() {
             if self.kinds[item.kind as usize].check.is_none() {
@@ -137,7 +137,7 @@ impl Encoder {
         }
         let alone = self.alone(item);
         match best {
-            // In bulk a little is paid for a full text, which makes every read of what follows cheaper.
+            // In bulk, a full text may cost a little more, because it makes each read of later versions cheaper.
             Some(best) if alone.cost * 10 >= best.cost * if self.bulk { 11 } else { 10 } => Ok(best),
             None if alone.encoding != STORED => Ok(self.try_siblings(item, &alone, tags)?.unwrap_or(alone)),
             _ => Ok(alone),
@@ -151,7 +151,7 @@ impl Encoder {
         Choice { encoding, frame, base: NONE, number: 0, cost, length, parts: Vec::new() }
     }
 
-    /// The frame of an earlier copy of the record, where its base is one of this revision also.
+    /// Return the frame of an earlier copy of the record, if this revision has the base of the copy, too.
     fn again(&mut self, item: &Item) -> Option<Choice> {
         let version = self.version(item.name).filter(|version| version.last != NONE)?;
         if version.base == NONE {
@@ -204,13 +204,13 @@ impl Encoder {
         Ok(best)
     }
 
-    /// Tell whether a text of that size cannot rest on a version: its chain would be too long.
+    /// Tell whether a text of this size cannot have a version as base, because its chain would be too long.
     fn is_too_deep(&self, base: u32, size: usize) -> bool {
         self.version(base)
             .map_or(true, |version| version.depth >= MAX_DEPTH || version.chain + size as u64 > MAX_CHAIN / 2)
     }
 
-    /// A record on a base: what it takes less than a whole text; none where it cannot rest on that.
+    /// Return the encoding of a record on a base; `None` if it cannot have this base.
     fn against(&mut self, item: &Item, base: u32, number: u32, tags: &HashMap<u32, u64>) -> PyResult<Option<Choice>> {
         let length = item.text.as_ref().map_or(item.length, |text| text.len());
         if self.is_too_deep(base, length) {
@@ -229,13 +229,13 @@ impl Encoder {
         Ok(Some(Choice { encoding, frame, base, number, cost, length, parts }))
     }
 
-    /// Encoding and frame of a text on a base.
+    /// Return the encoding and the frame of a text on a base.
     fn frame_on(&mut self, text: &Bytes, base: u32) -> PyResult<Option<(u8, Bytes)>> {
         let on = self.text(base)?;
         if !is_usable(text, &on) {
             return Ok(None);
         }
-        // Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
+        // If hunks are read elsewhere, readers keep them as their own deltas, which may have rules of their own.
         let hunk = if self.hunks.is_none() { single_hunk(text, &on, FEW) } else { None };
         Ok(Some(match (hunk, self.looks) {
             (Some(hunk), _) => (HUNKS, Bytes::Own(Arc::new(hunk))),
@@ -251,7 +251,7 @@ impl Encoder {
         }))
     }
 
-    /// Encoding and frame of the hunks that Python reads of a text that is held elsewhere.
+    /// Return the encoding and the frame of the hunks that Python reads, for a text that is held elsewhere.
     fn hunks_on(&mut self, item: &Item, base: u32) -> PyResult<Option<(u8, Bytes)>> {
         let Some(differences) = &self.hunks else { return Ok(None) };
         let hunks = Python::attach(|py| -> PyResult<Vec<u8>> {
@@ -270,16 +270,16 @@ impl Encoder {
         Ok((hunks.len() <= MAX_HUNKS).then(|| self.packer.pack_hunks(hunks)))
     }
 
-    /// Bytes that it takes to name a base.
+    /// Return the number of bytes that name a base.
     fn named(&self, base: u32, tags: &HashMap<u32, u64>) -> usize {
         if tags.contains_key(&base) {
             0
         } else {
-            self.names.key(base).len() // Its kind is in it, and would be its length.
+            self.names.key(base).len() // The byte of its kind stands for that of its length.
         }
     }
 
-    /// The best of the newest siblings, when it saves a tenth of what the record costs alone.
+    /// Return the encoding on the best of the newest siblings, if it saves a tenth of the record's cost alone.
     fn try_siblings(&mut self, item: &Item, alone: &Choice, tags: &HashMap<u32, u64>) -> PyResult<Option<Choice>> {
         let text = text_of(item).clone();
         if item.path.is_empty() || text.len() < LEAST_SIBLING {
@@ -316,7 +316,7 @@ impl Encoder {
         Ok(choice.filter(|choice| choice.cost * 10 <= alone.cost * 9))
     }
 
-    /// The base the chain's rule names for the successor of a version, or that itself.
+    /// Return the base that the chain's rule names for the successor of a version, or the version itself.
     fn skip(&mut self, name: u32, number: u32) -> u32 {
         let target = number - skip_distance(number);
         let mut base = name;
@@ -396,7 +396,7 @@ fn text_of(item: &Item) -> &Bytes {
     item.text.as_ref().expect("a record that is encoded has its text")
 }
 
-/// Kind, folder and extension.
+/// Return kind, folder and extension.
 fn place_of(item: &Item) -> (u8, Vec<u8>, Vec<u8>) {
     let (folder, name) = match memchr::memrchr(b'/', &item.path) {
         Some(at) => (&item.path[..at], &item.path[at + 1..]),

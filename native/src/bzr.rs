@@ -1,5 +1,5 @@
-//! Breezy's records of format 2a: their checks, and what they name, as `vcs/bzr/pages.py`, `vcs/bzr/revision.py` and
-//! `vcs/bzr/system.py` read them. What only Python can tell is none here: all that Breezy does not write so.
+//! Breezy's records of format 2a: their checks and references, as `vcs/bzr/pages.py`, `vcs/bzr/revision.py` and
+//! `vcs/bzr/system.py` read them. `None` means that only Python can tell, as for all that Breezy does not write so.
 
 use sha1::{Digest, Sha1};
 
@@ -30,10 +30,10 @@ pub const KINDS: [Kind; 5] = [
     Kind { check: 16, base: true },
 ];
 
-/// The beginnings of checks: the names of the kinds.
+/// The start of the check of each kind: its name.
 const BEGINS: [&[u8]; 5] = [b"\x08revision", b"\x09signature", b"\x09inventory", b"", b"\x04text"];
 
-/// Tell whether a text is what the key or the check of its record says.
+/// Tell whether a text matches the key or the check of its record.
 pub fn has_key(entry: &Entry<'_>, text: &[u8]) -> bool {
     if entry.kind != CHK {
         return check_of(BEGINS[entry.kind as usize], entry.key, entry.meta, text) == *entry.check;
@@ -43,7 +43,8 @@ pub fn has_key(entry: &Entry<'_>, text: &[u8]) -> bool {
     entry.key.len() == KEY && entry.key.iter().copied().eq(b"sha1:".iter().copied().chain(hex))
 }
 
-/// Add what a record refers to, and what only its base does. True of the revision's own; none: it is Python's turn.
+/// Add the references of a record, and those that only its base has. Return whether the record is the revision's own,
+/// or `None` if Python must check it.
 pub fn compare(
     segment: &Segment<'_>,
     record: &Version<'_>,
@@ -78,7 +79,7 @@ pub fn compare(
     Some(kind == REVISION)
 }
 
-/// Reads what is expected, one thing after the other.
+/// Reads expected parts of a text, one after the other.
 struct Reader<'a> {
     text: &'a [u8],
     at: usize,
@@ -91,7 +92,7 @@ impl<'a> Reader<'a> {
         is_next.then_some(())
     }
 
-    /// The bytes up to one that is left out.
+    /// Return the bytes before the next `end`, and skip both.
     fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let found = &self.text[self.at..];
         let found = &found[..memchr::memchr(end, found)?];
@@ -103,14 +104,14 @@ impl<'a> Reader<'a> {
         self.until(b'\n')
     }
 
-    /// A number of 1 to `most` digits in its own line.
+    /// Read a number of 1 to `most` digits in its own line.
     fn number(&mut self, most: usize) -> Option<u64> {
         let digits = self.line()?;
         let is_number = (1..=most).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
         is_number.then(|| digits.iter().fold(0, |number, digit| number * 10 + u64::from(digit - b'0')))
     }
 
-    /// A string as bencode has it.
+    /// Read a string in bencode.
     fn string(&mut self) -> Option<&'a [u8]> {
         let digits = self.until(b':')?;
         let is_length = (1..=10).contains(&digits.len()) && digits.iter().all(u8::is_ascii_digit);
@@ -123,7 +124,8 @@ impl<'a> Reader<'a> {
         Some(found)
     }
 
-    /// The id of a revision, whose fields come in their usual order. Its parents are the next ones of `parents`.
+    /// Read a revision with its fields in the usual order, and return its id. Its parents must be the next of
+    /// `parents`.
     fn revision(&mut self, parents: &mut dyn Iterator<Item = &[u8]>) -> Option<&'a [u8]> {
         self.skip(b"ll6:formati10eel9:committer")?;
         self.string()?;
@@ -167,7 +169,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The keys of the root pages of the maps that the inventory of a revision names.
+/// Return the keys of the root pages of the maps in the inventory of a revision.
 fn roots<'a>(text: &'a [u8], revision: &[u8]) -> Option<impl Iterator<Item = &'a [u8]>> {
     let mut reader = Reader { text, at: 0 };
     reader.skip(b"chkinventory:\nsearch_key_name: hash-255-way\nroot_id: ")?;
@@ -187,7 +189,8 @@ fn is_page_key(key: &[u8]) -> bool {
     key.len() == KEY && key.starts_with(b"sha1:") && key[5..].iter().all(is_digit)
 }
 
-/// Add what a page refers to that its base does not, and what only that does. Empty: no base.
+/// Add the references of a page that its base does not have, and those that only the base has. An empty `old` is no
+/// base.
 fn compare_pages(new: &[u8], old: &[u8], needed: &mut References, removed: &mut References) -> Option<()> {
     let is_node = |text: &[u8]| text.starts_with(b"chknode:\n");
     if new.len() > MAX_PAGE || old.len() > MAX_PAGE {
@@ -204,7 +207,7 @@ fn compare_pages(new: &[u8], old: &[u8], needed: &mut References, removed: &mut 
     compare_leaves(head, old.filter(|old| old.parts == 1), needed, removed)
 }
 
-/// The pages of a page of pages, by the bytes under which they are found.
+/// Return the pages of a page of pages, by the bytes under which they are found.
 fn children(text: &[u8]) -> Option<[Option<&[u8]>; 256]> {
     let mut found = [None; 256];
     if text.is_empty() {
@@ -245,11 +248,11 @@ fn compare_nodes(new: &[u8], old: &[u8], needed: &mut References, removed: &mut 
 /// A page of items.
 struct Leaf<'a> {
     reader: Reader<'a>,
-    /// Parts of a key.
+    /// The number of parts of a key.
     parts: usize,
-    /// Items that it says it has.
+    /// The number of items that the head says.
     count: u64,
-    /// The begin of all keys.
+    /// The common prefix of all keys.
     prefix: &'a [u8],
 }
 
@@ -274,7 +277,7 @@ impl<'a> Leaf<'a> {
         self.reader.at == self.reader.text.len()
     }
 
-    /// Check that all items have the form of those of the map of names.
+    /// Check that all items have the form of those in the map of names.
     fn check_names(mut self) -> Option<()> {
         let cuts = self.parts - self.prefix.iter().filter(|&&byte| byte == 0).count();
         let mut count = 0;
@@ -289,8 +292,7 @@ impl<'a> Leaf<'a> {
         (count == self.count).then_some(())
     }
 
-    /// The next item of the map of entries, without its key: file id and revision, and all that is said of it; none at
-    /// the end, or where it is wrong.
+    /// Read the next item of the map of entries. Return its file id and revision; `None` at the end, or if it is wrong.
     fn next_entry(&mut self) -> Option<Item<'a>> {
         let reader = &mut self.reader;
         let rest = reader.until(0)?;
@@ -335,7 +337,7 @@ impl Item<'_> {
     }
 }
 
-/// Items of two leaves, both sorted by file id, as Breezy writes them.
+/// Compare the items of two leaves. Both are sorted by file id, as Breezy writes them.
 fn compare_leaves(
     mut new: Leaf<'_>,
     mut old: Option<Leaf<'_>>,

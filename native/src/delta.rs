@@ -1,8 +1,8 @@
-//! Deltas as git's packs hold them: copies from a base and insertions.
+//! Makes deltas as git's packs hold them: copies from a base, and insertions.
 
 use crate::varint;
 
-/// Bytes that are looked up together.
+/// The number of bytes that are looked up together.
 const PIECE: usize = 16;
 const SLOTS: usize = 1 << 16;
 const MAX_COPY: usize = 0xffff;
@@ -10,7 +10,7 @@ const MAX_INSERT: usize = 127;
 
 /// Makes deltas, one after the other.
 pub struct Differ {
-    /// The place of a piece of the base with that hash, and the delta in which it was noted.
+    /// By the hash of a piece: the delta in which it was noted, and its place in the base.
     places: Vec<(u32, u32)>,
     turn: u32,
 }
@@ -20,8 +20,8 @@ impl Differ {
         Differ { places: vec![(0, 0); SLOTS], turn: 0 }
     }
 
-    /// A delta from `base` to `text`: what both share at their ends is copied, and in between each piece of the base
-    /// that is found again grows both ways as far as it matches.
+    /// Return a delta from `base` to `text`. Their common start and end are copied. In between, each piece of the base
+    /// that is found again is extended both ways as far as it matches.
     pub fn delta(&mut self, base: &[u8], text: &[u8]) -> Vec<u8> {
         self.next_turn();
         let mut out = Vec::with_capacity(64);
@@ -116,7 +116,7 @@ pub fn common_start(one: &[u8], other: &[u8]) -> usize {
     at + one[at..].iter().zip(&other[at..]).take_while(|(a, b)| a == b).count()
 }
 
-/// Count the bytes that both end with, `most` at most.
+/// Count the bytes that both end with, up to `most`.
 pub fn common_end(one: &[u8], other: &[u8], most: usize) -> usize {
     let (one, other) = (&one[one.len() - most..], &other[other.len() - most..]);
     let mut size = 0;

@@ -1,4 +1,4 @@
-//! `Encoder`: makes segments one after the other, without Python's lock but for what it asks Python for.
+//! `Encoder`: makes segments one after the other. It takes Python's lock only to call Python.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::texts::{Bytes, Cache};
 use crate::varint;
 
 pub struct Kind {
-    /// The begin of a check, where a record has one.
+    /// The start of a check, if records of this kind have one.
     pub check: Option<Vec<u8>>,
     pub base: bool,
 }
@@ -40,17 +40,17 @@ pub struct Encoder {
     pub level: i32,
     pub fetch: Option<Py<PyAny>>,
     pub hunks: Option<Py<PyAny>>,
-    /// Kinds and keys.
+    /// The kinds and keys of records.
     pub names: Keys,
     pub versions: Vec<Option<Version>>,
-    /// The revision that introduced a copy, and the copy before it of the same version.
+    /// The revision that introduced each copy, and the copy of the same version before it.
     pub copies: Vec<(u32, u32)>,
     pub texts: Cache<Bytes>,
     pub frames: Cache<Bytes>,
     pub siblings: HashMap<(u8, Vec<u8>, Vec<u8>), Siblings>,
     pub revisions: Keys,
     pub ancestry: Ancestry,
-    /// The revision at hand, and its parents in the push.
+    /// The current revision, and its parents in the push.
     pub revision: u32,
     pub parents: Vec<u32>,
     pub packer: Packer,
@@ -62,27 +62,27 @@ pub struct Revision {
     pub parents: Vec<(PyBackedBytes, bool)>,
 }
 
-/// A part of a segment behind the header.
+/// A part of a segment after its header.
 pub enum Sent {
     Joined(Vec<Bytes>),
     Part(PyBackedBytes),
 }
 
-/// A segment so far.
+/// A segment that is being made.
 #[derive(Default)]
 pub struct Made {
-    /// Headers of records; of a whole segment all before the frames.
+    /// Headers of records; in a finished segment, all bytes before the frames.
     pub head: Vec<u8>,
     /// Frames that are not in `sent` yet.
     frames: Vec<Bytes>,
     pub sent: Vec<Sent>,
     /// Bytes of all frames.
     size: usize,
-    /// Records.
+    /// The number of records.
     count: u64,
     /// Bytes of the longest text.
     longest: usize,
-    /// By its name, how a base of this revision is named.
+    /// The tag of each possible base in this revision, by its name.
     tags: HashMap<u32, u64>,
 }
 
@@ -199,7 +199,7 @@ impl Encoder {
         self.versions[name as usize]
     }
 
-    /// Number what a record names.
+    /// Replace the keys that a record names by numbers.
     fn item(&mut self, item: Sending) -> Item {
         let own = |text: PyBackedBytes| Bytes::Python(Arc::new(text));
         let Sending { kind, key, meta, candidates, path, text, length, parts } = item;
@@ -216,7 +216,7 @@ impl Encoder {
 }
 
 impl Made {
-    /// Put what comes before the frames together.
+    /// Assemble the bytes before the frames.
     pub fn finish(mut self, revision: &Revision) -> PyResult<Made> {
         self.sent.push(Sent::Joined(std::mem::take(&mut self.frames)));
         limit("parents of a revision", revision.parents.len() as u64, MAX_PARENTS)?;
@@ -241,7 +241,7 @@ impl Made {
     }
 }
 
-/// A record to send, as Python names it: `NewRecord` or `HeldRecord`.
+/// A record to send, as Python passes it: `NewRecord` or `HeldRecord`.
 pub struct Sending {
     kind: u8,
     key: PyBackedBytes,
@@ -271,7 +271,7 @@ impl Sending {
         })
     }
 
-    /// Bytes of its text.
+    /// Return the bytes of its text.
     pub fn size(&self) -> usize {
         self.text.as_ref().map_or(0, |text| text.len())
     }
@@ -287,7 +287,7 @@ fn limit(what: &str, value: u64, most: u64) -> PyResult<()> {
     })
 }
 
-/// The check for a record's header, as `records/check.py` makes it.
+/// Return the check for a record's header, as `records/check.py` makes it.
 pub fn check_of(begin: &[u8], key: &[u8], meta: &[u8], text: &[u8]) -> [u8; 16] {
     let mut head = begin.to_vec();
     varint::write_bytes(&mut head, key);

@@ -1,4 +1,4 @@
-//! `Maker`: the entries of a pack, each a record's whole text or a delta of one written before.
+//! `Maker`: makes the entries of a pack. Each is a record's whole text, or a delta of a record written before.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -22,17 +22,18 @@ use crate::texts::{Text, Texts};
 
 const OFS_DELTA: u8 = 6;
 
-/// Bytes of entries that are written at once, and bytes of a text from which its entry is written as it is made.
+/// Bytes of entries that are written at once, and bytes of a text above which its entry is written while it is made.
 const WRITTEN: usize = 1 << 18;
 pub const LARGE: usize = 1 << 20;
 
 const NO_BASE: u32 = u32::MAX;
 
-/// A record. The type of one that was named as a base and did not come is 0.
+/// A record. Its type is 0 if it was named as a base and is not received.
 #[derive(Clone, Copy)]
 pub struct Record {
     pub kind: u8,
-    /// It was named as a base before it came: its text is read from the repository. Its own base may rest on it.
+    /// True if it was named as a base before it was received. Its text is then read from the repository, because its
+    /// own base may rest on it.
     is_outside: bool,
     pub encoding: u8,
     pub length: u32,
@@ -57,7 +58,7 @@ const OUTSIDE: Record = Record {
     place: 0,
 };
 
-/// Why nothing more is made.
+/// The reason why no more entries are made.
 pub enum Failure {
     /// A segment, or the type of a record in it, is refused.
     Segment(Vec<u8>),
@@ -73,7 +74,7 @@ impl From<io::Error> for Failure {
     }
 }
 
-/// Makes the entries; it lives in the thread.
+/// Makes the entries, in the thread of `PackBuilder`.
 pub struct Maker {
     pub width: usize,
     pub keys: Keys,
@@ -88,14 +89,14 @@ pub struct Maker {
     /// Bytes of frames in the spool.
     spooled: u64,
     pub out: File,
-    /// Bytes of entries written, and those that are not written yet.
+    /// Bytes of entries that are written, and the entries that are not written yet.
     pub written: u64,
     pending: Vec<u8>,
     outside: Py<PyAny>,
 }
 
 impl Maker {
-    /// `spool` takes frames and `out` entries. `outside` gives the text of an object of the repository.
+    /// `spool` takes frames, and `out` entries. `outside` returns the text of an object of the repository.
     pub fn new(width: usize, spool: File, out: File, outside: Py<PyAny>, cache: usize, level: u32) -> Self {
         Maker {
             width,
@@ -116,7 +117,7 @@ impl Maker {
         }
     }
 
-    /// Make the entries of what is new in a segment.
+    /// Make the entries of the new records in a segment.
     pub fn add(&mut self, block: &[u8], came: &AtomicUsize) -> Result<(), Failure> {
         let Some(segment) = decode(block, &OF_HASHES) else { return Err(Failure::Segment(block.to_vec())) };
         let mut is_spooled = false;
@@ -172,7 +173,8 @@ impl Maker {
         self.texts.put(number, &text);
         record.place = self.written + self.pending.len() as u64;
         let based = self.records.get(record.base as usize).filter(|on| on.kind == record.kind && on.kind != COMMIT);
-        // Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
+        // Commits are written whole: deltas would save a tenth of their bytes, but double the deltas to make and to
+        // resolve.
         let changes = based.map(|on| (self.differ.delta(&base, &text), record.place - on.place));
         match changes.filter(|(changes, _)| changes.len() * 10 < text.len() * 7) {
             Some((changes, back)) => {
@@ -204,7 +206,8 @@ impl Maker {
         self.pending.truncate(start + size.expect("room for all of it"));
     }
 
-    /// An entry that is written as it is made; its CRC-32. What zstd left as it is, zlib does not shrink either.
+    /// Write a large entry while it is made, and return its CRC-32. zlib does not shrink a text that zstd stored as it
+    /// is.
     fn make_large(&mut self, record: &Record, text: &[u8]) -> Result<u32, Failure> {
         let level = if record.encoding == STORED { Compression::none() } else { Compression::new(self.level) };
         let mut head = Vec::new();
@@ -226,7 +229,7 @@ impl Maker {
         Ok(())
     }
 
-    /// The text of a record, decoded again where it was dropped, or of an object of the repository.
+    /// Return the text of a record, decoded again if it was dropped, or of an object of the repository.
     fn text(&mut self, wanted: u32) -> Result<Text, Failure> {
         let mut chain = Vec::new();
         let mut at = wanted;
@@ -257,7 +260,7 @@ impl Maker {
                 None => return Err(Failure::Record(number, frame, text)),
             };
         }
-        // What lies between is not kept: it would drive out what is wanted again.
+        // Texts in between are not cached: they would drive out texts that are needed again.
         self.texts.put(wanted, &text);
         Ok(text)
     }
@@ -274,7 +277,7 @@ impl Maker {
     }
 }
 
-/// Type and length of what follows, inflated.
+/// Write the head of an entry: its type and the inflated length of its data.
 fn entry_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     let (low, mut rest) = (kind << 4 | (length & 15) as u8, length >> 4);
     out.push(if rest > 0 { low | 0x80 } else { low });
@@ -284,7 +287,7 @@ fn entry_head(out: &mut Vec<u8>, kind: u8, length: usize) {
     }
 }
 
-/// The distance from a delta's base to its entry.
+/// Write the distance from an entry back to the base of its delta.
 fn offset_back(out: &mut Vec<u8>, mut back: u64) {
     let mut bytes = [0; 10];
     let mut at = bytes.len() - 1;

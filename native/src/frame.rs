@@ -1,4 +1,4 @@
-//! Frames as `records/delta.py` reads them: what is refused there is refused here.
+//! Decodes frames as `records/delta.py` does, and refuses the same ones.
 
 use pyo3::prelude::*;
 
@@ -19,14 +19,14 @@ pub struct Tally {
 }
 
 impl Tally {
-    /// Add it to the meters of this process, and begin anew.
+    /// Add these counts to the meters of this process, and reset them.
     pub fn count(&mut self, py: Python<'_>) -> PyResult<()> {
         let Tally { frames, came, made } = std::mem::take(self);
         meters::count(py, &[("DECOMPRESSED", frames), ("DECOMPRESSED_IN", came), ("DECOMPRESSED_OUT", made)])
     }
 }
 
-/// The text of `length` bytes that a frame holds; none where it holds no such text. `base`: the text of its base.
+/// Return the text of `length` bytes that a frame holds; `None` if it holds no such text. `base`: the text of its base.
 pub fn decompress(
     reader: &mut Reader,
     tally: &mut Tally,
@@ -76,7 +76,7 @@ fn is_sound(frame: &[u8], length: usize) -> bool {
         let Some(&[a, b, c]) = frame.get(at..at + 3) else { return false };
         let head = usize::from(a) | usize::from(b) << 8 | usize::from(c) << 16;
         let kind = head >> 1 & 3;
-        at += if kind == 1 { 4 } else { 3 + (head >> 3) }; // 1: one byte, repeated.
+        at += if kind == 1 { 4 } else { 3 + (head >> 3) }; // Kind 1 is one byte, repeated.
         if kind == 3 || at > frame.len() {
             return false;
         }
@@ -88,7 +88,7 @@ fn is_sound(frame: &[u8], length: usize) -> bool {
     at == frame.len() && length <= blocks * BLOCK
 }
 
-/// The place where the blocks of a frame begin, if its header is right.
+/// Return the place where the blocks of a frame begin, if its header is right.
 fn blocks_at(frame: &[u8], length: usize) -> Option<usize> {
     let descriptor = *frame.first()?;
     if length > MAX_RECORD || descriptor & 0b11111 != 0 {

@@ -1,4 +1,4 @@
-//! `Zstd`: frames without magic number for one thread of Python's, as `records/delta.py` makes and reads them.
+//! `Zstd`: makes and reads frames without magic number as `records/delta.py` does, for one thread of Python's.
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
@@ -8,7 +8,7 @@ use pyo3::types::PyBytes;
 use crate::limits::MAX_RECORD;
 use crate::sys::{Reader, Writer};
 
-/// Bytes from which other threads may go on meanwhile.
+/// From so many bytes on, other threads of Python's may run meanwhile.
 const LONG: usize = 64 << 10;
 
 #[pyclass(module = "smartserver._native")]
@@ -24,7 +24,7 @@ impl Zstd {
         Zstd { reader: Reader::new(), writer: Writer::new() }
     }
 
-    /// The frame of a text.
+    /// Return the frame of a text.
     fn compress<'py>(
         &mut self,
         py: Python<'py>,
@@ -43,7 +43,7 @@ impl Zstd {
         frame
     }
 
-    /// The text of so many bytes in a frame that was looked over.
+    /// Return the text of `length` bytes in a frame that was checked.
     fn decompress<'py>(
         &mut self,
         py: Python<'py>,
@@ -51,7 +51,7 @@ impl Zstd {
         length: usize,
         base: PyBackedBytes,
     ) -> PyResult<Bound<'py, PyBytes>> {
-        // A view of a part of something, mostly.
+        // Mostly, this is a view of a part of a buffer.
         let frame: PyBackedBytes = match frame.extract() {
             Ok(frame) => frame,
             Err(_) => frame.call_method0("tobytes")?.extract()?,

@@ -1,5 +1,5 @@
-//! Mercurial's records: their nodes, and what they name, as `vcs/hg/format.py` and `vcs/hg/system.py` read them. What
-//! only Python can tell is none here.
+//! Mercurial's records: their nodes and references, as `vcs/hg/format.py` and `vcs/hg/system.py` read them. `None`
+//! means that only Python can tell.
 
 use sha1::{Digest, Sha1};
 
@@ -15,10 +15,10 @@ const NULL: &[u8] = &[0; NODE_BYTES];
 const CENSORED: &[u8] = b"\x01\ncensored:";
 const MARK: &[u8] = b"\x01\n";
 
-/// Digits of a date up to which it is surely one that can be shown.
+/// A date of at most so many digits can surely be shown.
 const DIGITS: usize = 15;
 
-/// The two parents that a meta says, null where there is none; none where it is no meta.
+/// Return the two parents in a meta, null for a missing one; `None` if it is no meta.
 fn both(meta: &[u8]) -> Option<(&[u8], &[u8])> {
     match meta.len() {
         0 => Some((NULL, NULL)),
@@ -28,13 +28,13 @@ fn both(meta: &[u8]) -> Option<(&[u8], &[u8])> {
     }
 }
 
-/// The parents that are not null.
+/// Return the parents that are not null.
 fn parents(meta: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
     let (first, second) = both(meta)?;
     Some([first, second].into_iter().filter(|&parent| parent != NULL))
 }
 
-/// Tell whether the key of a record is right: its node, of a file's version after the path.
+/// Tell whether the key of a record is right: its node or, for a file's version, its path and node.
 pub fn has_key(entry: &Entry<'_>, text: &[u8]) -> bool {
     let Some((first, second)) = both(entry.meta) else { return false };
     let node =
@@ -51,7 +51,8 @@ fn path_of(key: &[u8]) -> Option<&[u8]> {
     is_path.then_some(path)
 }
 
-/// Add what a record refers to, and what only its base does. True of the revision's own; none: it is Python's turn.
+/// Add the references of a record, and those that only its base has. Return whether the record is the revision's own,
+/// or `None` if Python must check it.
 pub fn compare(
     segment: &Segment<'_>,
     record: &Version<'_>,
@@ -61,7 +62,7 @@ pub fn compare(
 ) -> Option<bool> {
     match record.kind {
         CHANGESET => {
-            // Another changeset, or one that closes its branch, which is told with a tip, is Python's.
+            // Python checks another changeset, or one that closes its branch, since its tip must say so.
             if record.key != segment.revision || closes_branch(record.text) {
                 return None;
             }
@@ -94,7 +95,7 @@ fn add_manifest(changeset: &Version<'_>, found: &mut References) -> Option<()> {
     Some(())
 }
 
-/// The manifest that a changeset names.
+/// Return the manifest that a changeset names.
 fn manifest_of(text: &[u8]) -> Option<Vec<u8>> {
     let mut lines = text.splitn(4, |&byte| byte == b'\n');
     let (manifest, _user, dated, rest) = (lines.next()?, lines.next()?, lines.next()?, lines.next()?);
@@ -116,7 +117,7 @@ fn manifest_of(text: &[u8]) -> Option<Vec<u8>> {
     node_of(manifest)
 }
 
-/// Tell whether each backslash escapes something.
+/// Tell whether each backslash begins a valid escape.
 fn are_escapes_right(extras: &[u8]) -> bool {
     let mut at = 0;
     while let Some(found) = memchr::memchr(b'\\', &extras[at..]) {
@@ -143,7 +144,7 @@ fn node_of(digits: &[u8]) -> Option<Vec<u8>> {
 
 fn add_parents_of_file(file: &Version<'_>, found: &mut References) -> Option<()> {
     let path = path_of(file.key)?;
-    // With a first parent Mercurial does not look at what the text says it was copied from.
+    // With a first parent, Mercurial does not look at the source of a copy that the text names.
     if file.text.starts_with(CENSORED) || (both(file.meta)?.0 == NULL && !is_copy_readable(file.text)) {
         return None;
     }
@@ -155,7 +156,7 @@ fn file_name(path: &[u8], node: &[u8]) -> Vec<u8> {
     [&[FILE], path, &[0], node].concat()
 }
 
-/// Tell whether the metadata at the begin of a file's version, if any, can be read.
+/// Tell whether the metadata at the start of a file's version, if any, can be read.
 fn is_copy_readable(text: &[u8]) -> bool {
     let Some(rest) = text.strip_prefix(MARK) else { return true };
     let Some(end) = memchr::memmem::find(rest, MARK) else { return false };
@@ -165,8 +166,8 @@ fn is_copy_readable(text: &[u8]) -> bool {
     })
 }
 
-/// Add the files of the lines that only the new one of two manifests has, and of those that only the old one has. If
-/// the old one is sound, so is the new one.
+/// Add the files in lines that only the new manifest has, and those in lines that only the old one has. If the old one
+/// is sound, so is the new one.
 fn compare_manifests(new: &[u8], old: &[u8], needed: &mut References, removed: &mut References) -> Option<()> {
     if [new, old].into_iter().any(|text| text.last().is_some_and(|&last| last != b'\n')) {
         return None;
@@ -198,13 +199,13 @@ fn compare_manifests(new: &[u8], old: &[u8], needed: &mut References, removed: &
     lines(&new[end..]).next().map_or(Some(()), |next| in_order(last, next).map(|_| ()))
 }
 
-/// The lines of a text that ends with one.
+/// Return the lines of a text that ends with a newline.
 fn lines(text: &[u8]) -> impl DoubleEndedIterator<Item = &[u8]> {
     let text = text.strip_suffix(b"\n");
     text.into_iter().flat_map(|text| text.split(|&byte| byte == b'\n'))
 }
 
-/// A line that comes after another, and has another path.
+/// Return a line if it comes after `last` and has another path.
 fn in_order<'a>(last: Option<&'a [u8]>, line: &'a [u8]) -> Option<&'a [u8]> {
     let path = |line: &'a [u8]| memchr::memchr(0, line).map(|nul| &line[..nul]);
     match last {
@@ -213,14 +214,14 @@ fn in_order<'a>(last: Option<&'a [u8]>, line: &'a [u8]) -> Option<&'a [u8]> {
     }
 }
 
-/// Places where whole lines begin in which two texts differ, and where those end in each.
+/// Return the start of the whole lines in which two texts differ, and their end in each text.
 fn differing(new: &[u8], old: &[u8]) -> (usize, usize, usize) {
     let ahead = common_start(new, old);
     let behind = common_end(new, old, new.len().min(old.len()) - ahead);
     let start = memchr::memrchr(b'\n', &new[..ahead]).map_or(0, |at| at + 1);
     let mut end = new.len() - behind;
     let is_begin = |text: &[u8], at: usize| at == 0 || text[at - 1] == b'\n';
-    // The first line that is all of what they end with in common, and no part of a longer one in either.
+    // The common end must begin with a line that is whole in both texts, and no part of a longer one.
     if !(is_begin(new, end) && is_begin(old, old.len() - behind)) {
         end = memchr::memchr(b'\n', &new[end..]).map_or(new.len(), |at| end + at + 1);
     }

@@ -1,4 +1,4 @@
-//! The body of a pack's index, as `store/index_build.py` writes it.
+//! Writes the body of a pack's index as `store/index_build.py` does.
 
 use blake2::digest::consts::U20;
 use blake2::{Blake2b, Digest};
@@ -14,7 +14,7 @@ const VERSION: u8 = 1;
 const DIGEST: usize = 20;
 const ROW: usize = 41;
 
-/// The digest that rows are sorted by: of the byte of a record's kind, and its key.
+/// Return the digest that rows are sorted by. `name`: the byte of a record's kind, and its key.
 pub fn digest(name: &[u8]) -> [u8; DIGEST] {
     Blake2b::<U20>::digest(name).into()
 }
@@ -24,7 +24,7 @@ pub struct Row {
     pub frame: u64,
     pub frame_length: u32,
     pub length: u32,
-    /// A row in the order of the pack, `NO_BASE`, or `EXTERNAL` and a number.
+    /// The row of the base in the order of the pack, `NO_BASE`, or `EXTERNAL` and a number.
     pub base: u32,
     pub segment: u32,
     pub chain: u32,
@@ -66,7 +66,7 @@ impl<'a> Columns<'a> {
         self.parents.push(parent);
     }
 
-    /// A base that lies in an earlier pack.
+    /// Return the number of a base that lies in an earlier pack.
     pub fn external(&mut self, name: &[u8]) -> u32 {
         EXTERNAL | self.externals.number(name)
     }
@@ -116,7 +116,7 @@ impl<'a> Columns<'a> {
         out.0
     }
 
-    /// Rows before each bucket of the digests' first bits, and their number.
+    /// Return the number of rows before each bucket of the digests' first bits, and of all rows.
     fn fanout(&self, order: &[u32], bits: u32) -> Vec<u32> {
         let mut counts = vec![0u32; (1 << bits) + 1];
         for &at in order {
@@ -143,7 +143,7 @@ impl Row {
     }
 }
 
-/// Bits of the fanout, so that a bucket has about 16 rows.
+/// Return the bits of the fanout with which a bucket has about 16 rows.
 fn fanout_bits(rows: usize) -> u32 {
     if rows == 0 {
         return 0;
@@ -151,7 +151,7 @@ fn fanout_bits(rows: usize) -> u32 {
     (usize::BITS - (rows - 1).leading_zeros()).saturating_sub(4).min(16)
 }
 
-/// Columns, each on a multiple of 8 bytes from the begin.
+/// The columns of a body, each at a multiple of 8 bytes from the start.
 struct Body(Vec<u8>);
 
 impl Body {
@@ -166,7 +166,7 @@ impl Body {
         self.align();
     }
 
-    /// The ends of some byte strings in all of them together, after a zero.
+    /// Write a zero, and the end of each byte string in all of them together.
     fn ends<'b>(&mut self, items: impl Iterator<Item = &'b [u8]>) {
         let mut end = 0;
         self.0.extend_from_slice(&[0; 4]);

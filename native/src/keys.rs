@@ -4,7 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 
 use hashbrown::HashTable;
 
-/// Found by a hash that is keyed anew in each process, so that nobody can foresee which of them collide.
+/// Keys are found by a hash with a random key in each process, so that nobody can foresee which of them collide.
 #[derive(Default)]
 pub struct Keys {
     numbers: HashTable<u32>,
@@ -31,7 +31,7 @@ impl Keys {
         self.numbers.find(self.hasher.hash_one(key), same).copied()
     }
 
-    /// The number of a key, which is added where it is new.
+    /// Return the number of a key, which is added if it is new.
     pub fn number(&mut self, key: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(key);
         let (bytes, ends) = (&self.bytes, &self.ends);

@@ -1,9 +1,9 @@
-//! Counts for the meters of this process, which `smartserver/meters.py` declares.
+//! Adds counts to the meters of this process, which `smartserver/meters.py` declares.
 
 use pyo3::prelude::*;
 use pyo3::types::PyList;
 
-/// Add to some meters, each by its name there.
+/// Add to some meters, each by its name in `smartserver/meters.py`.
 pub fn count(py: Python<'_>, counts: &[(&str, u64)]) -> PyResult<()> {
     let meters = py.import("smartserver.meters")?;
     let tally = meters.getattr("here")?.getattr("tally")?;

@@ -1,4 +1,4 @@
-//! Git's objects: their ids, and trees as `vcs/git/format.py` reads them.
+//! Git's objects: their ids, and their references as `vcs/git/format.py` reads them.
 
 use sha1::{Digest, Sha1};
 use sha2::Sha256;
@@ -11,7 +11,7 @@ pub const TREE: u8 = 2;
 pub const BLOB: u8 = 3;
 pub const TAG: u8 = 4;
 
-/// Git's name of a type.
+/// Return git's name of a type.
 pub fn type_name(kind: u8) -> Option<&'static str> {
     match kind {
         COMMIT => Some("commit"),
@@ -22,7 +22,7 @@ pub fn type_name(kind: u8) -> Option<&'static str> {
     }
 }
 
-/// Tell whether an object has that id, of 20 bytes (SHA-1) or 32 (SHA-256).
+/// Tell whether an object has this id, of 20 bytes (SHA-1) or 32 (SHA-256).
 pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
     let Some(name) = type_name(kind) else { return false };
     let head = format!("{name} {}\0", text.len());
@@ -33,8 +33,8 @@ pub fn has_id(kind: u8, text: &[u8], id: &[u8]) -> bool {
     }
 }
 
-/// Add what an object refers to, and what its base does, of the same type, and it does not. True of the revision's own
-/// commit; none: it is Python's turn.
+/// Add the references of an object, and those of its base that it lacks, if both are of one type. Return whether the
+/// object is the revision's own commit, or `None` if Python must check it.
 pub fn compare(
     segment: &Segment<'_>,
     record: &Version<'_>,
@@ -50,7 +50,7 @@ pub fn compare(
         [TREE] => {
             compare_trees(record.text, below.unwrap_or_default(), width, judges, needed, removed).then_some(false)
         }
-        // Another commit, or a bare one, is Python's.
+        // Python checks a commit that is not the revision's own.
         [COMMIT] if record.key == segment.revision => {
             let named = read_commit(record.text, width)?;
             let is_same = named[1..].iter().map(Vec::as_slice).eq(segment.parents.iter().map(|parent| parent.id));
@@ -67,12 +67,12 @@ pub fn compare(
     }
 }
 
-/// The references of a commit that names a tree, then parents.
+/// Return the references of a commit. `named`: its tree, then its parents.
 fn references_of(named: &[Vec<u8>]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ {
     named.iter().enumerate().map(|(at, key)| (if at == 0 { TREE } else { COMMIT }, name(0, key)))
 }
 
-/// An entry of a tree as every git writes them.
+/// An entry of a tree in the form that every git writes.
 struct TreeEntry<'a> {
     /// Mode, name and id.
     whole: &'a [u8],
@@ -99,7 +99,7 @@ impl EntryKind {
     }
 }
 
-/// The entry at `at`; none where it is none, or of a mode that only old tools wrote.
+/// Parse the entry at `at`; `None` if it is damaged, or has a mode that only old tools wrote.
 fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
     let rest = &text[at..];
     let space = rest.iter().take(7).position(|&byte| byte == b' ')?;
@@ -120,7 +120,7 @@ fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
 }
 
 /// Tell whether an entry has none of the faults that `vcs/git/fsck.py` looks for, and is no file that git itself reads.
-/// An entry that only may have one is not clean.
+/// An entry that may have a fault is not clean.
 fn is_clean(entry: &TreeEntry<'_>) -> bool {
     let name = entry.name;
     if name.iter().any(|byte| matches!(byte, b'/' | b'\\' | b'~' | 0xe2 | 0xef)) || entry.key.iter().all(|&b| b == 0) {
@@ -141,16 +141,16 @@ fn is_clean(entry: &TreeEntry<'_>) -> bool {
     !(matches!(first, b'.' | b' ' | b':') || first >= 0x80 || is_read || entry.kind == EntryKind::Link)
 }
 
-/// Tell whether a name begins with another in lower case.
+/// Tell whether a name in any case begins with another in lower case.
 fn begins(name: &[u8], with: &[u8]) -> bool {
     name.len() >= with.len() && name[..with.len()].eq_ignore_ascii_case(with)
 }
 
-/// Looks whether the entries of a tree are in order, and no two of them have one name.
+/// Checks that the entries of a tree are in order, and that no two of them have one name.
 #[derive(Default)]
 struct Order<'a> {
     last: Option<(&'a [u8], bool)>,
-    /// Files whose names all entries since begin with: a folder of that name may still come.
+    /// Files with whose names all later names begin: a folder of the same name may still follow.
     files: Vec<&'a [u8]>,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Order<'a> {
     }
 }
 
-/// Git's order: a folder comes as if a slash ended its name.
+/// Tell whether an entry comes before another in git's order: a folder sorts as if a slash ended its name.
 fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u8], bool)) -> bool {
     let most = one.len().min(other.len());
     let end = |name: &[u8], is_folder: bool| name.get(most).copied().unwrap_or(if is_folder { b'/' } else { 0 });
@@ -186,8 +186,8 @@ fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u
     }
 }
 
-/// The references of a tree that its base lacks, and those that only the base has. False where the tree is not a plain
-/// one, or, if that matters (`judges`), may have faults; then both say nothing.
+/// Add the references of a tree that its base lacks, and those that only the base has. Return false if the tree has an
+/// unusual form or, with `judges`, may have faults; both lists are then of no use.
 fn compare_trees(
     text: &[u8],
     base: &[u8],
@@ -198,7 +198,7 @@ fn compare_trees(
 ) -> bool {
     let (mut at, mut base_at) = (0, 0);
     let mut order = Order::default();
-    // Whether the names and modes are those of the base: then only what has another object is looked at, as in Python.
+    // True while the names and modes are those of the base. Then only changed objects are checked, as in Python.
     let mut is_alike = !base.is_empty();
     while at < text.len() {
         let Some(entry) = entry_at(text, at, width) else { return false };
@@ -264,7 +264,7 @@ fn is_clean_tree(text: &[u8], width: usize) -> bool {
     true
 }
 
-/// The tree of a commit, then its parents; none where it cannot be read as `vcs/git/format.py` does.
+/// Return the tree of a commit, then its parents; `None` if it cannot be parsed as in `vcs/git/format.py`.
 fn read_commit(text: &[u8], width: usize) -> Option<Vec<Vec<u8>>> {
     let mut found = vec![hex_line(text, b"tree ", width)?];
     let mut at = 2 * width + 6;
@@ -275,7 +275,7 @@ fn read_commit(text: &[u8], width: usize) -> Option<Vec<Vec<u8>>> {
     Some(found)
 }
 
-/// The id in a line of a head.
+/// Return the id in a line of a head.
 fn hex_line(text: &[u8], label: &[u8], width: usize) -> Option<Vec<u8>> {
     let hex = text.strip_prefix(label)?.get(..2 * width)?;
     if text.get(label.len() + 2 * width) != Some(&b'\n') {
@@ -284,7 +284,7 @@ fn hex_line(text: &[u8], label: &[u8], width: usize) -> Option<Vec<u8>> {
     unhex(hex)
 }
 
-/// Tell whether a commit that can be read has none of the faults that `vcs/git/fsck.py` looks for.
+/// Tell whether a commit that can be parsed has none of the faults that `vcs/git/fsck.py` looks for.
 fn is_clean_commit(text: &[u8]) -> bool {
     if memchr::memchr(0, text).is_some() {
         return false;
@@ -301,7 +301,7 @@ fn is_clean_commit(text: &[u8]) -> bool {
     after.and_then(|rest| rest.strip_prefix(b"committer ")).and_then(after_ident).is_some()
 }
 
-/// The text after a clean line of name and date.
+/// Return the text after a clean line of name and date.
 fn after_ident(text: &[u8]) -> Option<&[u8]> {
     let is_mark = |byte: &u8| matches!(byte, b'<' | b'>' | b'\n');
     let open = text.iter().position(is_mark)?;

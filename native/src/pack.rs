@@ -1,9 +1,9 @@
-//! `PackBuilder`: one of git's packs out of the segments of a pull, as `vcs/git/build.py` makes it.
+//! `PackBuilder`: makes a git pack of the segments of a pull, as `vcs/git/build.py` does.
 //!
-//! Segments are taken by a thread of its own, so that they are decoded while more of them come. Their frames lie in a
-//! spool file, from which a text that was dropped is decoded again. A record may be a delta of one written before.
+//! A thread takes the segments, so that they are decoded while more of them are received. Their frames are in a spool
+//! file, from which a dropped text is decoded again. A record may be a delta of one written before.
 //!
-//! A refusal is not named here. Python's own part reads it again and raises what it is refused for.
+//! No error is named here. Python's twin reads a refused segment or record again, and raises the error.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -21,20 +21,20 @@ use crate::entries::{Failure, Maker};
 use crate::guard::{failed, run};
 use crate::sys::file_of;
 
-/// Bytes of segments that wait for the thread.
+/// Bytes of segments that may wait for the thread.
 const QUEUED: usize = 8 << 20;
 
-/// Time between two looks of a wait at whether the user has interrupted it.
+/// The time between two checks whether the user has interrupted a wait.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// With its number, by which Python knows what it is.
+/// Return the error of a disk, with its number, by which Python knows its class.
 fn disk(py: Python<'_>, wrong: &io::Error) -> PyErr {
     let number = wrong.raw_os_error().unwrap_or(0);
     let said = py.import("os").and_then(|os| os.call_method1("strerror", (number,))).and_then(|said| said.extract());
     PyOSError::new_err((number, said.unwrap_or_else(|_| wrong.to_string())))
 }
 
-/// The state that both threads see.
+/// The state that both threads share.
 struct Shared {
     queue: Mutex<Queue>,
     changed: Condvar,
@@ -45,9 +45,9 @@ struct Shared {
 struct Queue {
     blocks: VecDeque<PyBackedBytes>,
     size: usize,
-    /// Nothing more comes: the maker ends when it has taken what is there, or at once.
+    /// True if no more segments follow. The maker ends when the queue is empty.
     is_closed: bool,
-    /// The maker has ended early.
+    /// True if the maker has ended.
     is_broken: bool,
 }
 
@@ -79,7 +79,7 @@ impl Shared {
 
 type Made = (Maker, Option<Failure>);
 
-/// Says that the maker has ended, also by a panic.
+/// Notes in the queue that the maker has ended, also by a panic.
 struct Ending<'a>(&'a Shared);
 
 impl Drop for Ending<'_> {
@@ -115,15 +115,15 @@ pub struct PackBuilder {
     shared: Arc<Shared>,
     thread: Option<JoinHandle<Made>>,
     maker: Option<Maker>,
-    /// Keys of what came, once the maker is gone.
+    /// The keys of the received objects, once the maker is dropped.
     came: HashSet<Box<[u8]>>,
     width: usize,
 }
 
 #[pymethods]
 impl PackBuilder {
-    /// `width`: bytes of a key. `spool` and `entries`: files of the caller's, open to be read and written. `outside`
-    /// gives the text of an object of the repository.
+    /// `width`: bytes of a key. `spool` and `entries`: files of the caller, open for reading and writing. `outside`
+    /// returns the text of an object of the repository.
     #[new]
     #[pyo3(signature = (width, spool, entries, outside, *, cache, level))]
     fn new(width: usize, spool: i32, entries: i32, outside: Py<PyAny>, cache: usize, level: u32) -> PyResult<Self> {
@@ -135,13 +135,13 @@ impl PackBuilder {
         Ok(PackBuilder { shared, thread: Some(thread), maker: None, came: HashSet::new(), width })
     }
 
-    /// Objects that came so far.
+    /// The number of objects that were received so far.
     #[getter]
     fn objects(&self) -> usize {
         self.shared.came.load(Ordering::Relaxed)
     }
 
-    /// Take a segment; it waits while many are waiting.
+    /// Add a segment. Wait while too many are in the queue.
     fn add(&mut self, py: Python<'_>, block: PyBackedBytes) -> PyResult<()> {
         let mut waiting = Some(block);
         loop {
@@ -173,7 +173,7 @@ impl PackBuilder {
         }
     }
 
-    /// Wait until all that was added is made.
+    /// Wait until the entries of all added segments are made.
     fn settle(&mut self, py: Python<'_>) -> PyResult<()> {
         self.shared.close(false);
         while self.thread.as_ref().is_some_and(|thread| !thread.is_finished()) {
@@ -183,7 +183,7 @@ impl PackBuilder {
         self.join(py)
     }
 
-    /// Write the pack to a file; its index, and the hash it ends with.
+    /// Write the pack to a file. Return its index and its hash.
     fn finish<'py>(&mut self, py: Python<'py>, out: i32) -> PyResult<(Bound<'py, PyBytes>, Bound<'py, PyBytes>)> {
         self.settle(py)?;
         let out = file_of(out)?;
@@ -198,13 +198,13 @@ impl PackBuilder {
         }
     }
 
-    /// Tell whether an object came; after `settle`, and after `abandon`.
+    /// Tell whether an object was received. It is asked after `settle`, and after `abandon`.
     fn __contains__(&self, key: &[u8]) -> bool {
         let came = |maker: &Maker| maker.keys.find(key).is_some_and(|at| maker.records[at as usize].kind != 0);
         self.maker.as_ref().map_or_else(|| self.came.contains(key), came)
     }
 
-    /// End the thread, and let go of all.
+    /// End the thread, and drop its data.
     fn abandon(&mut self, py: Python<'_>) {
         self.shared.close(true);
         let thread = self.thread.take();
@@ -223,7 +223,7 @@ impl Drop for PackBuilder {
 }
 
 impl PackBuilder {
-    /// Take back what the thread had, and raise what ended it early.
+    /// Take the maker back from the thread, and raise the error that ended it early.
     fn join(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(thread) = self.thread.take() else { return Ok(()) };
         let (maker, failure) = py.detach(|| thread.join()).map_err(|panic| failed(&*panic))?;

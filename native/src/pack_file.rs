@@ -1,4 +1,4 @@
-//! The file of a pack and its index, once all entries are made.
+//! Writes the file of a pack and its index, once all entries are made.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -12,11 +12,11 @@ use crate::entries::{Failure, Maker, LARGE};
 
 const HEAD: usize = 12;
 
-/// Bytes of a pack that are written between two looks whether the user has interrupted it.
+/// Bytes of a pack that are written between two checks whether the user has interrupted it.
 const LOOKED: u64 = 16 << 20;
 
 impl Maker {
-    /// Write the pack, and give its index (version 2) and its hash.
+    /// Write the pack. Return its index (version 2) and its hash.
     pub fn finish(&mut self, out: &File) -> Result<(Vec<u8>, Vec<u8>), Failure> {
         self.flush()?;
         self.texts.clear();

@@ -1,4 +1,4 @@
-//! `Packer`: the frames of a push, at the levels of `records/delta.py`.
+//! `Packer`: makes the frames of a push, at the levels of `records/delta.py`.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -25,7 +25,7 @@ const PROBED: usize = 128 << 10;
 
 pub struct Packer {
     writer: Writer,
-    /// Frames made, bytes of texts and of frames, nanoseconds.
+    /// The numbers of frames made, bytes of texts, bytes of frames, and nanoseconds.
     tally: [u64; 4],
 }
 
@@ -34,7 +34,7 @@ impl Packer {
         Packer { writer: Writer::new(), tally: [0; 4] }
     }
 
-    /// Encoding and frame of a text; one that would be no smaller is stored.
+    /// Return the encoding and the frame of a text. A text that would not shrink is stored.
     pub fn compress(&mut self, text: &Bytes, base: &Bytes, mut level: i32) -> (u8, Bytes) {
         let base = if is_usable(text, base) { apart(text, base) } else { Bytes::default() };
         if text.len() >= PROBED && base.is_empty() && self.is_incompressible(text) {
@@ -57,12 +57,12 @@ impl Packer {
         chosen
     }
 
-    /// Bytes of a quick frame.
+    /// Return the bytes of a quickly made frame.
     pub fn probe(&mut self, text: &Bytes, base: &Bytes) -> usize {
         self.writer.write(text, &apart(text, base), PROBE_LEVEL).len()
     }
 
-    /// Encoding and frame of hunks.
+    /// Return the encoding and the frame of hunks.
     pub fn pack_hunks(&mut self, hunks: Vec<u8>) -> (u8, Bytes) {
         let hunks = Bytes::Own(Arc::new(hunks));
         if hunks.len() > LEAST_PACKED {
@@ -77,14 +77,14 @@ impl Packer {
         (HUNKS, hunks)
     }
 
-    /// Tell whether a piece from the middle gains under 2 % alone, as compressed and encrypted files do.
+    /// Tell whether a piece from the middle shrinks by under 2 %, as in compressed and encrypted files.
     fn is_incompressible(&mut self, text: &[u8]) -> bool {
         let middle = text.len().saturating_sub(PROBE) / 2;
         let piece = &text[middle..text.len().min(middle + PROBE)];
         self.writer.write(piece, b"", PROBE_LEVEL).len() * 100 > piece.len() * 98
     }
 
-    /// Add what was done to the meters of this process, and begin anew.
+    /// Add these counts to the meters of this process, and reset them.
     pub fn count(&mut self, py: Python<'_>) -> PyResult<()> {
         let [frames, came, made, nanoseconds] = std::mem::take(&mut self.tally);
         let counts = [
@@ -97,12 +97,12 @@ impl Packer {
     }
 }
 
-/// Tell whether a base counts, and is not too long.
+/// Tell whether a base is long enough to be of use, and not too long.
 pub fn is_usable(text: &[u8], base: &[u8]) -> bool {
     base.len() >= MIN_BASE && base.len() + text.len() <= MAX_BASED
 }
 
-/// The one hunk that makes a text of its base, where at most `most` bytes stand in it and it is shorter than the text.
+/// Return the one hunk that makes a text of its base, if it adds at most `most` bytes and is shorter than the text.
 pub fn single_hunk(text: &[u8], base: &[u8], most: usize) -> Option<Vec<u8>> {
     let head = common_start(text, base);
     let tail = common_end(text, base, text.len().min(base.len()) - head);
@@ -117,7 +117,7 @@ pub fn single_hunk(text: &[u8], base: &[u8], most: usize) -> Option<Vec<u8>> {
     (hunk.len() < text.len()).then_some(hunk)
 }
 
-/// A base that does not overlap the text in memory: zstd would drop it.
+/// Return a base that does not overlap the text in memory: zstd would ignore such a base.
 fn apart(text: &Bytes, base: &Bytes) -> Bytes {
     if text.as_ptr() == base.as_ptr() {
         Bytes::Own(Arc::new(base.to_vec()))

@@ -1,4 +1,4 @@
-//! The proof of one segment, as `store/incoming.py` and `store/proof.py` make it.
+//! The proof of one segment, as in `store/incoming.py` and `store/proof.py`.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,26 +11,26 @@ use crate::stream::{kib, Batch, Parents, Record, Stop, Stream, NONE};
 use crate::system::{name, References, Version};
 use crate::texts::Text;
 
-/// Limits of `store/incoming.py`: Python encodes a record anew that would lie deeper.
+/// Limits of `store/incoming.py`. Python encodes a record again that would exceed them.
 const MAX_STORED_DEPTH: u32 = 64;
 const MAX_CHAIN_KIB: u32 = 1 << 20;
 
-/// Bytes of a text and its base together, and of the texts of a segment, over which Python takes its turn.
+/// Limit of the bytes of a text and its base together, and of the texts of a segment. Python proves a larger one.
 const LARGE: usize = 32 << 20;
 
 /// The place of a record's base.
 #[derive(Clone, Copy)]
 enum Base {
     None,
-    /// A record of its segment.
+    /// A record of the same segment.
     Own(usize),
-    /// A name of the stream.
+    /// The number of a name in the stream.
     Stream(u32),
-    /// A name of a stored record.
+    /// The number of the name of a stored record.
     Stored(u32),
 }
 
-/// A record of the segment at hand, before that is known to be right.
+/// A record of the current segment, before that is proved.
 struct New<'a> {
     entry: Entry<'a>,
     name: Vec<u8>,
@@ -40,7 +40,7 @@ struct New<'a> {
     lineage: u32,
     at: usize,
     mark: u128,
-    /// None of a repeat.
+    /// `None` for a repeat.
     text: Option<Text>,
 }
 
@@ -54,18 +54,18 @@ struct Proof<'a> {
     segment: &'a Segment<'a>,
     parents: Parents,
     news: Vec<New<'a>>,
-    /// Kinds and keys of `news`.
+    /// Places in `news`, by kind and key.
     own: HashMap<(u8, &'a [u8]), usize>,
-    /// Types of bases that ancestors brought, by their names.
+    /// Types of bases that ancestors introduced, by the names of these bases.
     bases: HashMap<Vec<u8>, u8>,
-    /// Names that bases that ancestors brought refer to; a bit for each type.
+    /// Names to which such bases refer, with a bit for each type.
     granted: HashMap<Vec<u8>, u8>,
     needed: References,
     has_own_record: bool,
 }
 
 impl Stream {
-    /// Prove a segment, and take it.
+    /// Prove a segment, and add it to the stream.
     pub fn prove(&mut self, batch: &Batch<'_>, at: u64) -> Result<(), Stop> {
         let block = &batch.blocks[self.segments.len() - batch.first];
         let segment = decode(block, self.system.kinds()).ok_or(Stop::Turn)?;
@@ -113,7 +113,7 @@ impl Stream {
         frame: &'a [u8],
         at: usize,
     ) -> Result<(), Stop> {
-        // A second one of a key that may have several is compared with the first by Python.
+        // If a key may have several records, Python compares a second one with the first.
         let is_known =
             || self.find(entry.kind, entry.key).is_some() || self.stored_row(entry.kind, entry.key).is_some();
         if self.system.kinds()[entry.kind as usize].may_conflict() && is_known() {
@@ -136,7 +136,7 @@ impl Stream {
             None => Base::None,
         };
         if is_leaf && self.is_repeat(entry, new.mark) {
-            // Its bytes were proved before, on the same base, whose text was used now.
+            // Its bytes were proved before, on the same base. The look-up marks the text of the base as used now.
             entry.base.and_then(|key| self.find(entry.kind, key)).and_then(|name| self.texts.get(name));
         } else {
             new.text = Some(self.prove_text(batch, proof, entry, base, frame)?);
@@ -146,7 +146,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Let a record rest on the first copy of its base, which this revision or an ancestor must have brought.
+    /// Let a record rest on the first copy of its base, which this revision or an ancestor must have introduced.
     fn rest_on(&mut self, proof: &Proof<'_>, key: &[u8], new: &mut New<'_>) -> Result<Base, Stop> {
         let kind = new.entry.kind;
         let known = self.find(kind, key);
@@ -179,7 +179,7 @@ impl Stream {
         Ok(base)
     }
 
-    /// Decode a text, and prove that it is what its key says, and note what it refers to.
+    /// Decode a text, prove that it matches its key, and note its references.
     fn prove_text(
         &mut self,
         batch: &Batch<'_>,
@@ -223,7 +223,8 @@ impl Stream {
         Ok(Text::new(text))
     }
 
-    /// Prove that what the records of a segment refer to was brought by it or an ancestor, and is of the right type.
+    /// Prove that each reference of a segment's records leads to a record of the right type that the revision or an
+    /// ancestor introduced.
     fn prove_references(&mut self, proof: &mut Proof<'_>) -> Result<(), Stop> {
         for (wanted, name) in std::mem::take(&mut proof.needed) {
             if proof.granted.get(&name).is_some_and(|types| types >> wanted & 1 == 1) {

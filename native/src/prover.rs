@@ -1,9 +1,9 @@
-//! `Prover`: the segments of one stream, each proved in one go.
+//! `Prover`: proves the segments of one stream, each in one go.
 //!
-//! It takes what is in order and by far the most: a revision with trees and files that rest on and refer to what came
-//! with it or before it, and that have no fault. Such a segment is proved as `store/incoming.py` and `store/proof.py`
-//! do it. With anything else it stops and has changed nothing: Python looks at that segment, decides, and says what
-//! became of it (`note`). So no error is named here, and nothing is accepted here that Python would refuse.
+//! It accepts the usual case, which is by far the most frequent: a revision with trees and files that have no fault.
+//! Their bases and references were received with them or before. Such a segment is proved as in `store/incoming.py` and
+//! `store/proof.py`. At any other segment it stops, and has changed nothing. Python then checks that segment, decides,
+//! and reports the result (`note`). So no error is named here, and nothing is accepted here that Python would refuse.
 
 use pyo3::exceptions::{PyLookupError, PyValueError};
 use pyo3::gc::{PyTraverseError, PyVisit};
@@ -19,14 +19,14 @@ use crate::stream::{kib, Batch, Record, Source, Stop, Stream, NONE};
 use crate::sys::file_of;
 use crate::system::{System, NAMES};
 
-/// Bytes that one call decodes, and steps that it takes, at most: about a second.
+/// The most bytes that one call decodes, and the most steps that it takes: about a second.
 const DECODED: u64 = 256 << 20;
 const STEPS: u64 = 4 << 20;
 
-/// In a column of bases, one that is stored: `store/known_records.py`.
+/// The value of a stored base in a column of bases: see `store/known_records.py`.
 const STORED_BASE: u32 = -2i32 as u32;
 
-/// Numbers as an array of Python's holds them.
+/// Encode numbers as in an array of Python's.
 fn numbers(py: Python<'_>, numbers: impl Iterator<Item = u32>) -> Bound<'_, PyBytes> {
     PyBytes::new(py, &numbers.flat_map(u32::to_ne_bytes).collect::<Vec<u8>>())
 }
@@ -61,14 +61,14 @@ impl Prover {
         self.state.stored = None;
     }
 
-    /// Drop texts and marks: nothing more is proved.
+    /// Drop texts and marks, because nothing more is proved.
     fn forget(&mut self) {
         self.state.texts.clear();
         self.state.ancestry.forget();
     }
 
-    /// `vcs`: one of `systems`. `cache`: bytes of texts that are kept. `judges`: whether faults matter. `stored`: says
-    /// what the repository has; none where that is nothing.
+    /// `vcs`: one of `systems`. `cache`: bytes of texts to cache. `judges`: whether faults matter. `stored`: answers
+    /// questions about the repository; `None` if that has no records.
     #[new]
     #[pyo3(signature = (vcs, cache, judges, stored=None))]
     fn new(vcs: &str, cache: usize, judges: bool, stored: Option<Py<PyAny>>) -> PyResult<Self> {
@@ -92,8 +92,8 @@ impl Prover {
         self.state.records.len()
     }
 
-    /// Say where the segments that come next are read again: a file that is open, or what gives bytes by offset and
-    /// size.
+    /// Set where the following segments are read again: the descriptor of an open file, or a function that returns
+    /// bytes by offset and size.
     fn read_from(&mut self, py: Python<'_>, source: Py<PyAny>) -> PyResult<()> {
         let source = match source.extract::<i32>(py) {
             Ok(descriptor) => Source::File(file_of(descriptor)?),
@@ -103,8 +103,8 @@ impl Prover {
         Ok(())
     }
 
-    /// Prove segments that lie at `at` and behind it, up to one that Python must look at. How many; the bytes that were
-    /// decoded, and steps; whether it is Python's turn. `decoded`, `steps`: how many there may be.
+    /// Prove segments that are at `at` and behind it, up to one that Python must check. Return their number, the
+    /// decoded bytes, the steps, and whether Python must check the next one. `decoded`, `steps`: the limits of both.
     fn prove(
         &mut self,
         py: Python<'_>,
@@ -136,20 +136,22 @@ impl Prover {
         match stop {
             Some(Stop::Python(wrong)) if count == 0 => Err(wrong),
             stop => {
-                // Python may find the segment to be a repeat, which costs it little: each KiB decoded here is a step.
+                // Python may find the segment to be a repeat, which it charges little for: each KiB decoded here counts
+                // as a step.
                 let given_up = (state.ancestry.steps - last_step) + ((left - state.room) >> 10);
                 Ok((count, room - left, last_step - before + given_up, stop.is_some()))
             }
         }
     }
 
-    /// The meta of the own record of a revision; none where it did not come.
+    /// Return the meta of the own record of a revision; `None` if it was not received.
     fn own_meta<'py>(&self, py: Python<'py>, revision: &[u8]) -> Option<Bound<'py, PyBytes>> {
         self.state.own_meta(revision).map(|meta| PyBytes::new(py, meta))
     }
 
-    /// Take a segment that Python has looked at, and which lies at `at`. Of each record: depth, chain and lineage; and
-    /// the number of its base, negative where that is not in the stream. Without them they are as the stream says.
+    /// Add a segment that Python has checked, and which is at `at`. `rows`: depth, chain and lineage of each record.
+    /// `bases`: the number of each base, negative if it is not in the stream. Without both, they follow from the
+    /// stream.
     #[pyo3(signature = (block, at, rows=Vec::new(), bases=Vec::new()))]
     fn note(&mut self, block: &[u8], at: u64, rows: Vec<(u32, u32, u32)>, bases: Vec<i64>) -> PyResult<()> {
         let state = &mut self.state;
@@ -213,8 +215,8 @@ impl Prover {
         Ok(())
     }
 
-    /// The revisions from a number on, and their parents: numbers of the stream, and of the stored ones the ordinals,
-    /// each negative and one less.
+    /// Return the revisions from a number on, with their parents. A parent is a number of the stream, or -1 minus the
+    /// ordinal of a stored revision.
     fn revisions<'py>(&self, py: Python<'py>, first: u32) -> Vec<(Bound<'py, PyBytes>, Vec<i64>)> {
         let state = &self.state;
         let place = |&parent: &u32| match parent & OUTSIDE {
@@ -229,9 +231,9 @@ impl Prover {
         (first..state.segments.len() as u32).map(row).collect()
     }
 
-    /// The records from a number on, in columns: names, and where they end; all metas, and their numbers; revisions,
-    /// encodings, places, sizes; lengths and bases, and the keys of those that are stored; depths, chains, lineages. All
-    /// were proved here.
+    /// Return the records from a number on, in columns: names, and where they end; all metas, and their numbers;
+    /// revisions, encodings, places, sizes; lengths and bases, and the keys of stored bases; depths, chains, lineages.
+    /// All were proved here.
     fn columns<'py>(&self, py: Python<'py>, first: usize) -> Records<'py> {
         let state = &self.state;
         let records = &state.records[first..];
@@ -271,8 +273,8 @@ impl Prover {
         )
     }
 
-    /// The body of the index of a pack that has the segments from a number on, of that length and hash, as
-    /// `IndexBuilder` makes it. `lineages`: of its records, where Python knows better.
+    /// Return the body of a pack's index, as `IndexBuilder` makes it. The pack has the segments from a number on, and
+    /// this length and hash. `lineages`: those of its records, if Python knows better.
     #[pyo3(signature = (pack_length, pack_hash, first=0, lineages=None))]
     fn index<'py>(
         &self,
@@ -287,8 +289,8 @@ impl Prover {
         Ok(PyBytes::new(py, &body))
     }
 
-    /// Counts since the last call: frames decoded, their bytes, and those of the texts; texts hashed, and their
-    /// bytes; reads, and their bytes.
+    /// Return the counts since the last call: frames decoded, their bytes, and those of the texts; texts hashed, and
+    /// their bytes; reads, and their bytes.
     fn tally(&mut self) -> [u64; 7] {
         let state = &mut self.state;
         let (tally, hashed, reads) =

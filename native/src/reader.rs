@@ -1,7 +1,7 @@
-//! `RecordReader`: records of packs, their chains decoded, as `store/stored_records.py` reads them.
+//! `RecordReader`: reads records of packs and decodes their chains, as `store/stored_records.py` does.
 //!
-//! It gives a record that can be read, or nothing: whatever is damaged, Python reads again, and names it. The text
-//! is that of its chain; whether it is what its key says is looked at here for git's, and by Python for all others.
+//! It returns a record that can be read, or nothing. A damaged record is read again by Python, which names the damage.
+//! Git's records are checked here against their keys, all others by Python.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -28,31 +28,31 @@ const HEADER: usize = 56;
 const DIGEST: usize = 20;
 const ROW: usize = 41;
 
-/// Blocks of indexes that are kept.
+/// Bytes of index blocks to cache.
 const KEPT: usize = 4 << 20;
 
-/// Bytes of texts between the ends of chains that are kept.
+/// Bytes of texts to cache between the ends of chains.
 const BETWEEN: usize = 8 << 20;
-/// Bytes that each takes besides.
+/// Bytes that each cached text takes besides.
 const ENTRY: usize = 100;
 
-/// Bytes between the start of a record's header and the end of its frame that are read at once.
+/// A record of at most so many bytes, from the start of its header to the end of its frame, is read at once.
 const NEAR: u64 = 4 << 10;
-/// Bytes read for a header whose length is not known.
+/// Bytes that are read for a header of unknown length.
 const HEAD: u64 = 512;
 
-/// Texts of a chain, at most, and bytes of them together; a longer one is Python's.
+/// The most texts of a chain, and the most bytes of them together. Python reads a longer one.
 const MOST_STEPS: usize = 256;
 const MOST_BYTES: u64 = 64 << 20;
 
-/// Bytes of a file.
+/// Read bytes of a file.
 fn read(file: &File, at: u64, size: usize) -> Option<Vec<u8>> {
     let mut found = vec![0; size];
     file.read_exact_at(&mut found, at).ok()?;
     Some(found)
 }
 
-/// An index's row of one copy of a record.
+/// The row of an index for one copy of a record.
 struct Row {
     header: u64,
     frame: u64,
@@ -142,7 +142,7 @@ impl Index {
         Some(index)
     }
 
-    /// Bytes of the body, of blocks that have their hashes.
+    /// Read bytes of the body. The hashes of their blocks are checked.
     fn read(&self, at: usize, size: usize, blocks: &Blocks) -> Option<Vec<u8>> {
         if at + size > self.length {
             return None;
@@ -189,7 +189,7 @@ impl Index {
         })
     }
 
-    /// The first row of a record; none where it is not here. The outer option: it cannot be read.
+    /// Return the first row of a record, or `Some(None)` if it is not here. `None` means that the index cannot be read.
     fn find(&self, wanted: &[u8; DIGEST], blocks: &Blocks) -> Option<Option<u32>> {
         let (low, high) = if self.bits == 0 {
             (0, self.records)
@@ -212,19 +212,19 @@ impl Index {
     }
 }
 
-/// Blocks of all indexes.
+/// The cached blocks of all indexes.
 struct Blocks {
     kept: Mutex<Cache<Arc<Vec<u8>>>>,
 }
 
 impl Blocks {
-    /// The number that a block is kept by.
+    /// Return the number of a block in the cache.
     fn name(&self, index: u32, block: usize) -> Option<u32> {
         u32::try_from(block).ok().filter(|&block| block < 1 << 20 && index < 1 << 12).map(|block| index << 20 | block)
     }
 }
 
-/// An index, and the pack once it is read.
+/// An index, and its pack once that is read.
 struct Pack {
     content: Option<File>,
     index: Index,
@@ -241,11 +241,11 @@ struct Head {
     frame_length: u64,
 }
 
-/// Why there is none.
+/// The reason why no record is returned.
 enum Stop {
-    /// Python reads it.
+    /// Python must read it.
     Turn,
-    /// A pack, or its index alone, is to be added.
+    /// A pack, or its index alone, must be added before.
     Pack(usize),
     Index(usize),
 }
@@ -259,16 +259,16 @@ struct Found {
 
 #[pyclass(module = "smartserver._native")]
 pub struct RecordReader {
-    /// For each kind, whether git's ids prove it, and bytes of a check.
+    /// For each kind, whether git's ids prove it, and the bytes of a check.
     kinds: Vec<(bool, usize)>,
     packs: RwLock<Vec<Option<Arc<Pack>>>>,
     blocks: Blocks,
-    /// Texts between the ends of chains: what is read newest first finds the next one here.
+    /// Texts between the ends of chains. If records are read newest first, the next one is found here.
     between: Mutex<Cache<Text, (usize, u32)>>,
     readers: Mutex<Vec<Reader>>,
 }
 
-/// Kind, key, meta, text, check; bytes that were decoded; whether it is what its key says.
+/// Kind, key, meta, text, check; the number of decoded bytes; whether the text was proved to match the key.
 type Read<'py> = (u8, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, u64, bool);
 
 #[derive(IntoPyObject)]
@@ -279,7 +279,7 @@ enum Answer<'py> {
 
 #[pymethods]
 impl RecordReader {
-    /// `kinds`: of each the name of what proves it, and bytes of a check; `packs`: how many there are.
+    /// `kinds`: for each, the name of its check and the bytes of a check. `packs`: the number of packs.
     #[new]
     fn new(kinds: Vec<(String, usize)>, packs: usize) -> Self {
         let is_git = |check: &str| matches!(check, "git-sha1" | "git-sha256");
@@ -293,7 +293,7 @@ impl RecordReader {
         }
     }
 
-    /// Say how an index, and its pack, are read: descriptors of open files. Whether they can be.
+    /// Add the descriptors of open files: that of an index, and that of its pack. Return whether they can be read.
     #[pyo3(signature = (number, index, content=None))]
     fn add(&self, number: usize, index: i32, content: Option<i32>) -> bool {
         let Some(index) = file_of(index).ok().and_then(|file| Index::open(file, number as u32, &self.blocks)) else {
@@ -309,7 +309,7 @@ impl RecordReader {
         true
     }
 
-    /// The record of a row of a pack; the number of a pack that is to be added before, negative and one less if its
+    /// Return the record of a row of a pack; or the number of a pack that must be added before, as -1 minus it if its
     /// index is enough; or nothing.
     fn read<'py>(&self, py: Python<'py>, pack: usize, row: u32) -> PyResult<Option<Answer<'py>>> {
         let (found, mut tally) = run(py, || self.find(pack, row))?;
@@ -401,7 +401,7 @@ impl RecordReader {
         Ok(Found { head, text, decoded, is_proved: is_git })
     }
 
-    /// The header and the frame of a record, compared with what the index says of it.
+    /// Return the header and the frame of a record, if they agree with the index.
     fn load(&self, content: &File, said: &Row) -> Option<(Head, Vec<u8>)> {
         let stop = said.frame.checked_add(said.frame_length as u64)?;
         let room = said.frame.checked_sub(said.header)?;
@@ -441,7 +441,7 @@ impl RecordReader {
         Some(Head { kind, encoding, key, meta, check, length, frame_length })
     }
 
-    /// Pack and row of the base of a row, which lies before it.
+    /// Return pack and row of the base of a row. The base comes before the row.
     fn base(&self, number: usize, pack: &Pack, said: &Row) -> Result<Option<(usize, u32)>, Stop> {
         if said.base == NO_BASE {
             return Ok(None);

@@ -1,4 +1,4 @@
-//! Segments as `records/segment.py` has them: the header is read, and refused for whatever it is refused for there.
+//! Parses segments as `records/segment.py` does, and refuses the same ones.
 
 use std::collections::HashSet;
 
@@ -13,7 +13,7 @@ pub const ZSTD_HUNKS: u8 = 4;
 const LEAST_ENTRY: u64 = 7;
 const FULL_KEY: u64 = 1;
 
-/// Records of a segment up to which each is compared with all before it, which is quicker than a set.
+/// In a segment of at most so many records, each is compared with all before it, which is quicker than a set.
 const FEW: usize = 12;
 
 /// A kind of record.
@@ -21,12 +21,12 @@ const FEW: usize = 12;
 pub struct Kind {
     /// Bytes of a check in the header.
     pub check: usize,
-    /// Tell whether a record may have a base.
+    /// True if a record may have a base.
     pub base: bool,
 }
 
 impl Kind {
-    /// Tell whether records of it are bases and may differ though they have one key.
+    /// Tell whether records of this kind are bases, and may differ though they have one key.
     pub fn may_conflict(&self) -> bool {
         self.base && self.check > 0
     }
@@ -54,7 +54,7 @@ pub struct Entry<'a> {
     pub frame_length: usize,
     /// The place of the header in the segment.
     pub header: usize,
-    /// A check beside the key; empty where the key is one.
+    /// A check besides the key; empty if the key is one.
     pub check: &'a [u8],
 }
 
@@ -66,7 +66,7 @@ pub struct Segment<'a> {
     pub frames_at: usize,
 }
 
-/// The segment that `buf` is; none where `decode_segment` would refuse it, or where bytes are missing or left over.
+/// Decode the segment in `buf`; `None` if `decode_segment` would refuse it, or if bytes are missing or left over.
 pub fn decode<'a>(buf: &'a [u8], kinds: &[Kind]) -> Option<Segment<'a>> {
     let at = &mut 0;
     let length = varint::read(buf, at)?;

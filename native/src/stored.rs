@@ -1,4 +1,4 @@
-//! `Stored`: what the repository has of the records a stream rests on. Python is asked for it (`store/known_records.py`).
+//! `Stored`: the repository's records on which a stream rests. Python is asked for them (`store/known_records.py`).
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,13 +12,13 @@ use crate::segment::{decode, Kind};
 use crate::system::name;
 use crate::texts::Text;
 
-/// Stored revisions that a front names at most; with more, Python looks at the segment.
+/// The most stored revisions of a front; with more, Python checks the segment.
 const FRONT_LIMIT: usize = 16;
 
-/// The stored revisions that a revision of the stream rests on, sorted; none where they are too many.
+/// The stored revisions on which a revision of the stream rests, sorted; `None` if they are too many.
 pub type Front = Option<Arc<Vec<u32>>>;
 
-/// The front of a revision, by the stored ones among its parents and the fronts of the others.
+/// Return the front of a revision, from its stored parents and the fronts of the others.
 pub fn join<'a>(stored: &[u32], mut others: impl Iterator<Item = &'a Front> + Clone) -> Front {
     let first = others.clone().next();
     if let (true, Some(first)) = (stored.is_empty(), first) {
@@ -45,7 +45,7 @@ pub struct Row {
 
 pub struct Stored {
     python: Py<PyAny>,
-    /// By the number of a name: its row; none of a record that is not stored.
+    /// The row of a record by the number of its name; `None` if the record is not stored.
     rows: HashMap<u32, Option<Row>>,
     /// Metas of records whose texts were asked for.
     metas: HashMap<u32, Vec<u8>>,
@@ -60,8 +60,8 @@ impl Stored {
         &self.python
     }
 
-    /// Ask for the rows of all bases that some segments name, and of records of theirs that may conflict with stored
-    /// ones, in one go: each question waits for Python's lock.
+    /// Ask for the rows of all bases that some segments name, and of their records that may conflict with stored ones.
+    /// It is one question, because each question waits for Python's lock.
     pub fn ask(&mut self, py: Python<'_>, blocks: &[PyBackedBytes], kinds: &[Kind], names: &mut Keys) -> PyResult<()> {
         let mut asked = Vec::new();
         for block in blocks {
@@ -86,17 +86,17 @@ impl Stored {
         Ok(())
     }
 
-    /// The row of a record that was asked for, by the number of its name.
+    /// Return the row of a record that was asked for, by the number of its name.
     pub fn row(&self, number: u32) -> Option<Row> {
         self.rows.get(&number).copied().flatten()
     }
 
-    /// The meta of a record whose text was asked for.
+    /// Return the meta of a record whose text was asked for.
     pub fn known_meta(&self, number: u32) -> Option<&[u8]> {
         self.metas.get(&number).map(Vec::as_slice)
     }
 
-    /// Meta and text of a record, by its number and its name.
+    /// Return meta and text of a record, by its number and its name.
     pub fn record(&mut self, number: u32, name: &[u8]) -> PyResult<(Vec<u8>, Text)> {
         let (meta, text) = Python::attach(|py| -> PyResult<_> {
             let found = self.python.bind(py).call_method1("record", (name[0], PyBytes::new(py, &name[1..])))?;
@@ -107,7 +107,7 @@ impl Stored {
         Ok((meta, text))
     }
 
-    /// The meta of a record that one of some revisions, or an ancestor of theirs, brought; none where none did.
+    /// Return the meta of a record that a revision of a front, or an ancestor, introduced; `None` if none did.
     pub fn meta_below(&self, front: &[u32], name: &[u8]) -> PyResult<Option<Vec<u8>>> {
         Python::attach(|py| {
             let asked = (front, name[0], PyBytes::new(py, &name[1..]));
@@ -116,14 +116,14 @@ impl Stored {
         })
     }
 
-    /// Tell whether one of some revisions, or an ancestor of theirs, brought a record.
+    /// Tell whether a revision of a front, or an ancestor, introduced a record.
     pub fn is_below(&self, front: &[u32], kind: u8, key: &[u8]) -> PyResult<bool> {
         Python::attach(|py| {
             self.python.bind(py).call_method1("is_below", (front, kind, PyBytes::new(py, key)))?.extract()
         })
     }
 
-    /// The ordinal of a revision.
+    /// Return the ordinal of a revision.
     pub fn ordinal(&self, revision: &[u8]) -> PyResult<Option<u32>> {
         Python::attach(|py| self.python.bind(py).call_method1("ordinal", (PyBytes::new(py, revision),))?.extract())
     }

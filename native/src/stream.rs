@@ -1,4 +1,4 @@
-//! `Stream`: the records of a stream so far, as `store/known_records.py` has them; their texts are decoded again on demand.
+//! `Stream`: the records of a stream so far, as in `store/known_records.py`. Their texts are decoded again on demand.
 
 use std::fs::File;
 use std::hash::{BuildHasher, RandomState};
@@ -19,10 +19,10 @@ use crate::texts::{Text, Texts};
 
 pub const NONE: u32 = u32::MAX;
 
-/// Copies of a record that are looked at before a segment is left to Python.
+/// The most copies of a record that are looked at before a segment is left to Python.
 const COPIES: usize = 256;
 
-/// In the cache of texts, the bit of the number of a stored record.
+/// The bit in a number that marks a stored record in the cache of texts.
 const STORED: u32 = 1 << 31;
 
 /// One copy of a record.
@@ -44,12 +44,12 @@ pub struct Record {
     pub meta: u32,
     pub depth: u16,
     pub encoding: u8,
-    /// The mark of a file's frame, by two keys of this process; 0 for others.
+    /// The mark of a file's frame, by two keys of this process; 0 for other records.
     pub mark: u128,
 }
 
 impl Record {
-    /// The row from which records that rest on it are reckoned.
+    /// Return the row from which the rows of records that rest on this one follow.
     pub fn row(&self) -> Row {
         let length = self.length as usize;
         Row { depth: u32::from(self.depth), chain: self.chain, lineage: self.lineage, length }
@@ -59,11 +59,11 @@ impl Record {
 /// The source from which the bytes of a stream are read again.
 pub enum Source {
     File(File),
-    /// Gives bytes by offset and size.
+    /// Returns bytes by offset and size.
     Python(Py<PyAny>),
 }
 
-/// Why it stops: it is Python's turn, as much was done as may be, or a read has failed.
+/// The reason for a stop: Python must check the segment, the limits are reached, or a read has failed.
 pub enum Stop {
     Turn,
     Spent,
@@ -80,16 +80,16 @@ impl From<PyErr> for Stop {
 pub struct Parents {
     /// Parents in the stream.
     pub stream: Vec<u32>,
-    /// Ordinals of the others; none of one that is not stored.
+    /// Ordinals of the other parents; `None` for one that is not stored.
     pub stored: Vec<Option<u32>>,
-    /// The stored revisions that the revision rests on.
+    /// The stored revisions on which the revision rests.
     pub front: Front,
 }
 
 pub struct Stream {
     pub system: System,
     pub names: Keys,
-    /// By name: the first copy, and the newest.
+    /// The first and the newest copy of each name.
     pub copies: Vec<(u32, u32)>,
     pub metas: Keys,
     pub records: Vec<Record>,
@@ -101,9 +101,9 @@ pub struct Stream {
     pub parent_starts: Vec<u32>,
     pub parents: Vec<u32>,
     pub outside: Keys,
-    /// Ordinals of those of `outside` that are stored.
+    /// Ordinals of the revisions in `outside`; `None` for one that is not stored.
     pub ordinals: Vec<Option<u32>>,
-    /// Names of what may be the base of a record and lies elsewhere.
+    /// Names of records outside the stream that may be bases.
     pub external: Keys,
     pub ancestry: Ancestry,
     /// The front of each revision.
@@ -114,24 +114,24 @@ pub struct Stream {
     pub hashed: (u64, u64),
     pub reads: (u64, u64),
     pub sources: Vec<Source>,
-    /// None where the repository has nothing.
+    /// `None` if the repository has no records.
     pub stored: Option<Stored>,
     /// Bytes that may still be decoded.
     pub room: u64,
-    /// Steps of `ancestry` at which the call ends.
+    /// The count of `ancestry.steps` at which the call ends.
     pub last_step: u64,
     marks: (RandomState, RandomState),
 }
 
-/// Segments that were not written yet.
+/// Segments that are not written yet.
 pub struct Batch<'a> {
     pub blocks: &'a [PyBackedBytes],
-    /// The number of the first.
+    /// The number of the first segment.
     pub first: usize,
 }
 
 impl Stream {
-    /// `cache`: bytes of texts that are kept.
+    /// `cache`: bytes of texts to cache.
     pub fn new(system: System, cache: usize, stored: Option<Stored>) -> Self {
         Stream {
             system,
@@ -162,19 +162,19 @@ impl Stream {
         }
     }
 
-    /// The number of the name of a record.
+    /// Return the number of a record's name.
     pub fn find(&self, kind: u8, key: &[u8]) -> Option<u32> {
         self.names.find(&name(kind, key))
     }
 
-    /// The number and the row of a stored record that a segment names as a base.
+    /// Return the number and the row of a stored record that a segment names as a base.
     pub fn stored_row(&self, kind: u8, key: &[u8]) -> Option<(u32, Row)> {
         let stored = self.stored.as_ref()?;
         let number = self.external.find(&name(kind, key))?;
         Some((number, stored.row(number)?))
     }
 
-    /// Meta and text of a stored record.
+    /// Return meta and text of a stored record.
     pub fn stored_record(&mut self, number: u32) -> Result<(Vec<u8>, Text), Stop> {
         let stored = self.stored.as_ref().ok_or(Stop::Turn)?;
         if let (Some(meta), Some(text)) = (stored.known_meta(number), self.texts.get(STORED | number)) {
@@ -188,8 +188,8 @@ impl Stream {
         Ok((meta, text))
     }
 
-    /// The type of a record that the stream has, or that is stored, and that one of some parents, or an ancestor of
-    /// theirs, brought. `wanted`: the type that matters.
+    /// Return the type of a record, in the stream or stored, that a parent or an ancestor introduced; `None` if none
+    /// did. `wanted`: the type that matters.
     pub fn type_below(&mut self, name: &[u8], wanted: u8, parents: &Parents) -> Result<Option<u8>, Stop> {
         if let Some(number) = self.names.find(name) {
             if self.is_reached(number, &parents.stream)? {
@@ -206,7 +206,7 @@ impl Stream {
         }
     }
 
-    /// Tell whether an ancestor that is stored brought a record.
+    /// Tell whether a stored ancestor introduced a record.
     pub fn is_below(&self, parents: &Parents, kind: u8, key: &[u8]) -> Result<bool, Stop> {
         match &self.stored {
             Some(stored) => Ok(stored.is_below(parents.front.as_ref().ok_or(Stop::Turn)?, kind, key)?),
@@ -214,12 +214,12 @@ impl Stream {
         }
     }
 
-    /// The meta of the first copy of a record of the stream.
+    /// Return the meta of the first copy of a record of the stream.
     pub fn meta_of(&self, name: u32) -> &[u8] {
         self.metas.key(self.records[self.copies[name as usize].0 as usize].meta)
     }
 
-    /// The meta of the record of kind 0 that a revision brought and that has its id as key.
+    /// Return the meta of the record of kind 0 that a revision introduced, and whose key is the revision's id.
     pub fn own_meta(&self, revision: &[u8]) -> Option<&[u8]> {
         let number = self.revisions.find(revision)?;
         let mut copy = self.copies[self.find(0, revision)? as usize].1;
@@ -233,7 +233,7 @@ impl Stream {
         None
     }
 
-    /// Tell whether one of some revisions is or descends from one that brought a record.
+    /// Tell whether one of `parents` is or descends from a revision that introduced a record.
     pub fn is_reached(&mut self, name: u32, parents: &[u32]) -> Result<bool, Stop> {
         let mut copy = self.copies[name as usize].1;
         for _ in 0..COPIES {
@@ -254,7 +254,7 @@ impl Stream {
         Err(Stop::Turn)
     }
 
-    /// The text of the first copy of a record, decoded again where it was dropped.
+    /// Return the text of the first copy of a record, decoded again if it was dropped.
     pub fn text(&mut self, batch: &Batch<'_>, wanted: u32) -> Result<Text, Stop> {
         let mut chain = Vec::new();
         let mut name = wanted;
@@ -281,12 +281,12 @@ impl Stream {
             let made = decompress(&mut self.reader, &mut self.tally, record.encoding, &frame, length, &text);
             text = Text::new(made.ok_or(Stop::Turn)?);
         }
-        // What lies between is not kept: it would drive out what is wanted again.
+        // Texts in between are not cached: they would drive out texts that are needed again.
         self.texts.put(wanted, &text);
         Ok(text)
     }
 
-    /// Tell whether the same bytes came before as this record, on the same base.
+    /// Tell whether this record was received before with the same bytes, on the same base.
     pub fn is_repeat(&self, entry: &Entry<'_>, mark: u128) -> bool {
         let Some(name) = self.find(entry.kind, entry.key) else { return false };
         let first = self.records[self.copies[name as usize].0 as usize];
@@ -302,7 +302,7 @@ impl Stream {
         base == entry.base && first.mark == mark
     }
 
-    /// A mark of bytes that nobody can foresee, so that two that have one are the same.
+    /// Return a mark of bytes that nobody can foresee, so that two frames with one mark are the same.
     pub fn mark(&self, frame: &[u8]) -> u128 {
         u128::from(self.marks.0.hash_one(frame)) << 64 | u128::from(self.marks.1.hash_one(frame))
     }
@@ -326,7 +326,7 @@ impl Stream {
         match &self.sources[source as usize] {
             Source::File(file) => {
                 let mut frame = vec![0; size];
-                // What cannot be read here, Python cannot read either, and says so.
+                // If it cannot be read here, Python cannot read it either, and reports the error.
                 file.read_exact_at(&mut frame, offset).map_err(|_| Stop::Turn)?;
                 Ok(frame)
             }
@@ -337,7 +337,7 @@ impl Stream {
         }
     }
 
-    /// The parents of a segment that are not absent.
+    /// Return the parents of a segment that are not absent.
     pub fn parents_of(&self, segment: &Segment<'_>) -> Result<Parents, Stop> {
         let (mut stream, mut stored) = (Vec::with_capacity(segment.parents.len()), Vec::new());
         for parent in segment.parents.iter().filter(|parent| !parent.absent) {
@@ -359,7 +359,7 @@ impl Stream {
         }
     }
 
-    /// Note a segment; its number.
+    /// Note a segment, and return its number.
     pub fn begin(&mut self, segment: &Segment<'_>, parents: Parents, at: u64, length: usize) -> u32 {
         let mut stored = parents.stored.into_iter();
         for parent in segment.parents.iter().filter(|parent| !parent.absent) {
@@ -391,7 +391,7 @@ impl Stream {
         self.records.push(record);
     }
 
-    /// The columns of an index of the segments from a number on. `lineages`: of its records, where they are known.
+    /// Return the columns of an index of the segments from a number on. `lineages`: those of its records, if known.
     pub fn columns(&self, first: usize, lineages: Option<&[u32]>) -> Columns<'_> {
         let record = self.records.partition_point(|record| (record.segment as usize) < first);
         let mut columns = Columns::new(&self.revisions, first);
@@ -433,7 +433,7 @@ impl Stream {
     }
 }
 
-/// The size in KiB that a text adds to a chain.
+/// Return the size in KiB that a text adds to a chain.
 pub fn kib(length: usize) -> u32 {
     ((length + 1023) >> 10) as u32
 }

@@ -1,4 +1,4 @@
-//! All that needs `unsafe`: zstd's C functions, and a file that Python has opened. Nothing else in this crate does.
+//! All code that needs `unsafe`: zstd's C functions, and a file that Python has opened. No other module has any.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -10,21 +10,21 @@ use zstd_sys as c;
 
 use crate::limits::{MAX_TABLE_LOG, MAX_WINDOW_LOG, MIN_WINDOW_LOG, WIDE};
 
-/// Bytes of base and text together up to which a text with a base is compressed by hash chains: `records/delta.py`.
+/// Up to so many bytes of base and text together, a text with a base is compressed by hash chains: `records/delta.py`.
 const ROWLESS: usize = 1 << 20;
 
-/// Bytes of base and text together up to which tables are kept for the next text.
+/// Up to so many bytes of base and text together, tables are kept for the next text.
 const TABLES_KEPT: usize = 256 << 10;
 
-/// Bytes of an output buffer that are kept between frames.
+/// The most bytes of an output buffer that is kept between frames.
 const BUFFER: usize = 1 << 20;
 
-/// A file of its own on what a descriptor of Python's has open.
+/// Return a `File` of its own for an open descriptor of Python's.
 pub fn file_of(descriptor: i32) -> io::Result<File> {
     if descriptor < 0 {
         return Err(io::Error::from_raw_os_error(9));
     }
-    // SAFETY: it is not -1, and it is only duplicated, by a call that says so where it is not open.
+    // SAFETY: the descriptor is not -1, and is only duplicated, by a call that fails if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     Ok(File::from(borrowed.try_clone_to_owned()?))
 }
@@ -32,13 +32,13 @@ pub fn file_of(descriptor: i32) -> io::Result<File> {
 /// Reads frames without magic number.
 pub struct Reader(NonNull<c::ZSTD_DCtx>);
 
-// SAFETY: a context belongs to no thread, and whatever is done with it takes `&mut self`.
+// SAFETY: a context belongs to no thread, and each use of it takes `&mut self`.
 unsafe impl Send for Reader {}
 unsafe impl Sync for Reader {}
 
 impl Reader {
     pub fn new() -> Self {
-        // SAFETY: it takes nothing; null means that there is no memory.
+        // SAFETY: the call takes nothing; null means that there is no memory.
         let made = unsafe { c::ZSTD_createDCtx() };
         let reader = Reader(NonNull::new(made).expect("no memory for a zstd context"));
         let magicless = c::ZSTD_format_e::ZSTD_f_zstd1_magicless as i32;
@@ -47,12 +47,12 @@ impl Reader {
         reader
     }
 
-    /// The text of `length` bytes in a frame that was looked over; none where it is damaged.
+    /// Return the text of `length` bytes in a frame that was checked; `None` if it is damaged.
     pub fn read(&mut self, frame: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
         let mut text = Vec::new();
-        // Python, whose turn it is then, ends in an error where there is no memory.
+        // If there is no memory, Python takes its turn and ends in an error.
         text.try_reserve_exact(length).ok()?;
-        // SAFETY: the buffer has that capacity, and its bytes are written where it is well.
+        // SAFETY: the buffer has this capacity, and all its bytes are written on success.
         unsafe {
             self.read_at(frame, text.as_mut_ptr(), length, base).ok()?;
             text.set_len(length);
@@ -60,17 +60,17 @@ impl Reader {
         Some(text)
     }
 
-    /// The same, where it belongs; what zstd says where it is damaged.
+    /// Write the text to a buffer. If the frame is damaged, return the message of zstd.
     pub fn read_into(&mut self, frame: &[u8], text: &mut [u8], base: &[u8]) -> Result<(), String> {
-        // SAFETY: it is a buffer of that length.
+        // SAFETY: the buffer has this length.
         unsafe { self.read_at(frame, text.as_mut_ptr(), text.len(), base) }
     }
 
-    /// SAFETY: `text` is a buffer of `length` bytes, of which as many are written where it is well.
+    /// SAFETY: `text` is a buffer of `length` bytes, all of which are written on success.
     unsafe fn read_at(&mut self, frame: &[u8], text: *mut u8, length: usize, base: &[u8]) -> Result<(), String> {
         let context = self.0.as_ptr();
-        // SAFETY: pointers and lengths are those of live slices, and what the caller promises. The base is not referred
-        // to after the call.
+        // SAFETY: pointers and lengths are those of live slices and of the caller's buffer. The base is not referred to
+        // after the call.
         unsafe {
             if !base.is_empty() {
                 c::ZSTD_DCtx_refPrefix(context, base.as_ptr().cast(), base.len());
@@ -90,7 +90,7 @@ impl Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        // SAFETY: it is freed once.
+        // SAFETY: the context is freed once.
         unsafe { c::ZSTD_freeDCtx(self.0.as_ptr()) };
     }
 }
@@ -105,13 +105,13 @@ pub struct Writer {
     out: Vec<u8>,
 }
 
-// SAFETY: as of `Reader`.
+// SAFETY: as for `Reader`.
 unsafe impl Send for Writer {}
 unsafe impl Sync for Writer {}
 
 impl Writer {
     pub fn new() -> Self {
-        // SAFETY: it takes nothing; null means that there is no memory.
+        // SAFETY: the call takes nothing; null means that there is no memory.
         let made = unsafe { c::ZSTD_createCCtx() };
         let context = NonNull::new(made).expect("no memory for a zstd context");
         for (option, value) in [
@@ -126,7 +126,7 @@ impl Writer {
         Writer { context, prepared: None, out: Vec::new() }
     }
 
-    /// The frame of a text; `base`: empty, or no part of it.
+    /// Return the frame of a text. `base`: empty, or no part of the text in memory.
     pub fn write(&mut self, text: &[u8], base: &[u8], level: i32) -> &[u8] {
         let size = text.len() + base.len();
         let rowless = !base.is_empty() && size <= ROWLESS;
@@ -148,7 +148,7 @@ impl Writer {
         &self.out
     }
 
-    /// Let go of a large buffer.
+    /// Release a large buffer.
     pub fn trim(&mut self) {
         if self.out.capacity() > BUFFER {
             self.out = Vec::new();
@@ -174,8 +174,8 @@ impl Writer {
     fn compress(&mut self, text: &[u8], base: &[u8], mut out: Vec<u8>) -> Vec<u8> {
         let context = self.context.as_ptr();
         out.clear();
-        // SAFETY: pointers and lengths are those of live slices, and of a buffer with room for any frame of the text,
-        // of which zstd has written as many bytes as it says. The base is not referred to after the call.
+        // SAFETY: pointers and lengths are those of live slices, and of a buffer with room for any frame of the text.
+        // zstd has written as many bytes of it as it says. The base is not referred to after the call.
         unsafe {
             let room = c::ZSTD_compressBound(text.len());
             out.reserve(room);
@@ -193,7 +193,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // SAFETY: it is freed once.
+        // SAFETY: the context is freed once.
         unsafe { c::ZSTD_freeCCtx(self.context.as_ptr()) };
     }
 }

@@ -1,4 +1,4 @@
-//! `System`: the version-control systems whose records are proved natively, and what they say of them.
+//! `System`: the version-control systems whose records are proved natively, and their rules.
 
 use crate::bzr;
 use crate::hg;
@@ -8,15 +8,15 @@ use crate::segment::{Entry, Kind, Segment, OF_HASHES};
 /// The type of a reference to a record of any type.
 pub const ANY: u8 = 0;
 
-/// References: the type that a record must have, and its name.
+/// References: for each, the type that the record must have, and its name.
 pub type References = Vec<(u8, Vec<u8>)>;
 
-/// The name of a record: its kind and its key.
+/// Return the name of a record: its kind and its key.
 pub fn name(kind: u8, key: &[u8]) -> Vec<u8> {
     [&[kind], key].concat()
 }
 
-/// The bytes that digits in hex, of either case, say.
+/// Decode digits in hex, of either case.
 pub fn unhex(digits: &[u8]) -> Option<Vec<u8>> {
     let digit = |byte: u8| (byte as char).to_digit(16).map(|digit| digit as u8);
     digits.chunks(2).map(|pair| Some(digit(pair[0])? << 4 | digit(*pair.get(1)?)?)).collect()
@@ -32,7 +32,7 @@ pub struct Version<'a> {
 
 const HG_KINDS: [Kind; 3] = [OF_HASHES[0]; 3];
 
-/// The names of the systems, as `System.name` of Python says them.
+/// The names of the systems, as in Python's `System.name`.
 pub const NAMES: [&str; 4] = ["bzr 2a", "git sha1", "git sha256", "hg sha1"];
 
 #[derive(Clone, Copy)]
@@ -65,7 +65,7 @@ impl System {
         }
     }
 
-    /// The type that references to a record with this meta may name.
+    /// Return the type that references to a record with this meta may name.
     pub fn type_of(self, meta: &[u8]) -> u8 {
         match (self, meta) {
             (System::Git { .. }, &[kind]) => kind,
@@ -73,23 +73,23 @@ impl System {
         }
     }
 
-    /// Tell whether a record never refers to others, so that the same bytes need no second look.
+    /// Tell whether a record never has references, so that the same bytes need no second check.
     pub fn is_leaf(self, entry: &Entry<'_>) -> bool {
         matches!(self, System::Git { .. }) && *entry.meta == [objects::BLOB]
     }
 
-    /// Bytes that are looked at of a record and its base, which it is charged with.
+    /// Return the bytes that are charged for a record: those that are read of it and of its base.
     pub fn cost(self, entry: &Entry<'_>, base: usize) -> usize {
         let is_list = match self {
             System::Git { .. } => *entry.meta == [objects::TREE],
             System::Hg => entry.kind == hg::MANIFEST,
             System::Bzr => entry.kind == bzr::CHK,
         };
-        // What a list leaves out of a large base is looked at, too.
+        // The part of a large base that a list leaves out is read, too.
         entry.length + if is_list { base.saturating_sub(4 * entry.length) } else { 0 }
     }
 
-    /// Tell whether a text is what its key, or the check beside that, says.
+    /// Tell whether a text matches its key, or the check besides the key.
     pub fn has_key(self, entry: &Entry<'_>, text: &[u8]) -> bool {
         match self {
             System::Git { width, .. } => {
@@ -101,8 +101,9 @@ impl System {
         }
     }
 
-    /// Add what a record refers to (`needed`), and what its base does and it does not (`removed`). What both refer to
-    /// is in none of them, or in both. True of the revision's own record; none where it is Python's turn.
+    /// Add the references of a record to `needed`, and those that only its base has to `removed`. A reference that both
+    /// have is in neither list, or in both. Return whether the record is the revision's own, or `None` if Python must
+    /// check it.
     pub fn compare(
         self,
         segment: &Segment<'_>,

@@ -1,4 +1,4 @@
-//! `Cache`: values by number, the least recently used dropped first; `Texts`: one of texts.
+//! `Cache`: values by number; the least recently used one is dropped first. `Texts`: a cache of texts.
 
 use std::hash::{Hash, RandomState};
 use std::ops::Deref;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 use lru::LruCache;
 use pyo3::pybacked::PyBackedBytes;
 
-/// Not `Arc<[u8]>`, which would be a copy of what was decoded.
+/// Not `Arc<[u8]>`, for which the decoded bytes would be copied.
 pub type Text = Arc<Vec<u8>>;
 
-/// Bytes that several hold.
+/// Bytes with several owners.
 #[derive(Clone)]
 pub enum Bytes {
     Python(Arc<PyBackedBytes>),
@@ -41,7 +41,7 @@ pub struct Cache<V, K: Hash + Eq = u32> {
 }
 
 impl<V: Clone, K: Hash + Eq> Cache<V, K> {
-    /// `limit`: what all values may cost together.
+    /// `limit`: the most that all values may cost together.
     pub fn new(limit: usize) -> Self {
         Cache { kept: LruCache::unbounded_with_hasher(RandomState::new()), size: 0, limit }
     }
@@ -50,7 +50,7 @@ impl<V: Clone, K: Hash + Eq> Cache<V, K> {
         self.kept.get(&number).map(|(value, _)| value.clone())
     }
 
-    /// Keep a value in the place of the one before, unless it costs more than the limit.
+    /// Keep a value in place of the earlier one, unless it costs more than the limit.
     pub fn put(&mut self, number: K, value: V, cost: usize) {
         if let Some((_, before)) = self.kept.pop(&number) {
             self.size -= before;
@@ -81,7 +81,7 @@ pub struct Texts {
 }
 
 impl Texts {
-    /// `limit`: bytes.
+    /// `limit`: bytes of all texts.
     pub fn new(limit: usize) -> Self {
         Texts { kept: Cache::new(limit), largest: limit / 2 }
     }
@@ -90,7 +90,7 @@ impl Texts {
         self.kept.get(number)
     }
 
-    /// Keep a text; one over half of the limit is not kept, as it would push out all others.
+    /// Keep a text. A text of more than half of the limit is not kept, because it would drive out all others.
     pub fn put(&mut self, number: u32, text: &Text) {
         let cost = text.len() + ENTRY;
         if cost <= self.largest {

@@ -1,8 +1,9 @@
-//! LEB128 in its shortest form, as `records/varint.py` has it.
+//! LEB128 in its shortest form, as in `records/varint.py`.
 
 const MAX_BYTES: usize = 9;
 
-/// The integer at `at`, which is moved behind it; none where it is cut off, too long or not in its shortest form.
+/// Read the integer at `at`, and move `at` behind it. Return `None` if it is cut off, too long or not in its shortest
+/// form.
 #[inline]
 pub fn read(buf: &[u8], at: &mut usize) -> Option<u64> {
     let first = *buf.get(*at)?;
@@ -32,13 +33,13 @@ pub fn write(out: &mut Vec<u8>, mut n: u64) {
     out.push(n as u8);
 }
 
-/// Append a length, and so many bytes.
+/// Append a length, and as many bytes.
 pub fn write_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     write(out, bytes.len() as u64);
     out.extend_from_slice(bytes);
 }
 
-/// The bytes at `at` that begin with their length, which is at most `most`.
+/// Read the bytes at `at` that begin with their length, which is at most `most`.
 #[inline]
 pub fn read_bytes<'a>(buf: &'a [u8], at: &mut usize, most: usize) -> Option<&'a [u8]> {
     let length = read(buf, at)?;

@@ -1,6 +1,7 @@
-//! `SegmentWriter`: the segments that a client sends, as `records/bases.py` makes them; the rules are explained there.
+//! `SegmentWriter`: makes the segments that a client sends, as `records/bases.py` does; the rules are explained there.
 //!
-//! A segment is made at once (`parts`), or by a thread of its own (`put`), while Python reads what the next ones have.
+//! A segment is made at once (`parts`), or by a thread of its own (`put`) while Python reads the records of the next
+//! one.
 
 use std::collections::VecDeque;
 use std::sync::mpsc::{channel, Receiver, RecvTimeoutError, Sender};
@@ -17,35 +18,35 @@ use pyo3::types::{PyBytes, PyList};
 use crate::encoder::{Encoder, Kind, Made, Revision, Sending, Sent};
 use crate::guard::{failed, run};
 
-/// Bytes of texts that wait for the thread.
+/// Bytes of texts that may wait for the thread.
 const WAITING: usize = 8 << 20;
 
 /// Bytes that a record takes besides its text.
 const RECORD: usize = 1 << 10;
 
-/// Records, and time of a wait, between two looks whether the user has interrupted it.
+/// Records, and the time of a wait, between two checks whether the user has interrupted it.
 const LOOK: usize = 64;
 const LOOK_TIME: Duration = Duration::from_millis(100);
 
 type Job = (Revision, Vec<Sending>);
 
-/// The thread that makes segments, and what is on its way.
+/// The thread that makes segments, and its queues.
 struct Making {
     thread: JoinHandle<Encoder>,
     jobs: Sender<Job>,
     made: Mutex<Receiver<PyResult<Made>>>,
-    /// The sizes that segments which are not made yet count for.
+    /// The sizes of the segments that are not made yet.
     waiting: VecDeque<usize>,
 }
 
 #[pyclass(module = "smartserver._native")]
 pub struct SegmentWriter {
-    /// None while the thread has it.
+    /// `None` while the thread has it.
     encoder: Option<Encoder>,
     making: Option<Making>,
     /// Segments that the thread has made.
     made: Vec<Made>,
-    /// Why it made no more.
+    /// The error that ended the thread.
     failure: Option<PyErr>,
 }
 
@@ -81,7 +82,7 @@ impl SegmentWriter {
         Ok(SegmentWriter { encoder: Some(encoder), making: None, made: Vec::new(), failure: None })
     }
 
-    /// The whole segment of a revision that introduced `items`.
+    /// Return the whole segment of a revision that introduced `items`.
     fn segment<'py>(
         &mut self,
         py: Python<'py>,
@@ -92,7 +93,7 @@ impl SegmentWriter {
         PyBytes::new(py, b"").call_method1("join", (self.parts(py, revision, parents, items)?,))
     }
 
-    /// The same as `segment`, but frames of texts that came in parts are not joined.
+    /// Return the same as `segment` in parts: the frames of texts in parts are not joined.
     fn parts<'py>(
         &mut self,
         py: Python<'py>,
@@ -114,7 +115,7 @@ impl SegmentWriter {
         joined(py, made.finish(&revision)?)
     }
 
-    /// Have a thread make a segment; it waits while many texts wait for that.
+    /// Let a thread make a segment. Wait while too many texts wait for the thread.
     fn put(
         &mut self,
         py: Python<'_>,
@@ -132,14 +133,14 @@ impl SegmentWriter {
         }
         if let Some(making) = &mut self.making {
             making.waiting.push_back(size);
-            // Where the thread has ended, that is seen when what it made is received.
+            // If the thread has ended, the next receive notices it.
             making.jobs.send((Revision { id: revision, parents }, items)).ok();
         }
         self.receive(py, WAITING)
     }
 
-    /// The parts of segments that were put and are made, in their order. After the last one before a failure it raises
-    /// that. `wait`: until each is made.
+    /// Return the parts of segments that were put and are made, in order. If one failed, raise its error after those
+    /// before it. `wait`: wait for all of them.
     fn take<'py>(&mut self, py: Python<'py>, wait: bool) -> PyResult<Vec<Bound<'py, PyList>>> {
         self.receive(py, if wait { 0 } else { WAITING })?;
         if wait {
@@ -154,7 +155,7 @@ impl SegmentWriter {
         }
     }
 
-    /// End the thread after the segment at hand, and drop all segments. Nothing else may be asked of this afterwards.
+    /// End the thread after its current segment, and drop all segments. The writer must not be used afterwards.
     fn abandon(&mut self, py: Python<'_>) {
         if let Some(Making { thread, jobs, made, .. }) = self.making.take() {
             // The thread makes the jobs that are queued as long as there is a receiver.
@@ -176,7 +177,7 @@ impl SegmentWriter {
         self.encoder.as_mut().ok_or_else(ended)
     }
 
-    /// Receive what is made, and wait until no more than `most` bytes of texts are waiting.
+    /// Receive the segments that are made. Wait until at most `most` bytes of texts are waiting.
     fn receive(&mut self, py: Python<'_>, most: usize) -> PyResult<()> {
         let Some(making) = &mut self.making else { return Ok(()) };
         let receiver = making.made.get_mut().map_err(|_| ended())?;
@@ -207,7 +208,7 @@ impl SegmentWriter {
         }
     }
 
-    /// End the thread, and take back what it had.
+    /// End the thread, and take its encoder back.
     fn join(&mut self, py: Python<'_>) -> PyResult<()> {
         let Some(Making { thread, jobs, .. }) = self.making.take() else { return Ok(()) };
         drop(jobs);
@@ -226,7 +227,7 @@ fn start(mut encoder: Encoder) -> PyResult<Making> {
     let (jobs, todo) = channel::<Job>();
     let (done, made) = channel();
     let work = move || {
-        // It ends with the jobs, after an error, and when nobody wants to know.
+        // The thread ends after the last job, after an error, or if nobody receives its results.
         for (revision, items) in todo {
             let made = encoder.segment(&revision, items);
             let is_last = made.is_err();
@@ -240,7 +241,7 @@ fn start(mut encoder: Encoder) -> PyResult<Making> {
     Ok(Making { thread, jobs, made: Mutex::new(made), waiting: VecDeque::new() })
 }
 
-/// The parts of a segment: what lies between those that came in parts is one.
+/// Return the parts of a segment. The bytes between texts in parts are joined into one part.
 fn joined<'py>(py: Python<'py>, made: Made) -> PyResult<Bound<'py, PyList>> {
     let parts = PyList::empty(py);
     let mut before: Option<Vec<u8>> = Some(made.head);

@@ -1,4 +1,4 @@
-"""Two traces of the same command: which part of the wait grew, and what was asked in one of them only."""
+"""Compares two traces of the same command: which part of the wait grew, and which requests only one of them has."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from smartserver.trace.text import counted, milliseconds
 from smartserver.trace.wait import Trace, Wait, wait
 
 LEAST = 1000
-"""Microseconds of a difference that is shown: less is chance."""
+"""The least difference that is shown, in microseconds: a smaller one is chance."""
 
 
 def lines(before: Trace, after: Trace) -> list[str]:
-    """The parts that differ, the largest difference first, with the named spans of each, then the requests."""
+    """Return the parts that differ, the largest difference first, with the named spans of each, then the requests."""
     first, second = wait(before), wait(after)
     result = [f"{'':<34}{'A':>12}{'B':>12}{'difference':>12}"]
     programs = " and ".join(dict.fromkeys([before.program, after.program]))
@@ -43,7 +43,7 @@ def _requests(before: Trace, after: Trace) -> Iterator[str]:
 
 
 def _asked(trace: Trace) -> Counter[str]:
-    """The requests by their verbs and path. Arguments are left out: ids differ from run to run."""
+    """Count the requests by verbs, path and result. Arguments are left out, since ids differ from run to run."""
     return Counter(f"{'; '.join(each.verbs)} on {each.path or '/'}: {each.result}" for each in trace.requests)
 
 

@@ -1,7 +1,7 @@
-"""Events of a trace: one JSON object a line, in the order in which things ended.
+"""Events of a trace: one JSON object a line, in the order of their ends.
 
 Times are whole microseconds of the system's monotonic clock, which all processes of a machine share. Fields are only
-ever added; a reader skips those and events that it does not know. `make docs` makes `trace-schema.json` from this
+ever added. A reader skips fields and events that it does not know. `make docs` makes `trace-schema.json` from this
 file.
 """
 
@@ -22,37 +22,37 @@ TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
-    """A line. `process`: the number of the process that it is about."""
+    """A line of a trace. `process`: the number of the process that the line is about."""
 
     process: int
 
 
 class ProcessBegan(Event, tag="process"):
-    """A process records from now on."""
+    """A process begins to record."""
 
     version: int
     program: str
     trace: TraceId
     began: int
     is_host: bool = False
-    """True if it is a program of others, in which our code is a guest: what no span covers is that program's work."""
+    """True if our code is a guest in another program: time that no span covers is the work of that program."""
     started: int | None = None
-    """When the system started it, within 10 ms; left out where the system does not tell."""
+    """The time at which the system started the process, within 10 ms; left out if the system does not tell."""
     epoch: int = 0
     """Microseconds of the Unix epoch at which the monotonic clock was 0."""
 
 
 class SpanEnded(Event, tag="span"):
-    """Time that one process spent on one thing. Those of a process nest."""
+    """Time that one process spent on one part of its work. The spans of a process nest."""
 
     part: str
     start: int
     end: int
     name: str = ""
     count: int = 1
-    """The number of spans in a row that this one stands for."""
+    """The number of consecutive spans that this one stands for."""
     cpu: int = 0
-    """Microseconds of processor time of the process, its children left out."""
+    """Microseconds of processor time of the process, without its children."""
 
 
 class RequestEnded(Event, tag="request"):
@@ -65,58 +65,59 @@ class RequestEnded(Event, tag="request"):
     result: str
     arguments: list[str] = []
     answered: int = 0
-    """When the first part of its answer came; 0: none did."""
+    """The time at which the first part of the answer came; 0 if no part came."""
     up: int = 0
-    """Bytes on the wire."""
+    """Bytes on the wire to the server; `down` are those from it."""
     down: int = 0
     in_server: int = 0
-    """Microseconds that the server worked on it, by its own count."""
+    """Microseconds that the server worked on the request, by its own count."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
-    """The server's counts of it (`smartserver.meters`), and as `tcp_` those of its kernel."""
+    """The server's counts for the request (`smartserver.meters`); those of its kernel begin with `tcp_`."""
     where: str = ""
     """The lines of the program that made a VFS call, the innermost first."""
 
 
 class FindingMade(Event, tag="finding"):
-    """Something that requests cost and need not have: a behaviour of `trace.bans`."""
+    """A needless cost of requests, which a behaviour of `trace.bans` found."""
 
     behaviour: str
     verb: str
     why: str
     cost: str
-    """The thing that could be saved: the `request`, the `connection` opened for it, or a `body`, of it or its
-    answer."""
+    """The part that could be saved: the `request`, the `connection` that was opened for it, or the `body` of the
+    request or the answer."""
     requests: list[int]
-    """When each of them started: their `start`."""
+    """The `start` of each of these requests."""
     where: str
-    """The lines of the program that made the last of them, the innermost first."""
+    """The lines of the program that made the last of these requests, the innermost first."""
     share: float = 1.0
     """The part of a `body` that was needless."""
 
 
 class LinkMeasured(Event, tag="link"):
-    """A connection over TCP, as the kernel of the client saw it (tcp(7), TCP_INFO). Microseconds, since it was made."""
+    """A TCP connection as the kernel of the client saw it (tcp(7), TCP_INFO). Times are microseconds; counts begin when
+    it was opened."""
 
     rtt: int
-    """Smoothed."""
+    """The smoothed round trip time."""
     least_rtt: int
     window: int
-    """Packets that may be on their way (cwnd)."""
+    """The number of packets that may be on their way (cwnd)."""
     packet: int
     """Bytes of a packet (MSS)."""
     packets: int
-    """Sent with data."""
+    """The number of packets that were sent with data."""
     again: int
-    """Packets that were sent again."""
+    """The number of packets that were sent again."""
     by_window: int
-    """Time in which the peer's receive window was full."""
+    """The time in which the peer's receive window was full."""
     delays: int = 0
     """1 if the system delays small packets (Nagle's algorithm)."""
 
 
 class ProcessEnded(Event, tag="end"):
-    """A process records no more."""
+    """A process stops recording."""
 
     at: int
     round_trips: int
@@ -126,7 +127,7 @@ class ProcessEnded(Event, tag="end"):
 
 
 class CommandEnded(Event, tag="command"):
-    """A command that `smartserver trace run` ran, from before its start to its end."""
+    """A command of `smartserver trace run`, from before its start to its end."""
 
     program: str
     trace: TraceId
@@ -134,13 +135,13 @@ class CommandEnded(Event, tag="command"):
     end: int
     status: int
     cpu: int = 0
-    """Microseconds of processor time of it and of the programs that it waited for."""
+    """Microseconds of processor time of the command and of the programs that it waited for."""
 
 
 Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded
 
 KINDS = ("process", "span", "request", "finding", "link", "end", "command")
-"""The events there are."""
+"""The kinds of events."""
 
 
 class _Tag(msgspec.Struct):
@@ -153,15 +154,15 @@ _encoder = msgspec.json.Encoder()
 
 
 def encode(event: Event) -> bytes:
-    """An event as a line."""
+    """Encode an event as a line."""
     return _encoder.encode(event) + b"\n"
 
 
 def decode(line: bytes) -> Line | None:
-    """The event of a line; None for one of a kind that this release does not know.
+    """Decode the event of a line; None if this release does not know its kind.
 
     Raises:
-        ValueError: it is no event.
+        ValueError: the line is no event.
     """
     if _tag.decode(line).event not in KINDS:
         return None
@@ -169,5 +170,5 @@ def decode(line: bytes) -> Line | None:
 
 
 def schema() -> dict[str, Any]:
-    """The JSON schema of a line."""
+    """Return the JSON schema of a line."""
     return msgspec.json.schema(Line)

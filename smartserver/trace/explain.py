@@ -1,4 +1,4 @@
-"""An explanation of a trace: needless costs and the other parts of the wait, in words and in order of cost."""
+"""Explains a trace: needless costs and the other parts of the wait, in words and in order of cost."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from smartserver.wire.limits import INITIAL_WINDOW
 from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
-"""The least share of the wait that is worth a word, unless it took a round trip."""
+"""The least share of the wait that is mentioned, unless it took a round trip."""
 
 LOST = 0.01
-"""The share of packets that are sent again below which TCP keeps its pace."""
+"""The share of packets sent again below which TCP keeps its pace."""
 
 STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
 """Counters of the server (`smartserver.meters`)."""
 
 FEW, MANY = 3, 0.1
-"""Packets that may be sent again for another reason than a loss, unless they are so large a part of all."""
+"""The number of packets that may be sent again without a loss, unless they are this share of all packets."""
 
 REASONS: dict[str, str] = {
     Part.START: "The system and Python started the program",
@@ -46,10 +46,10 @@ REASONS: dict[str, str] = {
 
 @dataclass
 class Charge:
-    """The cost of one behaviour of one line of a program."""
+    """The cost of one behaviour at one line of a program."""
 
     finding: FindingMade
-    """The last of them."""
+    """The last finding."""
     verbs: dict[str, None] = field(default_factory=dict)
     times: int = 0
     trips: int = 0
@@ -58,7 +58,7 @@ class Charge:
 
 
 def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
-    """A trace explained; `link`: one to say how long it takes there."""
+    """Return the lines that explain a trace. `link`: a link for which the duration is predicted."""
     found = wait(trace)
     result = [f"{trace.program}: {milliseconds(found.total)}, {counted(_trips(trace), 'round trip')}"]
     result += incomplete(trace)
@@ -75,13 +75,13 @@ def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
 
 
 def needless(trace: Trace) -> list[Charge]:
-    """The findings that cost a round trip or a share of the wait, the dearest first."""
+    """Return the findings that cost a round trip or a share of the wait, the dearest first."""
     least = SHARE * (trace.end - trace.start)
     return [each for each in charges(trace) if each.trips or each.micro >= least]
 
 
 def charges(trace: Trace) -> list[Charge]:
-    """The findings, those of the same line in one, the dearest first."""
+    """Return the findings, with those of the same line joined, the dearest first."""
     found: dict[tuple[int, str, str], Charge] = {}
     waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()
@@ -102,7 +102,7 @@ def charges(trace: Trace) -> list[Charge]:
 
 
 def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
-    """Round trips and microseconds that would have been saved."""
+    """Return the round trips and microseconds that would have been saved."""
     if finding.cost == Cost.REQUEST:
         return 1, request.end - request.start
     if finding.cost == Cost.CONNECTION:
@@ -110,7 +110,7 @@ def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request:
         shakes = sum(map(is_handshake, spans))
         return max(1, shakes), sum(span.end - span.start for span in spans if not span.name)
     if max(request.up, request.down) <= INITIAL_WINDOW:
-        return 0, 0  # It goes at once.
+        return 0, 0  # So few bytes cost no time.
     travelled = sum(
         min(each.end, request.end) - max(each.start, request.start)
         for each in waited
@@ -120,7 +120,7 @@ def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request:
 
 
 def _connecting(trace: Trace, request: RequestEnded) -> Iterator[SpanEnded]:
-    """The spans of the connection that was opened for a request."""
+    """Yield the spans of the connection that was opened for a request."""
     before = [each.end for each in trace.requests if each.process == request.process and each.start < request.start]
     since = max(before, default=0)
     for span in trace.spans:
@@ -146,7 +146,7 @@ def _charge(charge: Charge, total: int) -> Iterator[str]:
 
 
 def _parts(trace: Trace) -> Iterable[str]:
-    """The parts of the wait that are worth a word, the largest first."""
+    """Yield the parts of the wait that are worth mentioning, the largest first."""
     found = wait(trace)
     for part, micro in found.parts.most_common():
         if micro >= SHARE * found.total:
@@ -157,7 +157,7 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
-    """Say which events that the kernels at both ends saw cost time."""
+    """Yield a line for each event that cost time, as the kernels at both ends counted it."""
     names = ("again", "packets", "by_window", "delays")
     own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
     server = {name: sum(request.counts.get(PREFIX + name, 0) for request in trace.requests) for name in names}
@@ -175,8 +175,8 @@ def _links(trace: Trace, total: int) -> Iterator[str]:
 def _link(
     seen: Mapping[str, int], total: int, waited: int, direction: str, receiver: str, sender: str
 ) -> Iterator[str]:
-    """Say what one kernel saw of the bytes that its side sent. `waited`: microseconds in which only the link held it
-    up. A window is also full while the receiver does something else; a kernel then asks again, as if packets were
+    """Yield lines about the bytes that one side sent, as its kernel saw them. `waited`: microseconds in which only the
+    link delayed these. A window is also full while the receiver is busy; a kernel then asks again, as if packets were
     lost."""
     again, packets = seen["again"], seen["packets"]
     is_lossy = again > max(FEW, LOST * packets) or 0 < again >= MANY * packets
@@ -190,7 +190,7 @@ def _link(
 
 
 def _server(trace: Trace) -> Iterator[str]:
-    """Say which events that the server counted cost time."""
+    """Yield a line for each event that cost time, as the server counted it."""
     count, held = (sum(each.counts.get(name, 0) for each in trace.requests) for name in (STORED, STORED_BYTES))
     if held > INITIAL_WINDOW:
         yield f"  {counted(count, 'revision')}, {size(held)}, came to a server that had them."

@@ -1,6 +1,5 @@
-"""`Narrator` makes the events of a trace from what a recorder sees; `TraceFile` has them as lines of a file, to which
-several processes may append.
-"""
+"""`Narrator` makes the events of a trace from a recorder's data. `TraceFile` writes them as lines of a file, to which
+several processes may append."""
 
 from __future__ import annotations
 
@@ -28,22 +27,22 @@ if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
-"""Bytes of lines that are written at once: the kernel appends the bytes of one write together."""
+"""Bytes of lines that are written at once: the kernel keeps the bytes of one write together."""
 
 ADJACENT = 50
-"""Microseconds between two spans of the same that count as one."""
+"""Two equal spans count as one if at most so many microseconds are between them."""
 
 
 class Narrator:
     """Makes the events of this process."""
 
     def __init__(self, tell: Callable[[Event], None], program: str, trace: str = "", *, is_host: bool = False) -> None:
-        """`tell` gets the events. The others are as in `ProcessBegan`; without `trace` it begins one."""
+        """`tell` is called with each event. The others are as in `ProcessBegan`; without `trace` a new trace begins."""
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
         self._depth = 0
-        """The number of spans around that."""
+        """The number of spans around `_last`."""
         now, started = time.monotonic(), since_start()
         self.trace = trace or os.urandom(16).hex()
         self.span_id = os.urandom(8).hex()
@@ -62,7 +61,7 @@ class Narrator:
         )
 
     def request(self, record: CallRecord) -> None:
-        """Add a request that is over."""
+        """Add a finished request."""
         self._add(
             RequestEnded(
                 process=self._process,
@@ -83,7 +82,7 @@ class Narrator:
         )
 
     def span(self, span: Span) -> None:
-        """Add a span that is over."""
+        """Add a finished span."""
         last, start, end = self._last, _micro(span.start), _micro(span.end)
         cpu, count = _micro(span.cpu), 1
         if last is not None:
@@ -96,7 +95,7 @@ class Narrator:
         self._last = SpanEnded(self._process, span.part, start, end, span.name, count, cpu)
 
     def note(self, note: Note, calls: Sequence[CallRecord]) -> None:
-        """Add what was found of requests; `calls`: all of them so far."""
+        """Add a finding about requests. `calls`: all requests so far."""
         finding = note.finding
         self._add(
             FindingMade(
@@ -112,11 +111,11 @@ class Narrator:
         )
 
     def link(self, state: Mapping[str, int]) -> None:
-        """Tell of a connection."""
+        """Add the state of a TCP connection."""
         self._add(LinkMeasured(self._process, **state))
 
     def end(self, recorder: Recorder) -> None:
-        """Tell what is left, and what the recorder counted."""
+        """Add the last span and the totals of the recorder."""
         self._add(
             ProcessEnded(
                 process=self._process,
@@ -136,24 +135,24 @@ class Narrator:
 
 
 class TraceFile:
-    """A file with an event a line. A process that is killed loses its last spans."""
+    """A file with one event in each line. A process that is killed loses its last spans."""
 
     def __init__(self, path: str) -> None:
-        """Open or make it; others may not read one that is made.
+        """Open the file, or create one that other users may not read.
 
         Raises:
-            OSError: it cannot be opened.
+            OSError: the file cannot be opened.
         """
         self._file = open_trace(path)
         self._process = os.getpid()
-        # What a process that was killed, or a full disk, left of a line ends here.
+        # This ends a partial line that a killed process or a full disk left.
         self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""
-        """Why lines are missing: no command fails because of its trace."""
+        """The reason why lines are missing, or empty: no command fails because of its trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line, unless this is a process that was forked: it has no part in the trace."""
+        """Add a line. A forked process adds none, since it has no part in the trace."""
         if self._process != os.getpid():
             return
         line = encode(event)
@@ -163,7 +162,7 @@ class TraceFile:
             self._flush()
 
     def close(self) -> None:
-        """Write what is left."""
+        """Write the remaining lines, and close the file."""
         if self._process == os.getpid():
             self._flush()
         os.close(self._file)
@@ -178,10 +177,10 @@ class TraceFile:
 
 
 def open_trace(path: str) -> int:
-    """The descriptor of a file for a trace; one that is made can be read by its owner alone.
+    """Open a file for a trace, and return its descriptor. Only its owner can read a new one.
 
     Raises:
-        OSError: it cannot be opened, or it is no ordinary file of this user.
+        OSError: the file cannot be opened, or is no ordinary file of this user.
     """
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK
     file = os.open(path, flags, 0o600)

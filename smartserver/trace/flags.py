@@ -1,5 +1,5 @@
-"""Debug flags: of `smartserver -D`, `brz -D`, SMARTSERVER_DEBUG and Mercurial's and Breezy's `hpss.debug`, with commas
-between them."""
+"""Debug flags, separated by commas: of `smartserver -D`, `brz -D`, SMARTSERVER_DEBUG, and Mercurial's and Breezy's
+`hpss.debug`."""
 
 from __future__ import annotations
 
@@ -8,30 +8,30 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 VARIABLE = "SMARTSERVER_DEBUG"
-"""The environment variable with such flags for every tool."""
+"""The environment variable with debug flags for every tool."""
 
 BAN = "hpss-ban="
-"""Begins the flag that bans calls; its rules follow, with commas between them."""
+"""The prefix of the flag that bans calls; its rules follow, separated by commas."""
 
 FILE = "hpss-json="
-"""Begins the flag that names a file for the trace."""
+"""The prefix of the flag that names a file for the trace."""
 
 KNOWN = ("hpss", "hpssdetail", "hpssvfs", "hpssbytes")
-"""The others: which calls are shown, and how much of each."""
+"""The other flags: which calls are shown, and how much of each."""
 
 
 class BadFlag(Exception):
-    """A flag asks for what there is not."""
+    """A flag is unknown, or cannot be obeyed."""
 
 
 class Flags(NamedTuple):
     """The flags that say which calls are shown, banned and recorded."""
 
     words: frozenset[str] = frozenset()
-    """The words that are flags: those of `KNOWN`, and those of others."""
+    """All words that are neither rules nor a file: the flags of `KNOWN`, and those of other programs."""
     rules: tuple[str, ...] = ()
     file: str = ""
-    """The file to which the trace is appended; empty: none."""
+    """The file to which the trace is appended, or empty."""
 
     @property
     def shows(self) -> bool:
@@ -39,27 +39,27 @@ class Flags(NamedTuple):
         return not self.words.isdisjoint(KNOWN)
 
     def told(self) -> list[str]:
-        """The same as flags, for a server that a command starts."""
+        """Return the same as flags, for a server that a command starts."""
         found = [word for word in KNOWN if word in self.words]
         found += [BAN + ",".join(self.rules)] if self.rules else []
         return [*found, FILE + self.file] if self.file else found
 
     def check(self, where: str) -> None:
-        """Accept flags that are known. `where`: what has them, in messages.
+        """Check that all flags are known. `where`: their place, for messages.
 
         Raises:
-            BadFlag: one is not.
+            BadFlag: a flag is unknown.
         """
-        unknown = next((word for word in sorted(self.words) if word not in KNOWN), "")  # An empty FILE is one.
+        unknown = next((word for word in sorted(self.words) if word not in KNOWN), "")  # Also an empty FILE.
         if unknown:
             raise BadFlag(f"no such debug flag in {where}: {unknown!r} (there are {', '.join(KNOWN)}, {FORMS})")
 
 
 def combined(flags: Iterable[str], variable: str) -> Flags:
-    """The flags of a command line and those of `VARIABLE` together.
+    """Return the flags of a command line and those of `VARIABLE` together.
 
     Raises:
-        BadFlag: the variable has one that is none.
+        BadFlag: the variable has an unknown flag.
     """
     read([variable]).check(VARIABLE)
     return read([*flags, variable])
@@ -69,8 +69,8 @@ FORMS = f"{FILE}FILE and {BAN}RULE[,RULE]"
 
 
 def read(given: Iterable[str]) -> Flags:
-    """The flags in some words. Behind `hpss-ban=` each word is a rule, up to the next one that begins as a flag of
-    ours."""
+    """Return the flags in some words. Behind `hpss-ban=` each word is a rule, up to the next one that begins with
+    `hpss`."""
     words: set[str] = set()
     rules: dict[str, None] = {}
     file = ""

@@ -1,6 +1,4 @@
-"""`FrameLog`: what goes over a connection, event by event, decoded. No token is shown, nor the content of files and
-bodies.
-"""
+"""`FrameLog`: shows the events of a connection, decoded. Tokens and the content of files and bodies are not shown."""
 
 from __future__ import annotations
 
@@ -21,7 +19,7 @@ DECODERS: dict[type, Callable[[bytes], msgspec.Struct]] = {
 }
 
 SECRET = ("token",)
-"""Extras of a request that are not shown."""
+"""The extras of a request that are not shown."""
 
 
 class FrameLog:
@@ -31,20 +29,20 @@ class FrameLog:
         self._say = say
         self._parts: dict[tuple[str, int], list[bytes]] = {}
         self._of_files: set[int] = set()
-        """Requests for files, whose arguments and results have their content."""
+        """The requests for files. Their arguments and results have the content of files."""
 
     def connecting(self) -> None:
-        """A connection is going to be opened."""
+        """Show that a connection is going to be opened."""
         self._parts.clear()
         self._of_files.clear()
         self._say("hpss: connecting")
 
     def sent(self, event: Event, size: int) -> None:
-        """This is going to be sent."""
+        """Show an event that is going to be sent."""
         self._show("->", event, size)
 
     def received(self, event: Event, size: int) -> None:
-        """This came."""
+        """Show an event that was received."""
         self._show("<-", event, size)
 
     def _show(self, way: str, event: Event, size: int) -> None:
@@ -70,7 +68,7 @@ class FrameLog:
         return ""
 
     def _message(self, event: Event, payload: bytes, request: int) -> str:
-        """A message as JSON, bytes in hexadecimal."""
+        """Return a message as JSON, with bytes in hexadecimal."""
         try:
             message = DECODERS[type(event)](payload)
             if isinstance(message, RequestMessage):
@@ -80,7 +78,7 @@ class FrameLog:
                     self._of_files.add(request)
             built = msgspec.to_builtins(message, builtin_types=(bytes,), enc_hook=_raw)
             return msgspec.json.encode(_plain(built, is_content=request in self._of_files)).decode()
-        except (RemoteProtocolError, ValueError) as error:  # What it is, the client says.
+        except (RemoteProtocolError, ValueError) as error:  # The client itself reports the error.
             return f"{len(payload)} bytes that cannot be shown: {error}"
 
 
@@ -89,7 +87,7 @@ def _raw(value: object) -> object:
 
 
 def _plain(value: object, *, is_content: bool) -> object:
-    """The same without bytes, which JSON does not know."""
+    """Return the same without bytes, which JSON does not know."""
     match value:
         case bytes():
             if is_content:

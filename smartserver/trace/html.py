@@ -1,7 +1,8 @@
-"""A trace as one HTML page that needs nothing else.
+"""Makes an HTML page of traces that needs no other file.
 
-The page runs no script and no style but its own (`Content-Security-Policy`). What a trace names is nowhere in its
-markup: it is a block of JSON in ASCII, without the characters that end a block, and the script shows it as text.
+The page runs no script and no style but its own (`Content-Security-Policy`). The names in a trace are nowhere in its
+markup. They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as
+text.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 
 MARGIN = "margin"
-"""Stands in the place of a part: the server may have worked then, or not yet, or no more."""
+"""A value in place of a part: time in which the server may have worked, or not yet, or no more."""
 
 REQUEST = "request"
-"""The same: a request and its answer, whatever time of it was spent on."""
+"""A value in place of a part: a request and its answer, whatever the time was spent on."""
 
 WAIT = "the wait, each instant once"
 """The title of the first track."""
 
 NAMES = 5
-"""Most names of a part that the table has."""
+"""The most names of a part that the table has."""
 
 
 class Bar(msgspec.Struct, array_like=True):
-    """A bar that is drawn from `start` to `end`, in microseconds since the wait began; `row` from 0, the topmost."""
+    """A bar from `start` to `end`, in microseconds since the wait began. `row` counts from 0, the topmost."""
 
     row: int
     start: int
@@ -43,11 +44,11 @@ class Bar(msgspec.Struct, array_like=True):
     part: str
     name: str
     facts: dict[str, list[str]] = {}
-    """Lines of text, by what they are."""
+    """Lines of text, by their titles."""
 
 
 class Track(msgspec.Struct):
-    """Bars below a title, of which those of a row are in order."""
+    """Bars below a title. The bars of a row are in order."""
 
     title: str
     bars: list[Bar]
@@ -60,9 +61,9 @@ class Share(msgspec.Struct):
     called: str
     micro: int
     tenths: int
-    """Tenths of a per cent. Those of a table add up to 1,000."""
+    """The share in tenths of a per cent. The shares of a table add up to 1,000."""
     names: list[tuple[str, int]]
-    """The things that it was spent on, with the microseconds of each, most first."""
+    """The names of its spans, with the microseconds of each, most first."""
 
 
 class Command(msgspec.Struct):
@@ -71,23 +72,23 @@ class Command(msgspec.Struct):
     program: str
     counted: str
     total: int
-    """Microseconds. The shares add up to it."""
+    """Microseconds of the wait. The shares add up to it."""
     shares: list[Share]
     tracks: list[Track]
     links: list[str]
-    """The lines on its connections, from the kernel."""
+    """The lines about its connections, from the kernel."""
 
 
 class Page(msgspec.Struct):
     """The data that the script of a page gets."""
 
     called: dict[str, str]
-    """The names of the bars of a part."""
+    """The names of bars, by part."""
     commands: list[Command]
 
 
 def html(traces: Sequence[Trace]) -> bytes:
-    """The page of a file's traces."""
+    """Return the page of a file's traces."""
     template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")
     allowed = " ".join(
         f"{kind}-src {' '.join(_hash(text) for text in re.findall(f'<{kind}>(.*?)</{kind}>', template, re.DOTALL))};"
@@ -100,13 +101,13 @@ def html(traces: Sequence[Trace]) -> bytes:
 
 
 def block(content: Page) -> str:
-    """It as JSON that is text wherever it stands in a page."""
+    """Return the content as JSON that is plain text anywhere in a page."""
     text = json.dumps(msgspec.to_builtins(content), ensure_ascii=True, separators=(",", ":"))
     return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
 
 def command(trace: Trace) -> Command:
-    """The content of the page about a trace."""
+    """Return the content of the page about a trace."""
     tracks = [each for each in _tracks(trace) if each.bars]
     links = [link(each) for each in trace.links]
     return Command(trace.program, counted(trace), trace.end - trace.start, list(_shares(trace)), tracks, links)
@@ -119,7 +120,7 @@ def _hash(text: str) -> str:
 def _shares(trace: Trace) -> Iterator[Share]:
     found = wait(trace)
     parts = [part for part in (*CALLED, UNNAMED) if found.parts[part]]
-    parts += sorted(found.parts.keys() - set(parts))  # Those of a later release.
+    parts += sorted(found.parts.keys() - set(parts))  # Parts of a later release.
     tenths = _apportioned([found.parts[part] for part in parts], 1000)
     for part, share in zip(parts, tenths, strict=True):
         names = [(name, micro) for name, micro in found.names.get(part, {}).items() if name and micro]
@@ -128,8 +129,7 @@ def _shares(trace: Trace) -> Iterator[Share]:
 
 
 def _apportioned(amounts: Sequence[int], whole: int) -> list[int]:
-    """Whole numbers that are to each other as the amounts are, and add up to `whole`: the largest remainders are
-    rounded up."""
+    """Return integers in the proportions of the amounts that add up to `whole`. The largest remainders round up."""
     total = sum(amounts)
     shares = [amount * whole // total for amount in amounts]
     largest = sorted(range(len(amounts)), key=lambda at: -(amounts[at] * whole % total))
@@ -152,7 +152,7 @@ def _tracks(trace: Trace) -> Iterator[Track]:
 
 
 def _joined(bars: Iterator[Bar]) -> list[Bar]:
-    """The same with those that belong together as one."""
+    """Return the bars, with adjacent ones of one part and name joined."""
     joined: list[Bar] = []
     for bar in bars:
         last = joined[-1] if joined else None
@@ -191,7 +191,7 @@ def _request(request: RequestEnded, row: int, first: int) -> Bar:
 
 
 def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
-    """The server's spans, each below the margin that it lies in, and below requests that overlap with its own."""
+    """Yield bars of the server's spans, each below its margin, and below requests that overlap with its own."""
     taken: list[tuple[int, int]] = []
     for request in sorted(requests, key=lambda each: each.start):
         served = service(request)

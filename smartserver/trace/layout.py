@@ -1,5 +1,5 @@
 """The layout of a trace's bars, for every view of it: the tracks of each process, the depth of its spans, and the
-margin around what the server did."""
+margin around the server's work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,13 @@ IntervalT = TypeVar("IntervalT", SpanEnded, RequestEnded, Piece)
 
 
 class Service(NamedTuple):
-    """The work of a server for a request. Nothing of it was before `start` or after `end`; `spans` lie in the
-    middle."""
+    """The work of a server for a request. All of it was between `start` and `end`; `spans` are placed in the middle."""
 
     start: int
     end: int
     spans: list[Piece]
     slack: int
-    """Microseconds that they may have been earlier or later, all together."""
+    """Microseconds by which the spans may have been earlier or later, all together."""
 
 
 class ProcessTrack(NamedTuple):
@@ -29,17 +28,17 @@ class ProcessTrack(NamedTuple):
     process: int
     program: str
     start: int
-    """When it was started; where the system does not tell, when it began to record."""
+    """The time of its start; if the system does not tell that, the time at which it began to record."""
     end: int
-    """When the last thing of it ended."""
+    """The end of its last event."""
     spans: list[SpanEnded]
-    """With its start, and with the whole of a host."""
+    """Its spans, with its start and, for a host, its whole run."""
     requests: list[RequestEnded]
 
 
 def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence[IntervalT]]]:
-    """Each interval in order, with those around it, outermost first. As many as are around one: so deep it is drawn,
-    and nothing else is in its place then, even if they do not nest."""
+    """Yield each interval in order, with the intervals around it, outermost first. Their number is the interval's row,
+    in which no other interval overlaps it, even if they do not nest."""
     around: list[IntervalT] = []
     for each in sorted(intervals, key=lambda each: (each.start, -each.end)):
         while around and around[-1].end <= each.start:
@@ -49,7 +48,7 @@ def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence
 
 
 def service(request: RequestEnded) -> Service | None:
-    """The server's work for a request; None where it told nothing."""
+    """Return the server's work for a request; None if the server told nothing."""
     spans, slack = placed(request)
     if not spans:
         return None
@@ -57,7 +56,7 @@ def service(request: RequestEnded) -> Service | None:
 
 
 def process_tracks(trace: Trace) -> list[ProcessTrack]:
-    """The processes of a trace, in the order in which they began."""
+    """Return the processes of a trace, in the order in which they began."""
     found: dict[int, ProcessBegan] = {}
     for each in sorted(trace.processes, key=lambda each: each.began):
         found.setdefault(each.process, each)
@@ -66,7 +65,7 @@ def process_tracks(trace: Trace) -> list[ProcessTrack]:
 
 def _track(trace: Trace, began: ProcessBegan) -> ProcessTrack:
     process = began.process
-    # The system tells the start within 10 ms, which may be before that of the command that started it.
+    # The system rounds the start to 10 ms, so it may be before that of the command that started the process.
     known = [
         SpanEnded(process, piece.part, max(piece.start, trace.start), piece.end, piece.name)
         for number, piece in of_processes(trace)

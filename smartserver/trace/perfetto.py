@@ -1,6 +1,6 @@
-"""A trace as Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open.
+"""Converts traces to Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open.
 
-There the slices of a thread have to nest. What does not is on a thread of its own.
+There, the slices of a thread have to nest. A slice that does not nest is on another thread.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
 WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
-"""The threads of a process, as its viewer orders them; those behind each are for what does not nest."""
+"""The threads of a process, as its viewer orders them. The threads after each are for slices that do not nest."""
 
 Event = dict[str, Any]
 
 
 def perfetto(traces: Sequence[Trace]) -> bytes:
-    """The events of a file's traces as JSON. Their times are microseconds since the first of them began."""
+    """Return the events of a file's traces as JSON. Times are microseconds since the first trace began."""
     first = min(trace.start for trace in traces)
     events = [event for trace in traces for event in _events(trace, first)]
     return msgspec.json.encode({"displayTimeUnit": "ms", "traceEvents": events}) + b"\n"
@@ -73,9 +73,9 @@ def _slice(first: int, start: int, end: int, part: str, name: str, told: Event |
 
 
 def _thread(process: int, thread: int, name: str, slices: Iterable[Event], *, nest: bool = True) -> Iterator[Event]:
-    """The slices of a thread with its name. `nest`: they may lie in one another."""
+    """Yield the slices of a thread, and its name. With `nest`, slices may lie in one another."""
     until: list[list[int]] = []
-    """The ends of what is open on the thread, and on each behind it."""
+    """The ends of the open slices, for the thread and each one after it."""
     for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):
         start, end = each["ts"], each["ts"] + each["dur"]
         for ends in until:

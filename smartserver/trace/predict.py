@@ -1,11 +1,11 @@
-"""A prediction of the time that a recorded command takes on another link.
+"""Predicts the time that a recorded command takes on another link.
 
-What the machines do takes as long as it took; what the link does follows from its round-trip time and its rate. Each
-request costs a round trip, each handshake one more. Bytes cost their time at the rate, and the round trips in which
-TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; where packets
-are slow it ends that early, and grows as CUBIC does. Work on this
-machine during a request goes on while its bytes travel. Loss, full buffers and a window that closes when a connection
-was idle are left out; so are the handshakes of ssh, which last as long as they did.
+The work of the machines takes as long as it took. The time on the link follows from its round-trip time and its rate.
+Each request costs a round trip, each handshake one more. Bytes cost their time at the rate, and the round trips in
+which TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; where
+packets are slow it ends that early, and grows as CUBIC does. Work on this machine during a request goes on while its
+bytes travel. Loss, full buffers and a window that closes on an idle connection are left out. The handshakes of ssh last
+as long as they did.
 """
 
 from __future__ import annotations
@@ -24,18 +24,18 @@ SEGMENT = 1448
 PACKET = 1500
 
 LEAST_RISE, MOST_RISE = 0.004, 0.016
-"""Seconds by which answers are late when Linux ends slow start (HyStart): an eighth of the round trip within these. Two
-packets that are acknowledged together are so late below 1.5 Mbit/s."""
+"""Limits, in seconds, of the delay of answers at which Linux ends slow start (HyStart): an eighth of the round trip.
+Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
 EARLY = 49 * SEGMENT
-"""The window then: it is looked at from 16 segments on, after 8 answers of a round."""
+"""The window at which slow start ends early: Linux checks from 16 segments on, after 8 answers of a round."""
 CUBIC = 0.4
-"""Segments by which the window grows from then on, times the cube of the seconds (RFC 9438)."""
+"""The window then grows by so many segments, times the cube of the seconds (RFC 9438)."""
 
 HANDSHAKES = ("TCP", "TLS")
 """Spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""The share of a request's time in which the connection took no more bytes, above which the server worked meanwhile."""
+"""If the connection took no more bytes for more than this share of a request's time, the server worked meanwhile."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,
@@ -44,24 +44,24 @@ WHERE: dict[str, Part] = {
     Part.DISK: Part.SERVER,
     Part.SERVER: Part.SERVER,
 }
-"""Part -> where it is spent; the others are spent on this machine."""
+"""The place where the time of a part is spent; all other parts are spent on this machine."""
 
 
 class LinkEstimate(NamedTuple):
     """A link without loss."""
 
     rtt: float
-    """Seconds."""
+    """The round-trip time in seconds."""
     rate: float = 0.0
-    """Bytes a second; 0: any number."""
+    """Bytes a second; 0 means no limit."""
 
 
 def predicted(trace: Trace, link: LinkEstimate) -> float:
-    """The seconds that the command of a trace would take on a link."""
+    """Return the seconds that the command of a trace would take on a link."""
     requests = _direct_requests(trace)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
-    """Microseconds while each was under way: on the link, at the server while nothing else was done, and here."""
+    """Microseconds during each request: on the link, at the server while nothing else was done, and here."""
     for piece in pieces(trace):
         index = _during(requests, piece)
         if index is not None:
@@ -84,16 +84,17 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
 
 
 def round_trip(trace: Trace) -> float:
-    """The seconds of a round trip on the link of a trace, at most; 0 where no request was made."""
+    """Return the most seconds that a round trip on the link of a trace can have taken; 0 if no request was made."""
     shakes = [span.end - span.start for span in trace.spans if is_handshake(span)]
     answers = [max(0, each.answered - each.start - each.in_server) for each in trace.requests if each.answered]
     return min([*shakes, *answers], default=0) / 1e6
 
 
 def window_opening(trace: Trace) -> tuple[int, int]:
-    """The round trips in which bodies waited for TCP's window on connections of this trace, and their microseconds.
+    """Return the round trips in which bodies waited for TCP's window on connections of this trace, and their
+    microseconds.
 
-    None are counted of a request whose body was twice as long on the link: its rate is what took that.
+    If a body took more than twice that time, its request does not count: the rate was the reason.
     """
     rtt = round_trip(trace)
     directions: tuple[_Direction, _Direction] | None = None
@@ -104,7 +105,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
             opened.pop(0)
             directions = _Direction(LinkEstimate(rtt)), _Direction(LinkEstimate(rtt))
         if directions is None:
-            continue  # The connection was open before: nothing says how far.
+            continue  # The connection is older than the trace, so its window is not known.
         up, down = directions
         waited = up.seconds(request_size(request)) + down.seconds(answer_size(request))
         took = max(0.0, (request.end - request.start - request.in_server) / 1e6 - rtt)
@@ -114,12 +115,12 @@ def window_opening(trace: Trace) -> tuple[int, int]:
 
 
 def _direct_requests(trace: Trace) -> list[RequestEnded]:
-    """In order, without those that a process of this machine answered by requests of its own."""
+    """Return the requests in order, without those that a process of this machine answered by requests of its own."""
     return sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
 
 
 def _handshakes(trace: Trace) -> list[int]:
-    """When each began, in order."""
+    """Return the time at which each handshake began, in order."""
     return sorted(span.start for span in trace.spans if is_handshake(span))
 
 
@@ -135,7 +136,7 @@ class _Direction:
         self._ends_early = 2 * self._time(SEGMENT) > gap
 
     def seconds(self, size: int) -> float:
-        """The seconds that the link takes for so many bytes, until the last has left."""
+        """Return the seconds until the last of so many bytes has left."""
         waited = 0.0
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window
@@ -157,23 +158,23 @@ class _Direction:
 
 
 def request_size(request: RequestEnded) -> int:
-    """Bytes on the way up. REQUEST and END of one with a body travel in packets of their own, which count as full ones:
-    the window counts packets."""
+    """Return the bytes of a request on the wire. With a body, REQUEST and END travel in packets of their own. They
+    count as full packets, since the window counts packets."""
     return request.up + 2 * SEGMENT if request.up > SEGMENT else request.up
 
 
 def answer_size(request: RequestEnded) -> int:
-    """Bytes on the way down, with what a trace adds. END of a long answer travels in a packet of its own."""
+    """Return the bytes of an answer on the wire, including its trace. END of a long answer has a packet of its own."""
     return request.down + SEGMENT if request.down > INITIAL_WINDOW else request.down
 
 
 def is_handshake(span: Piece | object) -> bool:
-    """True if a span is a round trip in which a connection is opened."""
+    """Tell whether a span is a round trip in which a connection is opened."""
     return getattr(span, "part", "") == Part.CONNECT and getattr(span, "name", "") in HANDSHAKES
 
 
 def _is_relayed(request: RequestEnded, trace: Trace) -> bool:
-    """True if a process of this machine answered it, by requests of its own."""
+    """Tell whether a process of this machine answered a request by requests of its own."""
     return any(
         each.process != request.process and request.start <= each.start and each.end <= request.end
         for each in trace.requests
@@ -181,6 +182,6 @@ def _is_relayed(request: RequestEnded, trace: Trace) -> bool:
 
 
 def _during(requests: list[RequestEnded], piece: Piece) -> int | None:
-    """The request during which a piece of the wait was; the first of several."""
+    """Return the index of the first request during which a piece of the wait was, or None."""
     middle = (piece.start + piece.end) // 2
     return next((number for number, each in enumerate(requests) if each.start <= middle <= each.end), None)

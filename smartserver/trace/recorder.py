@@ -1,5 +1,5 @@
-"""A recorder of what goes over a connection, and of what else takes time: a `CallRecord` a request, made from the
-events an `Observer` sees, and a `Span` for each span that code names."""
+"""`Recorder`: observes a connection, and other work that takes time. It makes a `CallRecord` of each request from the
+events that an `Observer` sees, and a `Span` of each span that code names."""
 
 from __future__ import annotations
 
@@ -27,17 +27,17 @@ if TYPE_CHECKING:
     import socket
 
 MAX_SHOWN = 16
-"""Bytes of a binary argument that are shown."""
+"""A binary argument of up to twice so many bytes is shown by its first four bytes, a longer one by its length."""
 
 MAX_TEXT = 64
-"""Characters of a name that are shown."""
+"""The most characters of a name that are shown."""
 
 LOST = "lost"
 """The result of a request whose connection ended before its answer."""
 
 
 class CallRecord(msgspec.Struct):
-    """One request: what it asked for, its bytes each way, and when."""
+    """One request: its calls, its bytes each way, and its times."""
 
     verbs: list[str]
     arguments: list[str]
@@ -50,23 +50,23 @@ class CallRecord(msgspec.Struct):
     result: str = ""
     is_vfs: bool = False
     where: str = ""
-    """The lines of the program that made a VFS call, where that was asked for."""
+    """The lines of the program that made a VFS call, if they were asked for."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
-    """The server's counts of it, by name."""
+    """The server's counts for the request, by name."""
     answered: float = 0.0
-    """When the first part of its answer came."""
+    """The time at which the first part of the answer came."""
 
     def add_server_trace(self, trace: ServerTrace | None) -> None:
-        """Add what the server tells."""
+        """Add the spans and counts that the server tells."""
         if trace is not None:
             self.server += trace.spans
             self.counts |= trace.counts
 
 
 class Span(NamedTuple):
-    """Time that was spent on one thing; `cpu`: seconds of processor time of this process."""
+    """Time that was spent on one part of the work. `cpu`: seconds of processor time of this process."""
 
     part: str
     name: str
@@ -74,14 +74,14 @@ class Span(NamedTuple):
     end: float
     cpu: float
     depth: int = 0
-    """The number of spans around it."""
+    """The number of spans around this one."""
 
 
 class Recorder:
     """Sees every event of one client's connections; implements `wire.observer.Observer` and `spans.Listener`.
 
-    A round trip is counted when something comes after something was sent: the times this side had to wait, whatever
-    was in the flights. Connecting is counted apart.
+    A round trip is counted when bytes are received after bytes were sent: each time that this side had to wait,
+    whatever was in the flights. Connections are counted apart.
     """
 
     def __init__(
@@ -93,7 +93,8 @@ class Recorder:
         spanned: Callable[[Span], None] | None = None,
         linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` get what is over."""
+        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` are called at the end of each
+        request, span and connection."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -105,7 +106,7 @@ class Recorder:
         self._places = places
         self._open: dict[int, CallRecord] = {}
         self._unanswered: list[CallRecord] = []
-        """Requests whose answer is not whole."""
+        """Requests without a complete answer."""
         self._waiting = False
         self._spanned = spanned
         self._linked = linked
@@ -113,31 +114,31 @@ class Recorder:
         """The spans that have not ended."""
 
     def began(self, part: Part, name: str) -> None:
-        """A span begins."""
+        """Begin a span."""
         self._spans.append((part, name, self._clock(), time.process_time()))
 
     def ended(self) -> None:
-        """The last one ends."""
+        """End the span that began last."""
         part, name, start, cpu = self._spans.pop()
         if self._spanned is not None:
             self._spanned(Span(part, name, start, self._clock(), time.process_time() - cpu, len(self._spans)))
 
     def measured(self, connection: socket.socket) -> None:
-        """A connection over TCP ends here."""
+        """Record the state of a TCP connection that ends here."""
         if self._linked is not None:
-            from smartserver.tcp_state import tcp_state  # Loaded where a trace is recorded.
+            from smartserver.tcp_state import tcp_state  # Loaded only if a trace is recorded.
 
             found = tcp_state(connection)
             if found:
                 self._linked(found)
 
     def connecting(self) -> None:
-        """A connection is going to be opened."""
+        """Count a connection that is going to be opened."""
         self.connections += 1
         self.give_up()
 
     def give_up(self) -> None:
-        """No answer comes any more on this connection."""
+        """Record that no more answers are received on this connection."""
         self._open.clear()
         lost, self._unanswered = self._unanswered, []
         for record in lost:
@@ -146,7 +147,7 @@ class Recorder:
                 self._finished(record)
 
     def sent(self, event: Event, size: int) -> None:
-        """Bytes left."""
+        """Record an event that was sent."""
         self.bytes_up += size
         self._waiting = True
         if isinstance(event, Request):
@@ -156,7 +157,7 @@ class Recorder:
             record.bytes_up += size
 
     def received(self, event: Event, size: int) -> None:
-        """Bytes came."""
+        """Record an event that was received."""
         self.bytes_down += size
         if self._waiting:
             self._waiting = False
@@ -173,7 +174,7 @@ class Recorder:
                 return
             self._answered(record, event)
         if isinstance(event, End):
-            with contextlib.suppress(RemoteProtocolError):  # Nobody else reads them.
+            with contextlib.suppress(RemoteProtocolError):  # No other code decodes them.
                 rest = decode_server_trace(event.trace)
                 record.add_server_trace(rest)
                 record.server_microseconds += busy(rest.spans) if rest is not None else 0
@@ -186,7 +187,7 @@ class Recorder:
 
     @property
     def vfs_calls(self) -> int:
-        """Calls of file-level verbs."""
+        """The number of requests with file-level verbs."""
         return sum(record.is_vfs for record in self.calls)
 
     def _begin(self, event: Request) -> CallRecord:
@@ -199,7 +200,7 @@ class Recorder:
             is_vfs=any("." not in call.verb for call in request.calls),
         )
         if self._places and record.is_vfs:
-            from smartserver.trace.bans.operations import call_site  # Loaded where it is asked for.
+            from smartserver.trace.bans.operations import call_site  # Loaded only if it is asked for.
 
             record.where = call_site()
         self.calls.append(record)
@@ -223,7 +224,7 @@ class Recorder:
 
 
 def busy(spans: Sequence[ServerSpan]) -> int:
-    """The microseconds that a server worked in some spans, which may lie in each other."""
+    """Return the microseconds that a server worked in some spans, which may lie in each other."""
     total = until = 0
     for each in sorted(spans, key=lambda each: each.start):
         if each.part != Part.QUEUED:
@@ -236,12 +237,12 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Count the start of another process as this one's: that of the command whose worker this is."""
+    """Count the start of another process as this one's: a worker counts that of its command."""
     _stands_for[0] = str(process)
 
 
 def since_start() -> float | None:
-    """Seconds since this process was started, within 10 ms (proc(5)); None where the system does not tell."""
+    """Return the seconds since this process was started, within 10 ms (proc(5)); None if the system does not tell."""
     try:
         with open(f"/proc/{_stands_for[0]}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])
@@ -251,7 +252,7 @@ def since_start() -> float | None:
 
 
 def _short(raw: msgspec.Raw, *, is_content: bool) -> str:
-    """Arguments as a person reads them: ids cut, long lists counted. `is_content`: bytes are those of files."""
+    """Return arguments as a person reads them: ids cut, long lists counted. `is_content`: bytes are those of files."""
     values = msgspec.msgpack.decode(raw, type=list[object])
     return ", ".join(
         f"{len(value)} bytes" if is_content and isinstance(value, bytes) else _value(value) for value in values

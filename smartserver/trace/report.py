@@ -1,4 +1,4 @@
-"""A trace in words: its wait in parts, and a line for each request."""
+"""Describes a trace in words: its wait in parts, and a line for each request."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ CALLED: dict[str, str] = {
 
 
 def lines(trace: Trace) -> list[str]:
-    """A trace in words."""
+    """Return the lines that describe a trace."""
     worked = f" ({milliseconds(trace.command.cpu)} of processor time)" if trace.command and trace.command.cpu else ""
     result = [f"{trace.program}: {milliseconds(trace.end - trace.start)}{worked}, {counted(trace)}"]
     result += incomplete(trace)
@@ -34,7 +34,7 @@ def lines(trace: Trace) -> list[str]:
 
 
 def incomplete(trace: Trace) -> list[str]:
-    """Lines on what a trace lacks."""
+    """Return lines about what a trace lacks."""
     status = trace.command.status if trace.command is not None else 0
     failed = [f"  It ended with {exit_reason(status)}."] if status else []
     if not trace.processes:
@@ -48,13 +48,13 @@ def incomplete(trace: Trace) -> list[str]:
 
 
 def counted(trace: Trace) -> str:
-    """Its round trips and connections."""
+    """Return the numbers of a trace's round trips and connections, in words."""
     trips, connections = (sum(getattr(end, name) for end in trace.ends) for name in ("round_trips", "connections"))
     return f"{trips} round trip{'s' * (trips != 1)}, {connections or 'no'} fresh connection{'s' * (connections != 1)}"
 
 
 def parts(trace: Trace) -> list[str]:
-    """A line for each part of the wait."""
+    """Return a line for each part of the wait."""
     found = wait(trace)
     shown = dict.fromkeys((*CALLED, UNNAMED, *found.parts))  # A later release may have other parts.
     result = [_part(found, part) for part in shown if found.parts[part]]
@@ -72,7 +72,7 @@ def _part(found: Wait, part: str) -> str:
 
 
 def link(found: LinkMeasured) -> str:
-    """A line on a connection, from the kernel."""
+    """Return a line about a connection, from the kernel."""
     said = f"RTT {milliseconds(found.rtt)} (least {milliseconds(found.least_rtt)}), window of {found.window} packets"
     said += f", {found.again} of {found.packets} packets sent again"
     if found.by_window:

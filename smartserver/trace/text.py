@@ -7,12 +7,12 @@ from collections.abc import Iterator
 from smartserver.trace.recorder import CallRecord, Recorder
 
 MOST = 4
-"""Calls of a request that its line shows; of more, the first."""
+"""The most calls that the line of a request shows; of more, it shows only the first."""
 
 
 def line(record: CallRecord, start: float = 0.0) -> str:
-    """One request: its verbs and arguments in short, bytes each way, milliseconds in all and in the server, and how
-    many after `start` it began."""
+    """Return a line about one request: its verbs and arguments in short, bytes each way, milliseconds in all and in the
+    server, and its start in milliseconds after `start`."""
     calls = "; ".join(f"{verb}({arguments})" for verb, arguments in zip(record.verbs, record.arguments, strict=True))
     if len(record.verbs) > MOST:
         calls = f"{record.verbs[0]}(...) and {len(record.verbs) - 1} more"
@@ -25,8 +25,8 @@ def line(record: CallRecord, start: float = 0.0) -> str:
 
 
 def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) -> Iterator[str]:
-    """One request; below it `in_detail` each call of one with more than its line shows and what the server counted, and
-    where it was made, where that is noted."""
+    """Yield the line of one request, and the place of its call if that is noted. With `in_detail`, also yield each call
+    if the line does not show all, and the server's counts."""
     yield line(record, start)
     if in_detail and len(record.verbs) > MOST:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
@@ -39,12 +39,12 @@ def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) ->
 
 
 def summary(recorder: Recorder, now: float, behind: str = "", start: float | None = None) -> str:
-    """Everything a command did. `behind`: the store that the process works on which answered, where that is one of this
-    machine: it is that process's link that is slow, and it is not counted. `start`: the seconds that the process had
-    taken before; None: that is not known."""
+    """Return a line about all that a command did. `behind`: the store that the answering process uses, if that process
+    runs on this machine. Its link to the store is not counted. `start`: the seconds that the process had taken before,
+    or None if they are not known."""
     trips, calls = recorder.round_trips, len(recorder.calls)
     connections = " on a held connection" * bool(calls)
-    if recorder.connections:  # What a fresh one costs depends on its medium: one trip over TCP, two with TLS.
+    if recorder.connections:  # The cost of a fresh one depends on its medium: one trip over TCP, two with TLS.
         connections = (
             " on a fresh connection" if recorder.connections == 1 else f" on {recorder.connections} fresh connections"
         )
@@ -61,22 +61,22 @@ def summary(recorder: Recorder, now: float, behind: str = "", start: float | Non
 
 
 def counted(number: int, what: str) -> str:
-    """A number of things."""
+    """Return a number of things, in words."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
 def milliseconds(micro: int) -> str:
-    """Microseconds as a person reads them."""
+    """Return microseconds as a person reads them."""
     return f"{micro / 1000:.1f} ms"
 
 
 def size(count: int) -> str:
-    """Bytes as a person reads them, in powers of 1,000."""
+    """Return bytes as a person reads them, in powers of 1,000."""
     if count < 1000:
         return f"{count} B"
     value = float(count)
     for unit in ("KB", "MB", "GB"):
         value /= 1000
-        if value < 999.95:  # What is shown as 1000.0 is 1.0 of the next.
+        if value < 999.95:  # 1000.0 would be 1.0 of the next unit.
             return f"{value:.1f} {unit}"
     return f"{value / 1000:.1f} TB"

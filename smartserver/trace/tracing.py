@@ -1,4 +1,4 @@
-"""`Tracing`: what shows, bans and records the calls of one client, as flags say. The same for every tool."""
+"""`Tracing`: shows, bans and records the calls of one client, as flags say. It is the same for every tool."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from smartserver.trace.wait import Trace
 
 PARENT = "TRACEPARENT"
-"""The variable with the trace that a command belongs to, as W3C Trace Context writes it."""
+"""The environment variable with the trace that a command belongs to, as W3C Trace Context writes it."""
 
 
 class Tracing:
-    """The tracing of one client. Its observers are for that client, and it is closed when the client is."""
+    """The tracing of one client. Its observers are for that client, and it is closed with the client."""
 
     def __init__(
         self,
@@ -37,17 +37,17 @@ class Tracing:
         *,
         is_host: bool = False,
     ) -> None:
-        """`say`: gets lines. `program`: as the trace names this process. `behind`: as of `text.summary`.
+        """`say` is called with lines. `program`: the name of this process in the trace. `behind`: as in `text.summary`.
         `is_host`: as in `ProcessBegan`.
 
         Raises:
-            BadFlag: a rule is none, or the file for the trace cannot be opened.
+            BadFlag: a rule is unknown, or the file for the trace cannot be opened.
         """
         notes = []
         if flags.file:
             from smartserver.trace.bans.every import noter
 
-            notes = [noter(self._noted)]  # Before the trace begins, so that to load all rules is a part of the start.
+            notes = [noter(self._noted)]  # Before the trace begins, so that loading all rules is a part of the start.
         self.observers: list[Observer] = []
         self.recorder: Recorder | None = None
         self._say = say
@@ -68,11 +68,11 @@ class Tracing:
             self.observers.append(self.recorder)
         self.observers += notes
         if "hpssbytes" in flags.words:
-            from smartserver.trace.frames import FrameLog  # Loaded where frames are shown.
+            from smartserver.trace.frames import FrameLog  # Loaded only if frames are shown.
 
             self.observers.append(FrameLog(say))
         if flags.rules:
-            from smartserver.trace.bans.every import watcher  # Loaded where something is banned.
+            from smartserver.trace.bans.every import watcher  # Loaded only if something is banned.
             from smartserver.trace.bans.rule import BadRule
 
             try:
@@ -82,7 +82,7 @@ class Tracing:
 
     def _begin(self, flags: Flags, program: str, trace: str, *, is_host: bool) -> None:
         """Begin a trace: in a file, in memory, or both."""
-        from smartserver.trace.file import Narrator, TraceFile  # Loaded where a trace is recorded.
+        from smartserver.trace.file import Narrator, TraceFile  # Loaded only if a trace is recorded.
 
         if flags.file:
             try:
@@ -103,23 +103,23 @@ class Tracing:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record the spans of this thread, where they are wanted."""
+        """Record the spans of this thread, if they are wanted."""
         with listening(self.recorder) if self.recorder is not None else contextlib.nullcontext():
             yield
 
     @property
     def traceparent(self) -> str:
-        """The `traceparent` of requests; empty where no trace is recorded."""
+        """The `traceparent` of requests; empty if no trace is recorded."""
         narrator = self._narrator
         return "" if narrator is None else f"00-{narrator.trace}-{narrator.span_id}-01"
 
     @property
     def records(self) -> bool:
-        """True if a trace is written."""
+        """True if a trace is written to a file."""
         return self._file is not None
 
     def close(self) -> None:
-        """Say what it was in all, and end the trace."""
+        """Show the totals, and end the trace."""
         if self.recorder is not None and self.shows:
             self.recorder.give_up()
             self._say(text.summary(self.recorder, time.monotonic(), self._behind, self._start))
@@ -159,7 +159,7 @@ class Tracing:
 
 
 def _trace_of(parent: str) -> str:
-    """The id of the trace in a `traceparent`; empty if it is none."""
+    """Return the id of the trace in a `traceparent`; empty if it is invalid."""
     version, _, rest = parent.partition("-")
     trace = rest.partition("-")[0]
     return trace if version == "00" and len(trace) == 32 and set(trace) <= set("0123456789abcdef") else ""

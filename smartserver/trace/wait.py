@@ -1,10 +1,11 @@
-"""The parts of a user's wait: every microsecond of a trace, counted once.
+"""Divides a user's wait into parts: every microsecond of a trace is counted once.
 
-An instant belongs to the span that began last of those that cover it: spans of a process nest, so that is the innermost
-one; of two processes it is the one that was begun for the other. What no span covers is `unnamed`.
+An instant belongs to the span that began last of those that cover it. The spans of a process nest, so this is the
+innermost one. Of two processes, it is the one that was begun for the other. Time that no span covers is `unnamed`.
 
-While a request waits for the link, its server works. The server has a clock of its own, and how long the way up and the
-way down took cannot be told apart: its spans are placed in the middle, and may be earlier or later by `Placed.within`.
+While a request waits for the link, its server works. The server has a clock of its own, and the times of the way up and
+the way down cannot be told apart. So its spans are placed in the middle, and may be earlier or later by
+`Placed.within`.
 """
 
 from __future__ import annotations
@@ -33,16 +34,16 @@ from smartserver.trace.events import (
 UNNAMED = "unnamed"
 
 WORK = (Part.SERVER, Part.DISK)
-"""Parts in which a server works; in its others it waits."""
+"""The parts in which a server works; in its other parts it waits."""
 
 
 class BadTrace(Exception):
-    """A file is no trace, or not one of one command."""
+    """A file is no trace, or not the trace of one command."""
 
 
 @dataclass
 class Trace:
-    """The lines of one command's trace, by what they are."""
+    """The lines of one command's trace, by their kinds."""
 
     processes: list[ProcessBegan] = field(default_factory=list)
     spans: list[SpanEnded] = field(default_factory=list)
@@ -53,7 +54,7 @@ class Trace:
     command: CommandEnded | None = None
 
     def add(self, event: Event) -> None:
-        """Add a line."""
+        """Add an event."""
         match event:
             case ProcessBegan():
                 self.processes.append(event)
@@ -72,14 +73,14 @@ class Trace:
 
     @property
     def start(self) -> int:
-        """When the wait began, as far as is known."""
+        """The time at which the wait began, as far as is known."""
         if self.command is not None:
             return self.command.start
         return min(process.began if process.started is None else process.started for process in self.processes)
 
     @property
     def end(self) -> int:
-        """When it ended; without the command, when the last thing that was recorded did."""
+        """The time at which the wait ended; without the command, the end of the last recorded event."""
         if self.command is not None:
             return self.command.end
         ends = [end.at for end in self.ends]
@@ -104,11 +105,11 @@ class Piece(NamedTuple):
 
 
 def traces(lines: Iterable[bytes]) -> list[Trace]:
-    """The commands of a file, in the order in which they began. A line that cannot be read is skipped: a process that
-    was killed, or a full disk, leaves a part of one.
+    """Return the commands of a file, in the order in which they began. A line that cannot be decoded is skipped: a
+    killed process or a full disk leaves a part of a line.
 
     Raises:
-        BadTrace: there is no event in it, or it is of a later release.
+        BadTrace: the file has no event, or is of a later release.
     """
     why = "it is empty"
     by_id: dict[str, Trace] = {}
@@ -145,11 +146,11 @@ class Placed(NamedTuple):
 
     spans: list[Piece]
     within: int
-    """Microseconds that they may be earlier or later, all together."""
+    """Microseconds by which the spans may be earlier or later, all together."""
 
 
 def placed(request: RequestEnded) -> Placed:
-    """Place the server's spans of a request in its wait."""
+    """Place the server's spans of a request in the client's wait."""
     spans = [Piece(each.start, each.end, each.part, each.name) for each in request.server]
     if not spans and request.in_server:
         spans = [Piece(0, request.in_server, Part.SERVER, "")]
@@ -161,7 +162,7 @@ def placed(request: RequestEnded) -> Placed:
 
 
 def pieces(trace: Trace) -> Iterator[Piece]:
-    """The whole wait in order, each instant in one piece; what is unnamed has no part."""
+    """Yield the whole wait in order, each instant in one piece. Unnamed time has no part."""
     served = _remote_work(trace)
     first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):
@@ -178,14 +179,14 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 
 
 def _remote_work(trace: Trace) -> list[Piece]:
-    """The work that others do while this side may wait: servers' work, and the starts of processes begun for it."""
+    """Return the work of others while this side may wait: that of servers, and the starts of processes begun for it."""
     found = [span for request in trace.requests for span in placed(request).spans]
     found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
     return list(_swept(trace.start, trace.end, found))
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
-    """A stretch of time in pieces, each of the span that began last of those that cover it."""
+    """Yield a stretch of time in pieces. Each belongs to the span that began last of those that cover it."""
     covers = sorted(span for span in spans if span.start < end and span.end > at)
     active: list[tuple[int, int, str, str]] = []
     bounds = sorted({at, end, *[b for cover in covers for b in (cover.start, cover.end) if at < b < end]})
@@ -202,7 +203,7 @@ def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _covers(trace: Trace) -> Iterator[Piece]:
-    """The pieces that cover the wait: its spans, the starts of processes, and what follows the last of them."""
+    """Yield the pieces that cover the wait: its spans, the starts of processes, and the time after the last process."""
     command = trace.command
     yield from (piece for _, piece in of_processes(trace))
     for span in trace.spans:
@@ -213,8 +214,8 @@ def _covers(trace: Trace) -> Iterator[Piece]:
 
 
 def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
-    """The pieces of each process that need no span, with its number: its start and, for a host (`brz`, `hg`), all the
-    time that it ran."""
+    """Yield the pieces of each process that need no span, with its number: its start and, for a host (`brz`, `hg`), its
+    whole run."""
     command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):
@@ -235,12 +236,12 @@ class Wait:
     """A wait in parts."""
 
     total: int
-    """Microseconds."""
+    """Microseconds of the wait."""
     parts: Counter[str]
     names: dict[str, Counter[str]]
     """The microseconds of each part, by the names of its spans."""
     overlapped: int
-    """Microseconds that servers worked while this side did something else: they are in no part."""
+    """Microseconds that servers worked while this side did something else. They are in no part."""
 
     @property
     def unnamed(self) -> int:
@@ -249,7 +250,7 @@ class Wait:
 
 
 def wait(trace: Trace) -> Wait:
-    """Add up the parts of a wait."""
+    """Add up the parts of a trace's wait."""
     parts: Counter[str] = Counter()
     names: dict[str, Counter[str]] = {}
     overlapped = sum(each.end - each.start for each in _remote_work(trace) if each.part in WORK)

@@ -1,1 +1,1 @@
-"""Version-control systems' objects to revisions and records, and back."""
+"""Converts the objects of version-control systems to revisions and records, and back."""

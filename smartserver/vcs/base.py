@@ -2,8 +2,8 @@
 
 VcsError
 ├── BadStream       a stream in the format of git fast-import cannot be read
-├── CannotSend      what was to be pushed cannot be: history or objects are missing here
-├── WrongContent    what was pulled is not what its keys say, or cannot be rebuilt
+├── CannotSend      a push cannot be sent: history or objects are missing here
+├── WrongContent    a pulled record does not match its key, or cannot be rebuilt
 └── ToolFailed      a command of the version-control system failed
 """
 
@@ -17,7 +17,7 @@ from smartserver.programs import exit_reason
 from smartserver.records.model import Key
 
 Progress = Callable[[int, int], None]
-"""Called with (objects done, objects in all); the second is 0 while it is not known."""
+"""Called with the number of objects done and the number of all objects, which is 0 while it is not known."""
 
 
 class VcsError(Exception):
@@ -29,12 +29,12 @@ class BadStream(VcsError):
 
     @classmethod
     def at(cls, line: int, why: str) -> BadStream:
-        """The fault of a line."""
+        """Return the error for a line of the stream."""
         return cls(f"line {line} of the stream: {why}")
 
 
 class CannotSend(VcsError):
-    """The local repository does not have all of what was to be pushed."""
+    """The local repository lacks history or objects that a push must send."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -42,7 +42,7 @@ class CannotSend(VcsError):
 
 
 class WrongContent(VcsError):
-    """A pulled record is not what its key says, or its base is not here."""
+    """A pulled record does not match its key, or its base is missing here."""
 
     def __init__(self, key: Key, why: str) -> None:
         super().__init__(key, why)

@@ -1,4 +1,4 @@
-"""`Child`: a process forked to do a part of the work of this one; `streamed`: one that makes what this one takes."""
+"""`Child`: a forked process that does a part of the work. `streamed`: runs an iterator in such a process."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _PIECE: Final = 1 << 16
 
 
 class Child:
-    """A process that does `work` and writes what that returns to the file `answer`."""
+    """A process that runs `work` and writes its result to the file `answer`."""
 
     def __init__(self, answer: int, work: Callable[[], bytes]) -> None:
         self._answer = answer
         self._pid = 0
-        # Told to end between the fork and its own first line, the child would do what the parent does then.
+        # A signal between the fork and the child's first line would run the parent's handler in the child.
         with held(signal.valid_signals()) as before:
             self._pid = os.fork()
             if not self._pid:
                 self._live(work, before)
 
     def wait(self) -> bytes:
-        """Wait for its end; its answer."""
+        """Wait for the process to end, and return its answer."""
         status = self._reap()
         answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
         if status == _REFUSED:
@@ -52,7 +52,7 @@ class Child:
     def abandon(self) -> None:
         """Stop the process if it still runs, and wait for its end."""
         if self._pid:
-            # An interrupt may have come between its end and the note that there is nobody to wait for.
+            # An interrupt may have come after the process was waited for and before `_pid` was cleared.
             with contextlib.suppress(ProcessLookupError, ChildProcessError):
                 os.kill(self._pid, signal.SIGKILL)
                 self._reap()
@@ -63,7 +63,7 @@ class Child:
         return status
 
     def _live(self, work: Callable[[], bytes], unmasked: Iterable[int]) -> NoReturn:
-        """The life of the process; `unmasked`: the signals that were blocked before the fork."""
+        """Run the process to its end. `unmasked`: the signals that were blocked before the fork."""
         status = _FAILED
         try:
             be_ended_by_signals()
@@ -89,7 +89,7 @@ class Child:
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of `chunks`, which a child makes while they are taken; in other pieces."""
+    """Yield the bytes of `chunks`, in other pieces. A child process makes them meanwhile."""
     import tempfile  # Most commands of git fork no child.
 
     with tempfile.TemporaryFile() as answer:

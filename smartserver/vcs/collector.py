@@ -1,7 +1,7 @@
-"""Python's collector of what refers to itself, told to look rarely while a whole history is read or written.
+"""Makes Python's garbage collector run rarely while a whole history is read or written.
 
-It walks everything that lives each time the number of objects has grown by a quarter; nearly all of ours die by
-themselves, so that of a Breezy push of 3,000 revisions it took a seventh, of a git push of 12,500 a twelfth.
+The collector walks all live objects each time their number has grown by a quarter, but nearly all of ours are freed
+without it. It took a seventh of a Breezy push of 3,000 revisions, and a twelfth of a git push of 12,500.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import gc
 from collections.abc import Iterator
 
 RARELY = 100_000
-"""Objects made and not dropped between two looks at the youngest; Python's own number is 700."""
+"""The number of new objects between two collections of the youngest generation; Python's default is 700."""
 
 
 _open = 0
-"""Contexts that are open; the last one to be left puts things right, in whatever order that is."""
+"""The number of open contexts. The last one to be left, in whatever order, restores the thresholds."""
 
 
 @contextlib.contextmanager
 def rare_collections() -> Iterator[None]:
-    """Have it look rarely while the context is open."""
+    """Make collections rare while the context is open."""
     global _open, _before
     if not _open:
         _before = gc.get_threshold()

@@ -1,8 +1,8 @@
-"""Regular expressions whose groups never give back what they matched.
+"""Compiles regular expressions with possessive groups, which never give back what they matched.
 
-Python before 3.11.5 matches a possessive group wrongly where something in it can go back: `(?:a{0,2}b)*+` misses what
-it should match (CPython's issue 106052). An atomic group around a greedy one means the same, and is right in every
-release. So patterns are written with possessive quantifiers, and compiled here.
+Python before 3.11.5 matches a possessive group wrongly if a part of it can backtrack: `(?:a{0,2}b)*+` misses matches
+(CPython's issue 106052). An atomic group around a greedy one means the same, and is right in every release. So patterns
+are written with possessive quantifiers, and compiled here.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ _SINGLE: Final = rb"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
 
 
 def atomic(pattern: bytes) -> bytes:
-    """The same pattern with `(?>(?:...)*)` in place of `(?:...)*+`; quantifiers of single characters stay."""
+    """Return the pattern with `(?>(?:...)*)` in place of `(?:...)*+`; quantifiers of single characters stay."""
     group, single = re.compile(_GROUP), re.compile(_SINGLE, re.DOTALL)
     out = bytearray()
     starts: list[int] = []
@@ -40,5 +40,5 @@ def atomic(pattern: bytes) -> bytes:
 
 
 def compile_pattern(pattern: bytes, flags: int = 0) -> re.Pattern[bytes]:
-    """Compile a pattern as `re.compile` does, but right in every release."""
+    """Compile a pattern as `re.compile` does, but correctly in every release of Python."""
     return re.compile(atomic(pattern), flags)

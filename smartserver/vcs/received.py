@@ -1,4 +1,4 @@
-"""The records that a pull brought, in a temporary file until they are inserted; each is proved before it is used."""
+"""Keeps the records of a pull in a temporary file until they are inserted. Each is checked before it is used."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
 
 CACHE: Final = 64 << 20
-"""Bytes of texts kept as bases."""
+"""Bytes of texts that are cached as bases."""
 
 
 class ReceivedRecord(NamedTuple):
@@ -32,13 +32,13 @@ class ReceivedRecord(NamedTuple):
     base: Key
     check: bytes
     here: bool
-    """True if its base did not come before it: then it is here, even where a copy of it comes later."""
+    """True if its base was not received before it. The base is then in the repository, even if a copy follows."""
     revision: RevisionId
     """The first revision that introduced it."""
 
 
 class ReceivedRecords(ABC):
-    """The records that came, by kind, in their order; a context that holds the file."""
+    """The received records, by kind and in order. It is a context manager that removes their file."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds
@@ -46,7 +46,7 @@ class ReceivedRecords(ABC):
         self._copies: dict[tuple[int, Key], list[RevisionId]] = {}
         """The further revisions that introduced a record."""
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
-        """By revision, in order."""
+        """The parents of each received revision, in order."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
         self._size = 0
         self._spool = tempfile.TemporaryFile(buffering=0)  # noqa: SIM115
@@ -69,7 +69,7 @@ class ReceivedRecords(ABC):
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
-        """Keep a segment, after those of its parents; with it the entries of records that did not come before."""
+        """Keep a segment; parents come first. Return it decoded, with the entries of records that are new here."""
         segment = decode_segment(block, 0, self._kinds)
         revision = segment.revision
         self.parents[revision] = tuple([parent.id for parent in segment.parents])
@@ -92,7 +92,7 @@ class ReceivedRecords(ABC):
         return segment, new
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """The text of a record that came or is here, proved to be what its key or header says."""
+        """Return the text of a received or local record, checked against its key or header."""
         came = self._rows[kind]
         chain: list[tuple[Key, ReceivedRecord]] = []
         text = self._cache.get((kind, key))
@@ -130,4 +130,4 @@ class ReceivedRecords(ABC):
 
     @abstractmethod
     def _local(self, kind: int, key: Key) -> bytes | None:
-        """The text of a record that was in the repository before; None where there is none."""
+        """Return the text of a record that was in the repository before the pull, or None."""

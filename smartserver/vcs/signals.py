@@ -1,6 +1,6 @@
-"""Signals wait where an exception they raise would leave something half done.
+"""Holds signals back while an exception from a handler would leave something half done.
 
-In a program that has other threads they may come to one of these, and raise the exception all the same.
+In a program that has other threads a signal may reach one of them, and raise the exception all the same.
 """
 
 from __future__ import annotations
@@ -10,23 +10,23 @@ import signal
 from collections.abc import Collection, Iterator
 
 RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
-"""The signals that may raise an exception in the programs this runs in. To hold all signals takes ten times as long."""
+"""The signals whose handlers may raise an exception. Holding all signals takes ten times as long."""
 
 
 @contextlib.contextmanager
 def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
-    """None of them comes until it is left; gives those that were held before, for a process that is forked in here."""
+    """Hold these signals until the context is left. Its value is the signals held before, for a forked process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
-        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # One that came before is raised by this.
+        signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # This handles a signal that is pending already.
         yield before
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def be_ended_by_signals() -> None:
-    """Let signals do what they do to any process, in one that was forked: what the parent does then is the parent's
-    alone. An interrupt does nothing: the parent gets it, too, and ends this process."""
+    """Reset the handlers of signals in a forked process, because they are meant for the parent. SIGINT is ignored: the
+    parent gets it, too, and ends this process."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):

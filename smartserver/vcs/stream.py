@@ -45,7 +45,7 @@ _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
 
 class _Lines:
-    """The file that a stream is read from. Its last line has a newline, too."""
+    """The file that a stream is read from. A newline is added to a last line without one."""
 
     def __init__(self, file: IO[bytes], moved: Callable[[int], object]) -> None:
         self._file = file
@@ -69,14 +69,14 @@ class StreamParser(ImportParser):
     """Yields the commands of a stream (`fastimport.commands`)."""
 
     def __init__(self, source: IO[bytes], moved: Callable[[int], object] = lambda size: None) -> None:
-        """`moved`: called with the bytes read so far."""
+        """`moved` is called with the bytes read so far."""
         super().__init__(_Lines(source, moved))  # type: ignore[arg-type]
         self.notes = 0
-        """The notes that were left out."""
+        """The number of notes that were left out."""
         self._encoding = b""
 
     def commands(self) -> Iterator[Any]:
-        """The commands of the stream, in order."""
+        """Yield the commands of the stream, in order. Raises BadStream if it cannot be read."""
         is_empty = True
         try:
             for command in self.iter_commands():
@@ -90,7 +90,7 @@ class StreamParser(ImportParser):
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """Yield the same, with the library's errors."""
+        """Yield the commands of the stream, but raise the library's errors."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -110,7 +110,7 @@ class StreamParser(ImportParser):
                     raise ValueError(f"the command {words[:100].decode('utf-8', 'replace')!r} is not known") from None
 
     def iter_file_commands(self) -> Iterator[Any]:
-        """The changes of files in a commit, without notes."""
+        """Yield the changes of files in a commit, without notes."""
         while True:
             yield from super().iter_file_commands()
             line = self.next_line()
@@ -124,13 +124,13 @@ class StreamParser(ImportParser):
                 self._get_data(b"N")
 
     def read_bytes(self, count: int) -> bytes:
-        """A text."""
+        """Read the bytes of a text, at most `MAX_RECORD`."""
         if not 0 <= count <= MAX_RECORD:
             raise ValueError(f"{count} bytes of one text, at most {MAX_RECORD} are taken")
         return super().read_bytes(count)
 
     def read_until(self, terminator: bytes) -> bytes:
-        """The lines before one."""
+        """Read the lines before the line `terminator`."""
         lines: list[bytes] = []
         while (line := self.input.readline()) != terminator + b"\n":
             self.lineno += 1
@@ -202,24 +202,24 @@ class StreamParser(ImportParser):
         ]
 
     def warning(self, msg: str) -> None:
-        """Nothing is printed here."""
+        """Ignore a warning, which the library would print."""
 
 
 class Refs:
-    """The refs of a stream and those of the server, for systems that have a commit by an id."""
+    """The refs of a stream and those of the server, for systems that name a commit by an id."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
-        """`there`: the refs of the server. `marks`: of earlier streams; those of this one are added."""
+        """`there`: the refs of the server. `marks`: those of earlier streams; those of this stream are added."""
         self.there = there
         self.marks = marks
         self.moved: dict[bytes, bytes] = {}
         """The refs that the stream set, with their commits."""
         self.gone: set[bytes] = set()
-        """The refs that it deleted."""
+        """The refs that the stream deleted."""
         self._begun: dict[bytes, bytes | None] = {}
 
     def parent(self, ref: bytes) -> bytes | None:
-        """The commit on which the next one without a `from` goes on: the last one of this stream, as in git."""
+        """Return the parent of the ref's next commit without a `from`: its last commit in this stream, as in git."""
         return self._begun.get(ref)
 
     def set(self, ref: bytes, commit: bytes) -> None:
@@ -238,7 +238,7 @@ class Refs:
         self.gone.add(ref)
 
     def find(self, name: bytes) -> bytes:
-        """The commit that a stream names, by a mark or a ref.
+        """Return the commit that a stream names by a mark or a ref.
 
         Raises:
             LookupError: there is none.
@@ -253,7 +253,7 @@ class Refs:
         return found
 
     def changed(self) -> dict[bytes, bytes]:
-        """The refs that are to be moved on the server, with their commits."""
+        """Return the refs to move on the server, with their commits."""
         return {ref: commit for ref, commit in self.moved.items() if self.there.get(ref) != commit}
 
 
@@ -263,45 +263,46 @@ class FileVersion(NamedTuple):
     text: Callable[[], bytes]
     mode: int
     source: bytes | None
-    """The file of the commit before that it was copied from."""
+    """The path in the parent that the file was copied from, or None."""
 
 
 Files = dict[bytes, FileVersion | None]
-"""The files of a commit that are new or changed; None: it removes one."""
+"""The new and changed files of a commit; None stands for a file that the commit removes."""
 
 
 class FilesBefore(Protocol):
     """The files of the first parent of a commit."""
 
     def has(self, path: bytes) -> bool:
-        """True if there is a file."""
+        """Tell whether there is a file at `path`."""
 
     def has_folder(self, path: bytes) -> bool:
-        """True if there is a folder."""
+        """Tell whether there is a folder at `path`."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
-        """All files in a folder, and in those below; the folder with an empty path has all."""
+        """Return all files in a folder and below it; the empty path names the top folder."""
 
     def file(self, path: bytes) -> FileVersion:
-        """A file that is there."""
+        """Return a file that exists."""
 
 
 class FileChanges:
-    """The files of a commit, as its changes come one after the other. A path is a file or a folder, as in git."""
+    """Collects the files of a commit from its changes. A path is a file or a folder, as in git."""
 
     def __init__(self, before: FilesBefore, control: bytes) -> None:
-        """`control`: as of `path_problem`."""
+        """`control`: the same as in `path_problem`."""
         self._before = before
         self._control = control
         self._files: Files = {}
         self._folders: set[bytes] = set()
-        """Folders of new files, whether these are still there or not."""
+        """The folders of new files, even if these files do not exist any more."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
-        """Make a change; whether it was one. A submodule is none. `text_of`: gives the text of a FileModifyCommand.
+        """Apply a change. Return False if it is left out because it is a submodule. `text_of`: returns a function that
+        reads the text of a FileModifyCommand.
 
         Raises:
-            ValueError: it cannot be made.
+            ValueError: the change is impossible.
         """
         if isinstance(change, commands.FileModifyCommand):
             if change.mode == SUBMODULE:
@@ -320,14 +321,14 @@ class FileChanges:
         return True
 
     def result(self) -> Files:
-        """The changed files, without removals of files that were not there."""
+        """Return the changed files, without removals of files that did not exist."""
         return {path: file for path, file in self._files.items() if file is not None or self._before.has(path)}
 
     def _put(self, path: bytes, file: FileVersion) -> None:
-        """Have a file there, in place of whatever was."""
+        """Put a file at a path, in place of any file or folder there."""
         if problem := path_problem(path, self._control):
             raise ValueError(problem)
-        was_file = self._before.has(path)  # Then it is no folder, and its folders are no files: nothing is looked for.
+        was_file = self._before.has(path)  # A file was no folder and lies in no file, so neither is looked for.
         for file_path in self._below(path) if not was_file or path in self._folders else ():
             self._files[file_path] = None
         for end in (number for number, byte in enumerate(path) if byte == ord("/")):
@@ -338,8 +339,8 @@ class FileChanges:
         self._files[path] = file
 
     def _remove(self, path: bytes) -> None:
-        """Remove a file, or a folder with all that is in it. git writes the removal of a file behind the folder that
-        takes its place: then the folder stays."""
+        """Remove a file, or a folder and all files in it. git writes the removal of a file after the folder that takes
+        its place: then the folder stays."""
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
@@ -347,7 +348,7 @@ class FileChanges:
             self._files[file_path] = None
 
     def _copy(self, source: bytes, target: bytes, *, moves: bool) -> None:
-        """Have the files of a path at another one, too, or there alone."""
+        """Copy the files at a path to another path. With `moves`, remove the originals."""
         found = [source] if self._has(source) else self._below(source)
         if not found:
             raise ValueError(f"no file {source.decode('utf-8', 'replace')}")
@@ -364,7 +365,7 @@ class FileChanges:
         return self._files[path] is not None if path in self._files else self._before.has(path)
 
     def _below(self, path: bytes) -> list[bytes]:
-        """The files in a folder. Only where there is one are all looked through."""
+        """Return the files in a folder. If it does not exist, no file is looked at."""
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""
@@ -373,7 +374,7 @@ class FileChanges:
 
 
 def path_problem(path: bytes, control: bytes) -> str:
-    """Why a stream may not have a file of that path; empty where it may. `control`: a system's own folder, as `.hg`."""
+    """Return why a stream may not have this path, or an empty string. `control`: a system's own folder (`.hg`)."""
     for part in path.split(b"/"):
         if part in (b"", b".", b"..") or part.lower() == control:
             return f"no file can be {path.decode('utf-8', 'replace')!r}"
@@ -383,8 +384,8 @@ def path_problem(path: bytes, control: bytes) -> str:
 
 
 def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
-    """Give a commit a ref of a stream: the one that is wanted or, where git could not have it beside the others, one
-    that ends with `otherwise`. The name becomes one that git allows."""
+    """Give a commit a ref of a stream, under a name that git allows. If git could not have the ref beside the others,
+    the name ends with `otherwise`."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
         other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs
@@ -393,7 +394,7 @@ def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes)
 
 
 def _unquoted(text: bytes) -> bytes:
-    """A path as C's strings escape it; an octal escape is a byte."""
+    """Decode a path that is escaped as in C; an octal escape is a byte."""
 
     def byte(found: re.Match[bytes]) -> bytes:
         escape = found[1]

@@ -1,1 +1,1 @@
-"""Calls that must not be made: rules by name, and behaviours. Loaded only where somebody bans something."""
+"""Bans: rules that forbid calls by name, and behaviours. Loaded only to ban calls, or to record or explain a trace."""

@@ -1,4 +1,4 @@
-"""Every ban there is, by the names they are asked for with."""
+"""All bans by their names, and the observers that apply them."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from smartserver.trace.bans.watcher import Watcher
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, PerItem, ExtraConnection, Resend, Reopen)
 }
-"""A trace notes the first of those that apply to a request: those that cost a round trip come before those that cost
-bytes."""
+"""A trace notes the first behaviour that applies to a request. Behaviours that cost a round trip come before those that
+cost bytes."""
 
 SILLY = "silly"
-"""All behaviours."""
+"""The rule that stands for all behaviours."""
 
 
 def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
-    """An observer of one client that bans what rules name; `found` as for `Watcher`.
+    """Return an observer of one client that bans what `rules` name; `found` as for `Watcher`.
 
     Raises:
         BadRule: as `bans`.
@@ -34,15 +34,15 @@ def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banne
 
 
 def noter(found: Callable[[Note], None]) -> Noter:
-    """An observer of one client that notes all behaviours; `found` as for `Noter`."""
+    """Return an observer of one client that notes all behaviours; `found` as for `Noter`."""
     return Noter(bans([SILLY]), found)
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:
-    """The bans of these rules, new ones for each client.
+    """Return the bans of these rules, new ones for each client.
 
     Raises:
-        BadRule: one is no rule, or matches no verb; the message has those that are near it.
+        BadRule: a rule is unknown or matches no verb; the message has similar rules.
     """
     found: list[Ban] = []
     for text in dict.fromkeys(rules):
@@ -58,10 +58,10 @@ def bans(rules: Sequence[str]) -> list[Ban]:
 
 
 def of_calls(rules: Sequence[str]) -> list[Rule]:
-    """The same for a server, which bans by name only.
+    """Return the bans of a server, which bans calls by name only.
 
     Raises:
-        BadRule: as `bans`, or it is a behaviour.
+        BadRule: as `bans`, or a rule is a behaviour.
     """
     for text in rules:
         if text == SILLY or text in BEHAVIOURS:

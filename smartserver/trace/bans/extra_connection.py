@@ -1,4 +1,4 @@
-"""`extra-connection`: another connection where the first one is good."""
+"""`extra-connection`: a further connection although the one before is good."""
 
 from __future__ import annotations
 
@@ -8,13 +8,12 @@ from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, Watc
 
 
 class ExtraConnection(Ban):
-    """A second connection in one operation, where the first could have carried the request.
+    """A second connection in one operation, although the first could have carried the request.
 
-    Seen: the connections of one client, and what came of the last request on each. It counts when a request goes over a
-    new connection although the one before has answered all that it was asked, bodies and all, and its server
-    did not say that it takes no more. One is enough: requests go one after the other, and each connection costs a round
-    trip, over SSH seven. One that broke off in the middle is no reproach to the next. Of the connections of two clients
-    neither knows.
+    Seen: the connections of one client, and the outcome of the last request on each. It counts if the connection before
+    has answered all its requests, bodies included, and its server did not refuse further requests. One is enough:
+    requests go one after the other, and each connection costs a round trip, over SSH seven. After a connection that
+    broke off, a new one does not count. The connections of two clients are not compared.
     """
 
     name: ClassVar[str] = "extra-connection"
@@ -22,13 +21,13 @@ class ExtraConnection(Ban):
 
     def __init__(self) -> None:
         self._is_good = False
-        """True if there was a connection before that answered all of it."""
+        """True if the connection before has answered all its requests."""
         self._is_new = False
         self._is_ending = False
-        """True if the server said that it takes no more on it."""
+        """True if the server takes no more requests on the connection."""
 
     def begin(self) -> None:
-        """There was none."""
+        """Forget the connections of the operation before."""
         self._is_good = False
 
     def connecting(self) -> None:
@@ -36,20 +35,20 @@ class ExtraConnection(Ban):
         self._is_new, self._is_ending = True, False
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """On which it goes, and why."""
+        """Find a request that goes over a needless connection."""
         needless = self._is_new and self._is_good
         self._is_new = self._is_good = False
         why = "the connection before was good"
         return Finding(asked.calls[0][0].name, why, Cost.CONNECTION) if needless else None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """The connection has answered."""
+        """Note that the connection is good, unless a body follows."""
         self._is_good, self._is_new = not self._is_ending and not answered.body, False
 
     def ended(self) -> None:
-        """So it has, now."""
+        """Note that the connection is good after the body."""
         self._is_good = not self._is_ending
 
     def leaving(self) -> None:
-        """The server takes no more there."""
+        """Note that the server takes no more requests on the connection."""
         self._is_ending, self._is_good = True, False

@@ -28,24 +28,23 @@ class WatchedRequest(msgspec.Struct):
 
     @property
     def mutates(self) -> bool:
-        """True if it may change something."""
+        """True if the request may change something."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls) and not self.flags & RequestFlag.CHECK_ONLY
 
     @property
     def has_body(self) -> bool:
-        """True if a body goes with it."""
+        """True if the request has a body."""
         return bool(self.flags & RequestFlag.BODY)
 
     @property
     def reads(self) -> bool:
-        """True if it changes nothing, and its answer says something: that of `Server.ping` only that it came."""
+        """True if the request changes nothing and its answer has content; that of `Server.ping` has none."""
         return not self.mutates and any(verb.result_type.__struct_fields__ for verb, _ in self.calls)
 
 
 class WatchedAnswer(msgspec.Struct):
-    """The answer to a request: the result of each call, or None where it was refused; `fault`: of the whole request;
-    `body`: whether one follows.
-    """
+    """The answer to a request. `results`: the result of each call, or None if it was refused. `fault`: that of the
+    whole request. `body`: whether a body follows."""
 
     results: Sequence[Result | None]
     fault: Fault | None
@@ -61,61 +60,61 @@ class Cost(enum.StrEnum):
     CONNECTION = "connection"
     """The connection that was opened for it."""
     BODY = "body"
-    """Bytes of it or of its answer."""
+    """Bytes of the request or of its answer."""
 
 
 class Finding(NamedTuple):
-    """A call that is banned, and why where the rule does not say it."""
+    """A banned call. `why`: the reason, if the rule does not tell it."""
 
     verb: str
     why: str = ""
     cost: Cost = Cost.REQUEST
     requests: tuple[int, ...] = ()
-    """The numbers of the needless requests; empty: this one alone."""
+    """The numbers of the needless requests; if empty, only this request."""
     share: float = 1.0
     """The part of the body that was needless."""
 
 
 class Ban:
-    """A rule or behaviour, of one client; what it remembers is of one operation.
+    """A rule or behaviour, for one client. It remembers only the current operation.
 
-    An operation is what one call into this package does: a command of git, of brz or of ours, and where a program uses
-    the client itself, each call it makes (a `brz` command makes many, and is one operation). A request that is sent
-    again under its id is no other request: only what is banned by name is banned once more.
+    An operation is the work of one call into this package: a command of git, of brz or of ours. If a program uses the
+    client itself, each call that it makes is an operation. A `brz` command makes many calls and is one operation. A
+    request that is sent again under its id is no other request: only a ban by name applies to it once more.
     """
 
     name: ClassVar[str]
-    """Its name in a list of rules."""
+    """The name of the ban in a list of rules."""
     remedy: ClassVar[str] = ""
-    """A sentence that says what to do about it."""
+    """A sentence that says how to avoid the call."""
 
     def begin(self) -> None:
-        """Another operation begins: forget the one before."""
+        """Forget the operation before, because another one begins."""
 
     def connecting(self) -> None:
-        """A connection is going to be opened."""
+        """Note that a connection is going to be opened."""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """This is going to be sent: what of it is banned."""
+        """Return what is banned in a request that is going to be sent, or None."""
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
-        """So are these bytes of its body."""
+        """Return what is banned in a chunk of the request's body, or None."""
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """This came of it: what the answer shows to have been needless. It is noted in traces; a ban comes too late."""
+        """Return what an answer shows to have been needless, or None. A trace notes it, since a ban comes too late."""
         return None
 
     def ended(self) -> None:
-        """The body of an answer is whole."""
+        """Note that the body of an answer is complete."""
 
     def leaving(self) -> None:
-        """No more requests are taken on this connection."""
+        """Note that the server takes no more requests on the connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:
-    """Every name and id in an argument, however deep."""
+    """Yield every name and id in an argument, however deep."""
     match value:
         case bytes() | str():
             yield value
@@ -132,7 +131,7 @@ def names_in(value: object) -> Iterator[bytes | str]:
 
 
 def value_of(arguments: Arguments, field: str) -> object:
-    """The value of an argument; None if the verb has no such field. A msgpack selector is decoded."""
+    """Return the value of an argument; None if the verb has no such field. A msgpack selector is decoded."""
     value = getattr(arguments, field, None)
     if field == "selector" and isinstance(value, bytes):
         with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
@@ -141,12 +140,12 @@ def value_of(arguments: Arguments, field: str) -> object:
 
 
 def place(path: str, name: str = "") -> str:
-    """A path of the server as rules see it: from its root, which is `/`, each part after one slash."""
+    """Return a path of the server in the form of rules: from its root, which is `/`, with single slashes."""
     return "/" + "/".join(part for part in f"{path}/{name}".split("/") if part)
 
 
 def paths_of(path: str, verb: AnyVerb, arguments: Arguments) -> list[str]:
-    """The paths a call is about: that of its request, and of a VFS verb every one in its arguments."""
+    """Return the paths of a call: that of its request and, for a VFS verb, every one in its arguments."""
     found = [place(path)]
     if verb.is_vfs:
         found += [place(path, each) for each in names_in(arguments) if isinstance(each, str)]

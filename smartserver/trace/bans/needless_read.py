@@ -1,4 +1,4 @@
-"""`duplicate`, `read-back`, `reopen`: questions whose answer the client has."""
+"""`duplicate`, `read-back`, `reopen`: reads whose answers the client already has."""
 
 from __future__ import annotations
 
@@ -19,17 +19,18 @@ from smartserver.verbs.declare import AnyVerb, Arguments, Effect
 from smartserver.verbs.vfs import GetResult, HasResult, NamesResult, StatResult
 
 ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None))
-"""Answers that nothing is there."""
+"""Answers which say that nothing is there."""
 
 
 class Duplicate(Ban):
     """The same read call twice in one operation.
 
-    Seen: the calls of requests that only read, with their path. It counts when every call of a request was answered
-    before in the operation, and this client changed nothing since on that path, above it or below it; or when one
-    request has the same call twice. The second time is one too many, since the first answer is there. A request that
-    asks something else besides costs no round trip for what it repeats. `Server.ping` says nothing that could be
-    remembered. That a file is not there may be asked again: a client waits for it so.
+    Seen: the calls of requests that only read, with their path. It counts if every call of a request was answered
+    before in the operation. It does not count if this client has changed something since on that path, above it or
+    below it. It also counts if one request has the same call twice. The second time is one too many, since the client
+    has the first answer. A request that also asks for something new costs no round trip for its repeated calls.
+    `Server.ping` has no result to remember. A missing file may be asked for again, because a client waits for a file in
+    this way.
     """
 
     name: ClassVar[str] = "duplicate"
@@ -39,11 +40,11 @@ class Duplicate(Ban):
         self._answered: list[tuple[str, str, Arguments]] = []
 
     def begin(self) -> None:
-        """Nothing was asked."""
+        """Forget the answers of the operation before."""
         self._answered.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Compare it with what was answered."""
+        """Find a call that was answered before."""
         if not asked.reads:
             return None
         calls = _calls(asked)
@@ -55,7 +56,7 @@ class Duplicate(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember what was done, or that all may be different."""
+        """Remember the answers; after a change, forget those near its path."""
         if asked.mutates:
             self._answered = [each for each in self._answered if not _near(each[0], asked.path)]
         elif answered.fault is None:
@@ -82,14 +83,14 @@ WRITTEN = ("ref", "tip")
 
 
 class ReadBack(Ban):
-    """A read, in one operation, of something that the client wrote in it.
+    """A read of something that the client wrote in the same operation.
 
-    Seen: the refs and tips that changes set and, of VFS verbs, the paths they change, once the answer says that it is
-    done; and the names, ids and paths that later reads ask for, which is all of them but those that say what the client
-    has (`haves`, `had`, `mine`, `absent`, `after`). It counts when a read asks for one that was written on the same
-    path, or for all refs after one was set, unless a tip that was set is among what the client has: then it asks what
-    came later. The first time is one too many: the answer to a change says what became of it. A read in the request of
-    the change costs no round trip.
+    Seen: the refs and tips that changes set and, for VFS verbs, the paths that they change, once the answer says that
+    it is done. Also seen: the names, ids and paths that later reads ask for. These are all arguments except those that
+    say what the client has (`haves`, `had`, `mine`, `absent`, `after`). It counts if a read asks for one that was
+    written on the same path, or for all refs after one was set. It does not count if the client says that it has a tip
+    which was set: then it asks for later changes. The first time is one too many: the answer to a change says what
+    became of it. A read in the request of the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"
@@ -99,11 +100,11 @@ class ReadBack(Ban):
         self._written: dict[str, set[bytes | str]] = {}
 
     def begin(self) -> None:
-        """Nothing was written."""
+        """Forget the writes of the operation before."""
         self._written.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Compare what it wants with what was written."""
+        """Find a read of something that was written."""
         if asked.mutates:
             return None
         for verb, arguments in asked.calls:
@@ -130,7 +131,7 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """The path that names of a call are relative to; the paths of VFS verbs are whole."""
+    """Return the path to which the names of a call are relative; the paths of VFS verbs are whole."""
     return "/" if verb.is_vfs else asked.path
 
 
@@ -148,13 +149,13 @@ OPENS = "Repository.open"
 
 
 class Reopen(Ban):
-    """A repository is opened again in one operation.
+    """A repository that is opened again in one operation.
 
-    Seen: the state of its repository that an answer carries, by the path of its request, and what later requests on
-    that path say they know of it. It counts when one says that it knows nothing, so that all refs and what the server
-    can do are sent once more, or when it asks for nothing but `Repository.open`. The second time is one too many:
-    whoever keeps the first answer has no use for it. An answer without a state, as where there is no repository,
-    begins it again.
+    Seen: the state of its repository that an answer carries, by the path of its request. Also seen: what later requests
+    on that path say they know of it. It counts if a request says that it knows nothing, because all refs and the
+    server's abilities are then sent again. It also counts if a request has no call but `Repository.open`. The second
+    time is one too many, since a client that keeps the first answer does not need it. It may be opened again after an
+    answer without a state, as for a missing repository.
     """
 
     name: ClassVar[str] = "reopen"
@@ -166,23 +167,23 @@ class Reopen(Ban):
         self._told: set[str] = set()
 
     def begin(self) -> None:
-        """Nothing is open."""
+        """Forget the states of the operation before."""
         self._told.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Compare it with what was told."""
+        """Find a request for a state that was told before."""
         verb = asked.calls[0][0].name
         if asked.path not in self._told or _is_of_files(asked):
             return None
         if asked.known is None:
             why = f"the state of {asked.path!r} was told before, and the request says it knows nothing"
-            return Finding(verb, why, Cost.BODY, share=0.0)  # How much of the answer that is nobody has counted.
+            return Finding(verb, why, Cost.BODY, share=0.0)  # The share of the state in the answer is not known.
         if all(each.name == OPENS for each, _ in asked.calls):
             return Finding(verb, f"{asked.path!r} was opened before")
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember the state."""
+        """Remember that the state was told."""
         if answered.state is not None:
             self._told.add(asked.path)
         elif not _is_of_files(asked):
@@ -190,5 +191,5 @@ class Reopen(Ban):
 
 
 def _is_of_files(asked: WatchedRequest) -> bool:
-    """True if its verbs are such as know no repositories."""
+    """Tell whether a request has VFS verbs, which know no repositories."""
     return any(verb.is_vfs for verb, _ in asked.calls)

@@ -1,4 +1,4 @@
-"""`Noter`: the watcher that notes what bans find, and lets it be done."""
+"""`Noter`: the watcher that notes what bans find, but raises nothing."""
 
 from __future__ import annotations
 
@@ -17,23 +17,23 @@ class Note(NamedTuple):
     finding: Finding
     where: str
     requests: tuple[int, ...]
-    """The numbers of the requests that were needless, or of which something was."""
+    """The numbers of the requests that were needless, wholly or in part."""
 
 
 class Noter(Watcher):
-    """Notes at most one thing of a request. All that one client does is one operation: that of the command it is of."""
+    """Notes at most one finding for a request. All requests of a client are one operation: that of its command."""
 
     def __init__(self, bans: Sequence[Ban], found: Callable[[Note], None]) -> None:
-        """`found` is told of each note."""
+        """`found` is called with each note."""
         super().__init__(bans)
         self._note = found
         self._noted: set[int] = set()
 
     def same_operation(self) -> None:
-        """There is no other."""
+        """Do nothing: there is no other operation."""
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """Note it."""
+        """Note a finding."""
         if found is not None and asked.number not in self._noted:
             self._noted.add(asked.number)
             self._note(Note(ban.name, found, call_site(), found.requests or (asked.number,)))

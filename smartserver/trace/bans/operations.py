@@ -1,4 +1,4 @@
-"""Whose call it is: the lines of the program that made it, and the operation it belongs to, both read off the stack."""
+"""Finds the lines of the program that made a call, and the operation of the call, both from the stack."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ from contextlib import contextmanager
 from types import FrameType
 
 SHOWN = 4
-"""Lines shown of a stack: who asked for it, and whose loop that may be."""
+"""The number of lines of a stack that are shown: the caller, and maybe the loop around it."""
 
 _PACKAGE = __name__.partition(".")[0]
 _PLUGIN = f"{_PACKAGE}.pytest_plugin"
 _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
-"""Which make no calls of their own accord."""
+"""The packages that make no calls of their own accord."""
 _STORES = "transports."
-"""Nor do these, which our file-level verbs are behind."""
+"""The stores behind our file-level verbs, which make no calls of their own accord, either."""
 
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _KEY = "operation of hpss"
-"""The key under which the frame of an operation keeps its mark: among its variables, though no variable can have that
-name, so that the mark lives as long as the frame runs and nothing else lives any longer for it."""
+"""The key of the mark among the variables of an operation's frame. No variable can have this name. So the mark lives as
+long as the frame runs, and keeps nothing else alive."""
 
 
 class _Mark:
-    """One operation."""
+    """The identity of one operation."""
 
 
 _whole: list[_Mark] = []
@@ -36,7 +36,7 @@ _whole: list[_Mark] = []
 
 @contextmanager
 def one_operation() -> Iterator[None]:
-    """Make a block one operation, whoever calls what in it."""
+    """Make all calls in the context one operation."""
     _whole.append(_Mark())
     try:
         yield
@@ -51,7 +51,7 @@ class Operations:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """True if what is being done belongs to another operation than at the last call."""
+        """Tell whether the current call belongs to another operation than the last one."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False
@@ -60,7 +60,7 @@ class Operations:
 
 
 def call_site() -> str:
-    """The lines that made the call being made, the innermost first; those of libraries left out."""
+    """Return the lines that made the current call, the innermost first, without those of libraries."""
     here = os.getcwd() + os.sep
     lines: list[str] = []
     for frame in _stack():
@@ -78,7 +78,7 @@ def call_site() -> str:
 
 @functools.cache
 def _folders() -> tuple[str, ...]:
-    """The folders of Python's own modules and of the programs of its environment."""
+    """Return the folders of Python's own modules and of the programs of its environment."""
     import sysconfig  # It takes a millisecond, which a command that makes no needless call goes without.
 
     return (os.path.dirname(os.__file__) + os.sep, sysconfig.get_path("scripts") + os.sep)
@@ -92,7 +92,7 @@ def _stack() -> Iterator[FrameType]:
 
 
 def _outermost() -> FrameType:
-    """The call into this package from outside that is being run."""
+    """Return the frame of the outermost call into this package."""
     found = sys._getframe(1)
     for frame in _stack():
         if _is_ours(frame):
@@ -112,6 +112,6 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """True if it runs this package's code, or that of Breezy's plugin, which has a name of Breezy's."""
+    """Tell whether a frame runs code of this package, or of Breezy's plugin, which has a name of Breezy's."""
     name = _module(frame)
     return name == "breezy.plugins.hpss" or (name.startswith(f"{_PACKAGE}.") and name != _PLUGIN)

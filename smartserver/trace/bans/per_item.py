@@ -9,31 +9,31 @@ from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedReq
 from smartserver.verbs.declare import AnyVerb
 
 ITEMS = 3
-"""Requests that are alike, the first included: two may be a question and its continuation. As in `netem.repeats`."""
+"""The number of similar requests that count, as in `netem.repeats`: two may be a question and its continuation."""
 
 STRIDES = (1, 2)
-"""One request for each item, or two: as one that looks whether it is there, and one that reads it."""
+"""The numbers of requests for each item: one, or two, such as a look whether the item is there, and a read."""
 
 WRITTEN = ("content", "rest")
-"""Arguments of VFS verbs that are what goes into a file."""
+"""Arguments of VFS verbs that are the content of a file."""
 
 
 class _Series(NamedTuple):
-    """Requests that are alike."""
+    """A series of similar requests."""
 
     where: tuple[int, str] | None
-    """The call and the field in which they differ."""
+    """The call and the field in which these differ."""
     alike: int
 
 
 class PerItem(Ban):
-    """One verb again and again in one operation, one argument differing: an N+1.
+    """One verb again and again in one operation, with one argument differing: an N+1.
 
-    Seen: requests one after the other on one path, or every second one, that have the same verbs and differ in one
-    argument, or in one item of a selector, always the same one; what a VFS verb writes into a file is not counted as an
-    argument beside its path. The third of them counts: two may be a question and its continuation. What asks for the
-    next part of an answer that said there is more (its result has a field `more` that is true) does not: no list of
-    items could have been sent. Several calls in one request are one round trip, and never counted.
+    Seen: requests one after the other on one path, or every second one, with the same verbs. They differ in one
+    argument, or in one item of a selector, always the same one. The content that a VFS verb writes is not counted as an
+    argument beside its path. The third request counts, since two may be a question and its continuation. A request for
+    the next part of an answer does not count: no list of items could have been sent. The answer says that there is more
+    by a field `more` of its result that is true. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"
@@ -41,17 +41,17 @@ class PerItem(Ban):
 
     def __init__(self) -> None:
         self._last: list[WatchedRequest] = []
-        """The last requests, as many as a stride is long, the newest last."""
+        """The last requests, the newest last: as many as the longest stride."""
         self._series: dict[tuple[int, int], _Series] = {}
-        """By stride, and which of the interleaved ones it is."""
+        """The series by stride, and by the number of the request modulo the stride."""
 
     def begin(self) -> None:
-        """Nothing was asked."""
+        """Forget the requests of the operation before."""
         self._last.clear()
         self._series.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Compare it with those before."""
+        """Find a request that continues a series."""
         found = [self._compare(asked, stride) for stride in STRIDES]
         self._last = [*self._last, asked][-max(STRIDES) :]
         return next(filter(None, found), None)
@@ -71,13 +71,13 @@ class PerItem(Ban):
         return Finding(asked.calls[call][0].name, why, requests=needless)
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Note that the next request continues where this answer says that there is more."""
+        """Begin again if the answer says that there is more: the next request then continues it."""
         if any(getattr(result, "more", False) is True for result in answered.results):
             self.begin()
 
 
 def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str] | None:
-    """The one call and field in which two requests differ; None where they differ in more, in less or elsewhere."""
+    """Return the one call and field in which two requests differ; None if they differ in more, in none or elsewhere."""
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
     found = [
@@ -91,7 +91,7 @@ def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str
 
 
 def _differing(field: str, earlier: object, later: object) -> list[str]:
-    """The items in which a field differs: the field, or the items of a selector that is an array."""
+    """Return the items in which a field differs: the field, or the items of a selector that is an array."""
     if field == "selector" and isinstance(earlier, list) and isinstance(later, list):
         pairs = enumerate(itertools.zip_longest(earlier, later))
         return [f"{field}[{number}]" for number, (one, other) in pairs if one != other]

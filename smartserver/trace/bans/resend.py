@@ -1,4 +1,4 @@
-"""`resend`: bytes are sent that the other side has."""
+"""`resend`: a client sends bytes that the server has."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.wire.messages import RequestFlag, named
 
 LEAST = 64
-"""Bytes of a file that are looked at: shorter ones are alike by chance, and not much longer than their names."""
+"""The fewest bytes of a file that count: shorter contents are alike by chance, and not much longer than names."""
 
 GETS = ("get", "get_published")
-"""File-level verbs that give the whole of a file."""
+"""File-level verbs that return a whole file."""
 
 _decoder: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(RefValue | None)
 
 
 class Resend(Ban):
-    """Bytes are sent that the server has, as this client was told in the same operation.
+    """Bytes that the server already has, as this client was told in the same operation.
 
-    Seen: what the server has, which are the tips of its refs in the state that comes with an answer, the tips of a
-    refusal for being known, and the revisions of a push of which no call was refused; and the revisions of a push,
-    from the graph that goes before them, or where it is too small for that from the segments themselves. One revision
-    counts: it is sent whole. Of VFS verbs: a `put` of 64 bytes or more that were put or got whole under any name, which
-    is a copy that makes a detour; what travels as a body is not seen. A repository that was deleted or made anew has
-    nothing of this.
+    Seen: what the server has, and the revisions of each push. The server has the tips of its refs in the state of an
+    answer, and the tips that a refusal calls known. It also has the revisions of a push of which no call was refused.
+    The revisions of a push are read from the graph that goes before them. If the push is too small for a graph, they
+    are read from its segments. One revision counts, since it is sent whole. For VFS verbs: a `put` of 64 bytes or more
+    that were put or got whole under any name, which is a copy that makes a detour; content in a body is not seen.
+    Nothing of this applies to a repository that was deleted or recreated.
     """
 
     name: ClassVar[str] = "resend"
@@ -42,22 +42,22 @@ class Resend(Ban):
 
     def __init__(self) -> None:
         self._has: dict[str, set[RevisionId]] = {}
-        """By path."""
+        """The revisions that the server has, by path."""
         self._incarnations: dict[str, bytes] = {}
         self._files: set[bytes] = set()
-        """Hashes of contents."""
+        """Hashes of the contents of files."""
         self._sent: set[RevisionId] = set()
         """The revisions of the request that is being sent."""
         self._body: _Body | None = None
 
     def begin(self) -> None:
-        """Nothing is known."""
+        """Forget the operation before."""
         self._has.clear()
         self._incarnations.clear()
         self._files.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Look into files, and prepare to look into the body."""
+        """Find the content of a known file, and prepare to read the body."""
         self._sent.clear()
         self._body = _Body(asked.flags) if asked.has_body else None
         for verb, arguments in asked.calls:
@@ -66,7 +66,7 @@ class Resend(Ban):
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
-        """Look for revisions."""
+        """Find revisions in the body that the server has."""
         if self._body is None:
             return None
         has = self._has.get(asked.path, set())
@@ -79,7 +79,7 @@ class Resend(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.BODY, share=len(known) / len(revisions))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Remember what the server has, and compare what was sent with how much of it was new."""
+        """Remember what the server has. Find out how much of the push was new."""
         is_partial = None in answered.results  # The revisions of a refused ref are not stored.
         if answered.state is not None:
             incarnation = answered.state.incarnation
@@ -107,7 +107,7 @@ class Resend(Ban):
 
 
 def _tips(value: msgspec.Raw) -> list[RevisionId]:
-    """The tips of a ref; one that has none is the client's to refuse."""
+    """Return the tips of a ref; none if they cannot be decoded, which the client itself refuses."""
     try:
         return [tip.id for tip in _decoder.decode(value) or ()]
     except msgspec.DecodeError:
@@ -119,14 +119,14 @@ def _hashes(contents: object) -> list[bytes]:
 
 
 class _Body:
-    """The body of a push, read as it is sent; one that is none says nothing."""
+    """The body of a push, decoded while it is sent. A damaged body gives no revisions."""
 
     def __init__(self, flags: RequestFlag) -> None:
         self._stream: SegmentStream | None = SegmentStream(graph_first=bool(flags & RequestFlag.GRAPH_FIRST))
         self._bulk = BulkDecoder() if flags & RequestFlag.BULK else None
 
     def revisions(self, chunk: bytes) -> Iterator[RevisionId]:
-        """The revisions that are known to be in it with this chunk; all of them with the graph."""
+        """Yield the revisions that are known with this chunk; with a graph, all revisions at once."""
         stream = self._stream
         if stream is None:
             return

@@ -1,4 +1,4 @@
-"""`SIDE:VERB[:PATH]`: the calls of some verbs, on some paths. The grammar is here and nowhere else."""
+"""`SIDE:VERB[:PATH]`: a ban of the calls of some verbs, on some paths. The grammar is here and nowhere else."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SIDES = ("vfs", "rpc", "*")
 """The classes of verbs."""
 
 NEAR = 5
-"""Rules shown beside one that is none, at most: as many as a person looks through."""
+"""The most similar rules that are shown for an unknown one: as many as a person looks through."""
 
 
 class BadRule(ValueError):
@@ -23,19 +23,20 @@ class BadRule(ValueError):
 class Rule(Ban):
     """Calls by their names.
 
-    `SIDE` is a class of verbs: `vfs`, the file-level ones; `rpc`, all others; `*`, both. `VERB` is a name, and `PATH` a
-    path on the server; both may have the shell's `*`, `?` and `[...]`, which match slashes too. The paths of a call are
-    that of its request and, of a VFS verb, each one in its arguments, from the served root, which is `/`; a `PATH` that
-    begins with neither a slash nor a wildcard begins there. Every call that matches is banned, the first one too.
+    `SIDE` is a class of verbs: `vfs` for the file-level ones, `rpc` for all others, `*` for both. `VERB` is a name, and
+    `PATH` a path on the server. Both may have the shell's `*`, `?` and `[...]`, which match slashes too. The paths of a
+    call are that of its request and, for a VFS verb, each one in its arguments. They begin at the served root, which is
+    `/`. So does a `PATH` that begins with neither a slash nor a wildcard. Every call that matches is banned, even the
+    first one.
     """
 
     name: ClassVar[str] = "SIDE:VERB[:PATH]"
 
     def __init__(self, text: str) -> None:
-        """Read it.
+        """Parse a rule.
 
         Raises:
-            BadRule: it is none, or no verb matches.
+            BadRule: the text is no rule, or no verb matches.
         """
         side, _, rest = text.partition(":")
         verb, second, path = rest.partition(":")
@@ -52,7 +53,7 @@ class Rule(Ban):
         return self._side in (_side(verb), "*") and fnmatchcase(verb.name, self._verb)
 
     def banned(self, path: str, calls: Calls) -> str:
-        """The verb of the first of these calls that it bans; empty where it bans none."""
+        """Return the verb of the first of these calls that is banned; empty if none is."""
         for verb, arguments in calls:
             if self._names(verb) and (
                 not self._path or any(fnmatchcase(each, self._path) for each in paths_of(path, verb, arguments))
@@ -61,15 +62,15 @@ class Rule(Ban):
         return ""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """It goes by name alone."""
+        """Find a call that the rule names."""
         verb = self.banned(asked.path, asked.calls)
         return Finding(verb) if verb else None
 
 
 def nearest(text: str, others: Sequence[str] = ()) -> str:
-    """The end of a message about a rule that is none: those that are like it, and what a rule is.
+    """Return the end of a message about an unknown rule: similar rules, and the forms of a rule.
 
-    `others`: names that are rules besides.
+    `others`: further names that are rules.
     """
     import difflib  # It takes 4 ms to load, which only a mistake costs.
 
@@ -89,6 +90,6 @@ def _side(verb: AnyVerb) -> str:
 
 
 def _every_verb() -> list[AnyVerb]:
-    from smartserver.verbs.all import every_verb  # All of them, of which a client knows those it uses.
+    from smartserver.verbs.all import every_verb  # A client has loaded only the verbs that it uses.
 
     return every_verb()

@@ -25,11 +25,11 @@ from smartserver.wire.messages import (
 class Watcher:
     """Sees every event of one client's connections; implements `wire.observer.Observer`.
 
-    What a ban finds is raised where the call is made, so that it is not sent.
+    A finding of a ban is raised where the call is made, so that the call is not sent.
     """
 
     def __init__(self, bans: Sequence[Ban], found: Callable[[Banned], None] = lambda banned: None) -> None:
-        """`found` is told of each, too: whoever called may keep it to himself."""
+        """`found` is called with each banned call, too, because the caller may catch the error."""
         self._bans = bans
         self._found = found
         self._operations = Operations()
@@ -37,10 +37,10 @@ class Watcher:
         self._parts: dict[int, list[bytes]] = {}
         self._ids: set[bytes] = set()
         self._sent = 0
-        """Requests."""
+        """The number of requests."""
 
     def connecting(self) -> None:
-        """A connection is going to be opened."""
+        """Tell the bans that a connection is going to be opened."""
         self._open.clear()
         self._parts.clear()
         self.same_operation()
@@ -48,10 +48,10 @@ class Watcher:
             ban.connecting()
 
     def sent(self, event: Event, size: int) -> None:
-        """This is going to be sent.
+        """Show the bans an event that is going to be sent.
 
         Raises:
-            Banned: it must not.
+            Banned: a ban found something.
         """
         if isinstance(event, Request):
             self._ask(event)
@@ -62,7 +62,7 @@ class Watcher:
                 self.judge(ban, ban.sending(asked, event.chunk), asked)
 
     def received(self, event: Event, size: int) -> None:
-        """This came."""
+        """Show the bans an event that was received."""
         if isinstance(event, (GoAway, PeerClosed)):
             for ban in self._bans:
                 ban.leaving()
@@ -98,16 +98,16 @@ class Watcher:
                 self.judge(ban, ban.asking(asked), asked)
 
     def same_operation(self) -> None:
-        """Tell the bans where another operation begins."""
+        """Tell the bans if another operation begins."""
         if self._operations.begins():
             for ban in self._bans:
                 ban.begin()
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """A ban has looked at what is going to be sent.
+        """Handle what a ban found in an event that is going to be sent.
 
         Raises:
-            Banned: it found something.
+            Banned: the ban found something.
         """
         if found is not None:
             rule = ban.text if isinstance(ban, Rule) else ban.name
@@ -118,7 +118,7 @@ class Watcher:
             raise banned
 
     def regret(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """A ban has looked at an answer; what it found is done and cannot be banned."""
+        """Handle what a ban found in an answer. It is ignored here, since it is too late for a ban."""
 
 
 def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:

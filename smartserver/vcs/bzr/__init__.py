@@ -1,1 +1,1 @@
-"""Breezy's format 2a: its records and back, their references, its trees, its repositories on this machine."""
+"""Breezy's format 2a: conversion between its records and ours, their references, its trees, and local repositories."""

@@ -1,9 +1,10 @@
-"""The content of a Breezy block (`groupcompress`), made from what is known: which text each text is a change of.
+"""Makes the content of a Breezy block (`groupcompress`), given the text that each text is a change of.
 
-A text lies there whole, `f`, its length and itself; or as a difference, `d`, its length, the length of the text, and
-instructions: copy so many bytes from there in the block, or take the 1 to 127 that follow. Copies reach only what lies
-in the block as it is, no text that is itself a difference. So of each text the pieces are kept that it is made of; one
-that is changed in a place is made of the same pieces but for that place. All of it is done in slices.
+A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, its length, the length of the
+text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127 that follow.
+Copies reach only bytes that lie in the block as they are, and no text that is itself a difference. So the pieces of
+each text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with
+slices of bytes.
 """
 
 from __future__ import annotations
@@ -18,35 +19,35 @@ from smartserver.records.model import Key
 from smartserver.vcs.bzr.compat import StoreKey, differences, encode_length
 
 WHOLE_FROM = 3
-"""A difference longer than its text divided by this is not stored, but the text."""
+"""If a difference is longer than its text divided by this, the whole text is stored."""
 
 LEVEL = 5
 """The level of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""
 
 _FULL = 4 << 20
-"""Bytes of content from which on a block gets no further text; as Breezy has it, that and the next."""
+"""A block with more bytes of content gets no further text. This and the next limit are Breezy's."""
 
 _FULL_OF_FILE = 2 << 20
-"""From which on it gets none of another file."""
+"""A block with more bytes of content gets no text of another file."""
 
 _COPY = 6
-"""Bytes of an instruction to copy as it is written here: what is given, three bytes of place, two of length."""
+"""Bytes of a copy instruction as it is written here: its command, three bytes of place, two of length."""
 
 _GIVEN = 0x80 | 0x07 | 0x30
 _PIECE = 64 << 10
-"""The most bytes one instruction copies; that length is written as 0."""
+"""The most bytes that one instruction copies; this length is written as 0."""
 
 _WORTH = 96
-"""The fewest bytes that are copied from between the ends: all texts that rest on this one have the piece, too."""
+"""The fewest bytes that are copied from between the ends, since all texts based on this one have the piece, too."""
 
 _FAR = 1 << 24
-"""The end of what three bytes of place reach: beyond it nothing is copied from."""
+"""The end of the places that three bytes reach: nothing is copied from beyond."""
 
 _INSERTED = 127
-"""The most bytes one instruction inserts."""
+"""The most bytes that one instruction inserts."""
 
 _INDEXED = 1 << 20
-"""Bytes of a text that Breezy looks for in another, at most; of a longer one it takes a part."""
+"""The most bytes of a text that Breezy indexes to find them in another; of a longer text it indexes a part."""
 
 
 class BlockText(NamedTuple):
@@ -55,12 +56,12 @@ class BlockText(NamedTuple):
     key: Key
     parents: tuple[StoreKey, ...] | None
     sha1: bytes
-    """In hex, where it is known; else empty."""
+    """The SHA-1 in hex, or empty if it is not known."""
     text: bytes
     base_key: Key = b""
-    """The key of a text before it that it is much like."""
+    """The key of an earlier text that is similar."""
     base: bytes | None = None
-    """That text, where it is at hand."""
+    """The text of `base_key`, if it is at hand."""
 
 
 class TextRange(NamedTuple):
@@ -74,11 +75,11 @@ class TextRange(NamedTuple):
 
 
 Give = Callable[[bytes, list[TextRange]], None]
-"""Takes a block that is full, and what lies in it."""
+"""Takes a full block and the ranges of its texts."""
 
 
 def fill(texts: Iterable[BlockText], give: Give) -> None:
-    """Put texts into blocks."""
+    """Put texts into blocks, and pass each full block to `give`."""
     block = Block()
     places: list[TextRange] = []
     file = b""
@@ -93,7 +94,7 @@ def fill(texts: Iterable[BlockText], give: Give) -> None:
 
 
 class _Pieces(NamedTuple):
-    """The pieces of a text: instructions that copy all of it, and the end of each piece in the text."""
+    """The pieces of a text: the end of each in the text, and the instructions that copy all of them."""
 
     ends: list[int]
     copies: bytes
@@ -109,7 +110,7 @@ class Block:
         self._pieces: dict[Key, _Pieces] = {}
 
     def add(self, key: Key, text: bytes, base_key: Key = b"", base: bytes | None = None) -> tuple[int, int]:
-        """Add a text, maybe as a change of another that came before; where it begins and ends."""
+        """Add a text, as a difference from an earlier one if that is short. Return its range in the block."""
         if not text:
             return 0, 0
         start = self.size
@@ -125,7 +126,7 @@ class Block:
         return start, self.size
 
     def _add_changed(self, key: Key, text: bytes, known: _Pieces, base: bytes) -> bool:
-        """Add a text as a difference, where that is short."""
+        """Add a text as a difference. Return False, and add nothing, if that is too long."""
         ahead = common_start(text, base)
         behind = common_end(text, base, min(len(text), len(base)) - ahead)
         rest = len(base) - behind
@@ -164,7 +165,7 @@ class Block:
         return True
 
     def compressed(self) -> bytes:
-        """The block as it lies in a pack."""
+        """Return the block as it lies in a pack."""
         packer = zlib.compressobj(LEVEL)
         packed = b"".join([*map(packer.compress, self._content), packer.flush()])
         return b"gcb1z\n%d\n%d\n%b" % (len(packed), self.size, packed)
@@ -175,7 +176,7 @@ def _copy(at: int, length: int) -> bytes:
 
 
 def _copies(at: int, length: int, place: int, ends: list[int]) -> bytes:
-    """Instructions that copy from one place in the block; `place`: where in the text that begins."""
+    """Return instructions that copy bytes from `at` in the block. `place`: the place of the copy in the text."""
     out = b""
     while length > 0:
         size = min(length, _PIECE)
@@ -186,7 +187,7 @@ def _copies(at: int, length: int, place: int, ends: list[int]) -> bytes:
 
 
 def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes], place: int) -> int:
-    """Copy from `begin` to `end` of a text to `place` of another; the bytes of the instructions."""
+    """Copy the bytes from `begin` to `end` of a text to `place` of another. Return the length of the instructions."""
     if begin >= end:
         return 0
     first, last = bisect_right(known.ends, begin), bisect_left(known.ends, end)
@@ -212,7 +213,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
 
 
 def _found(made: bytes) -> list[tuple[int, int, int]]:
-    """The copies in Breezy's difference of two texts, but for small ones: from where, how much, to where."""
+    """Return the copies in Breezy's difference of two texts, without small ones: source, length and target."""
     found = []
     at = place = 0
     end = len(made)
@@ -258,7 +259,7 @@ def _found(made: bytes) -> list[tuple[int, int, int]]:
 def _insert(
     text: bytes, place: int, ends: list[int], out: list[bytes], inserted: list[tuple[int, int, int]], length: int
 ) -> int:
-    """Insert a text at `place`; the bytes of all instructions, which `length` were before."""
+    """Insert a text at `place`. Return the length of all instructions, which was `length` before."""
     for at in range(0, len(text), _INSERTED):
         part = text[at : at + _INSERTED]
         inserted.append((len(out), length + 1, len(part)))

@@ -1,8 +1,7 @@
-"""The difference between a page of Breezy's and the one it rests on, read from the items that differ and no others.
+"""Compares a page of Breezy's with its base, and reads only the items that differ.
 
-A page has some hundred items, of which a revision changes few. The rule of this file: the page it is compared with was
-read whole once, or against another that was; so what both begin and end with, and a whole item that is in both, needs
-no second look.
+A page has some hundred items, of which a revision changes few. The rule of this file: the base was read whole once, or
+against another that was. So the common start and end of both, and a whole item that is in both, are not checked again.
 """
 
 from __future__ import annotations
@@ -26,7 +25,7 @@ from smartserver.vcs.bzr.pages import (
 
 
 class KeyChanges(NamedTuple):
-    """The keys that only the new page names, and those that only the old one does: of texts, or of pages."""
+    """The keys that only the new page names, and those that only the old one names: keys of texts, or of pages."""
 
     now: frozenset[Key]
     before: frozenset[Key]
@@ -35,13 +34,14 @@ class KeyChanges(NamedTuple):
 NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
 _STEPS: Final = 32
-"""Items, changed ones and what follows them, after which the rest of a leaf is read and no more compared."""
+"""At most so many items are compared one by one; then the rest of a leaf is read without a comparison."""
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
-    """The texts (see `leaf_texts`) of the items that a leaf has and one that has been read has not, with few others.
+    """Return the texts (see `leaf_texts`) of the items that only the new leaf has, and of few others. `old` was read
+    before.
 
-    None where that takes reading it whole. Whether two of its items have the same key is not looked for.
+    Return None if the leaf must be read whole. Two items with the same key are not detected.
     """
     heads = _heads(new, old)
     if heads is None:
@@ -59,7 +59,7 @@ def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
 
 
 def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
-    """The heads of two leaves; None where the items of one cannot be compared with those of the other."""
+    """Return the heads of two leaves; None if their items cannot be compared."""
     if is_node(old):
         return None
     head, earlier = leaf_head(new), leaf_head(old)
@@ -67,7 +67,7 @@ def _heads(new: bytes, old: bytes) -> tuple[LeafHead, LeafHead] | None:
 
 
 def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
-    """The pages a page of pages names otherwise than one that has been read; None where that takes reading it whole."""
+    """Return the pages that only one of two nodes names; None if `new` must be read whole. `old` was read before."""
     head, earlier = node_head(new), node_head(old)
     if head is None or earlier is None or head[:2] != earlier[:2]:
         return None
@@ -86,16 +86,16 @@ def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: int) -> None:
-    """Check that a leaf says as many items as it has; the counts are of what differs."""
+    """Check that a leaf has as many items as its head says. `count`, `count_before`: the items that differ."""
     if head.items - count != earlier.items - count_before:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
 
 
 def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[bytes, bytes]:
-    """The items that each of two leaves of entries has and the other has not at that place; joined, with few others.
+    """Return the items that only one of two leaves has, joined for each leaf, and a few common ones.
 
-    From `start` and `old_start`, where items begin, to the ends. Only the old one is known to have items there.
+    Items begin at `start` and at `old_start`. Only the old leaf is known to have valid items there.
     """
     at, old_at = _step(new, start, old, old_start)
     new_end, old_end = _ends(new, at, old, old_at)
@@ -121,25 +121,25 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
     mine.append(new[at:new_end])
     theirs.append(old[old_at:old_end])
     for item in mine:
-        # Else a line too few in one and one too many in another could make up for each other.
+        # Else a missing line in one item and an extra line in another could make up for each other.
         if item and item.find(b"\n", 0, item.find(b"\0")) >= 0:
             raise ValueError("cannot be read as a leaf: its items")
     return b"".join(mine), b"".join(theirs)
 
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Past the items that are the same in both."""
+    """Return the offsets behind the items that are the same in both."""
     same = common_start(new, old, at, old_at)
-    # Of an item only the first line has a NUL. The last one that begins there may go on otherwise.
+    # Only the first line of an item has a NUL. The last item that begins in the common bytes may end differently.
     last = old.rfind(b"\0", old_at, old_at + same)
     skipped = old.rfind(b"\n", old_at, last) + 1 - old_at if last >= 0 else 0
     return (at + skipped, old_at + skipped) if skipped > 0 else (at, old_at)
 
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """The begin of the items that both have in common at their ends."""
+    """Return the offsets at which the common items at the ends of both begin."""
     behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
-    # The first item in it may have begun otherwise; the key of a name has several NULs.
+    # The first item in the common bytes may begin differently; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)
     second = old.find(b"\0", old.find(b"\n", first)) if first >= 0 else -1
     left = len(old) - old.rfind(b"\n", 0, second) - 1 if second >= 0 else 0
@@ -147,6 +147,6 @@ def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _item_end(text: bytes, at: int, end: int) -> int:
-    """The end of the item that begins there: the line with the next NUL."""
+    """Return the end of the item that begins at `at`: the line with the next NUL begins there."""
     following = text.find(b"\0", text.find(b"\0", at, end) + 1, end)
     return max(text.rfind(b"\n", at, following) + 1, at + 1) if following >= 0 else end

@@ -1,8 +1,8 @@
-"""The names of Breezy that have moved between its releases, or will, and the types of what a repository gives. Tests
+"""Imports the names of Breezy that differ between its releases, and declares the types of a repository's parts. Tests
 run with 3.3; for 3.4 its source was read.
 
-The rule of this file: nothing else under `vcs` imports Breezy, the plugin imports such names from nowhere else, and
-nothing imports this module before there is a Breezy repository to read.
+The rule of this file: nothing else under `vcs` imports Breezy, and the plugin imports such names from nowhere else.
+Nothing imports this module before there is a Breezy repository to read.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from breezy.errors import BzrError
 
 
 def _moved(name: str) -> Any:
-    """A module that is another package's since Breezy 3.4."""
+    """Import a module that moved to another package in Breezy 3.4."""
     try:
         return importlib.import_module(f"breezy.bzr.{name}")
     except ImportError:
@@ -59,32 +59,32 @@ NULL = b"null:"
 """The parent of a first revision, as graphs name it."""
 
 StoreKey = tuple[bytes, ...]
-"""A key of Breezy's stores: a revision id, a page's, or a file id and a revision id."""
+"""A key of Breezy's stores: a revision id, the key of a page, or a file id and a revision id."""
 
 Keys = Iterable[StoreKey]
 
 
 class ContentFactory(Protocol):
-    """One record of a stream; valid until the next is asked for."""
+    """One record of a stream; valid until the next one is read."""
 
     key: StoreKey
     parents: tuple[StoreKey, ...] | None
     sha1: bytes | None
     storage_kind: str
-    """`absent` where there is none of that key."""
+    """`absent` if the store has no record of the key."""
 
     def get_bytes_as(self, storage_kind: str) -> bytes:
-        """The text, asked for as `fulltext`."""
+        """Return the text; `storage_kind` is `fulltext`."""
 
 
 class Store(Protocol):
     """One of a repository's five stores."""
 
     def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[ContentFactory]:
-        """The records of `keys`, in an order that suits the store (`unordered`)."""
+        """Yield the records of `keys`, in an order that suits the store (`unordered`)."""
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
-        """The parents of those of `keys` that are here."""
+        """Return the parents of the `keys` that are here."""
 
 
 class Repository(Protocol):
@@ -99,34 +99,34 @@ class Repository(Protocol):
     _fallback_repositories: Sequence[Repository]
 
     def lock_read(self) -> AbstractContextManager[object]:
-        """Keep it as it is while it is read."""
+        """Lock the repository for reading."""
 
     def lock_write(self) -> AbstractContextManager[object]:
-        """Keep others from writing."""
+        """Lock the repository for writing."""
 
     def get_graph(self) -> Any:
-        """Its graph."""
+        """Return the graph of revisions."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
-        """The parents of those revisions that are here."""
+        """Return the parents of the revisions that are here."""
 
     def all_revision_ids(self) -> list[bytes]:
-        """Every revision that is here."""
+        """Return the ids of all revisions that are here."""
 
     def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> Any:
-        """The graph of some revisions and all their ancestors."""
+        """Return the graph of these revisions and all their ancestors."""
 
     def start_write_group(self) -> None:
-        """Begin to write."""
+        """Begin a group of writes."""
 
     def commit_write_group(self) -> object:
-        """Make what was written visible."""
+        """Make the group of writes visible."""
 
     def abort_write_group(self, suppress_errors: bool) -> None:
-        """Drop what was written."""
+        """Drop the group of writes."""
 
     def add_signature_text(self, revision_id: bytes, signature: bytes) -> None:
-        """Add a signature."""
+        """Add the signature of a revision."""
 
     def _get_sink(self) -> Any: ...
 
@@ -134,49 +134,49 @@ class Repository(Protocol):
 
 
 _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
-"""The stores whose blocks are read here."""
+"""The class of stores whose blocks are read directly."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
-"""A number as it lies before what it is the length of."""
+"""Encodes a length as it lies before a text."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
-"""The class that finds in a text what another has too, where Breezy has its compiled parts."""
+"""The class that finds common parts of two texts; None without Breezy's compiled parts."""
 
 VersionedFiles: Any = versionedfile.VersionedFiles
 
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
 FulltextContentFactory: Any = versionedfile.FulltextContentFactory
-"""The records that a store gives: nothing of that key, a text in pieces, a text."""
+"""The records that a store gives: no record of a key, a text in pieces, a whole text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
-"""Raised by a store that has a text already which it is told not to take."""
+"""Raised by a store for a text that it was told not to store."""
 
 
 def format_2a() -> Any:
-    """The one format of control directories whose content can be sent."""
+    """Return the one format of control directories whose content can be sent."""
     return format_registry.make_controldir("2a")
 
 
 def load_formats() -> None:
-    """Have Breezy's own formats registered, and what goes between them."""
+    """Register Breezy's own formats and the classes that copy between them."""
     importlib.import_module("breezy.bzr.vf_repository")
 
 
 def dirstate_tree() -> Any:
-    """The class of working trees, if any was loaded."""
+    """Return the class of working trees, or None if it is not loaded."""
     found = sys.modules.get("breezy.bzr.workingtree_4")
     return None if found is None else found.DirStateWorkingTree
 
 
 def git_directory() -> Any:
-    """The class of git's control directories, if any was loaded."""
+    """Return the class of git's control directories, or None if it is not loaded."""
     found = sys.modules.get("breezy.git.dir")
     return None if found is None else found.GitDir
 
 
 def debug_flags() -> set[str]:
-    """The flags the user has given with `-D`, or in his configuration."""
+    """Return the flags that the user set with `-D` or in the configuration."""
     given = getattr(debug, "get_debug_flags", None)  # Since 3.4
     return set(debug.debug_flags if given is None else given())
 
@@ -184,9 +184,9 @@ def debug_flags() -> set[str]:
 def put_block(
     store: Store, block: bytes, places: Iterable[tuple[StoreKey, tuple[StoreKey, ...] | None, int, int]]
 ) -> None:
-    """Put a block into a store, as it is; `places`: of each text its key and parents, where it begins and ends.
+    """Put a block into a store as it is. `places`: the key, parents, start and end of each text.
 
-    A text that is there already is not put there again.
+    A text that the store already has is not put there again.
     """
     inside: Any = store
     _, at, size = inside._access.add_raw_record(None, len(block), [block])
@@ -200,32 +200,32 @@ Read = tuple[StoreKey, bytes, tuple[StoreKey, ...] | None]
 
 
 def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
-    """The texts of the `keys` that are here, in an order that suits the store."""
+    """Yield the texts of the `keys` that are here, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
-        # Whatever goes wrong below, a pack joined to others meanwhile or a Breezy that keeps them otherwise, its own
-        # stream can do as well, or says what is wrong.
+        # After any error (a pack was joined to others meanwhile, or Breezy stores texts differently), the store's own
+        # stream reads the rest, or reports what is wrong.
         with contextlib.suppress(Exception):
             for read in _from_blocks(store, list(left)):
                 left.discard(read[0])
                 yield read
-            return  # What is left is not here.
+            return  # The other keys are not here.
     for found in store.get_record_stream(left, "unordered", True):
         if found.storage_kind != "absent":
             yield tuple(found.key), found.get_bytes_as("fulltext"), found.parents
 
 
 def _is_plain(store: Any) -> bool:
-    """True if all that a store has lies in blocks of its own, in a form that is known here."""
-    # Of Breezy 3.4's stores, which are another package's, it is not known; nor of a class that somebody has derived.
+    """Tell whether a store has all its texts in blocks of its own, in a form that is known here."""
+    # Breezy 3.4's stores, which are in another package, and derived classes have forms that are not known here.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
-    plain = plain and "get_record_stream" not in vars(store)  # Nobody has put another in its place.
-    # What it is stacked on has the rest; and what was just added is still in its compressor, and in no block.
+    plain = plain and "get_record_stream" not in vars(store)  # The method was not replaced.
+    # A stacked store has texts elsewhere. A text that was just added is in the compressor, and in no block.
     return plain and not store._immediate_fallback_vfs and not store._unadded_refs
 
 
 def _from_blocks(store: Any, keys: list[StoreKey]) -> Iterator[Read]:
-    """The same without the objects of which Breezy's stream makes six for each text."""
+    """Yield the texts without Breezy's stream, which makes six objects for each text."""
     memos: dict[tuple[int, int], tuple[Any, int, int]] = {}
     inside: dict[tuple[int, int], list[tuple[int, int, StoreKey, tuple[StoreKey, ...] | None]]] = {}
     for key, details in store._index.get_build_details(keys).items():

@@ -1,7 +1,8 @@
-"""Checks that all that records refer to came with them or is here, as Breezy does before it ends a write group.
+"""Checks that the references of pulled records lead to pulled or local records, as Breezy does before it ends a write
+group.
 
-Breezy's own look reads every page that was written back again, decodes it and both maps' items. Here a page is looked
-at while its text is at hand, and one that rests on a page that came as far as it differs from that.
+Breezy's own check reads every written page again, and decodes it and both maps' items. Here a page is checked while its
+text is at hand. If its base was pulled, too, only their differences are checked.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ from smartserver.vcs.bzr.revision import read_inventory
 
 
 class References:
-    """The references of pages and inventories."""
+    """Collects the references of pages and inventories."""
 
     def __init__(self, *, kept: bool = True) -> None:
-        """`kept`: whether `check` is asked at the end; else nothing is kept for it."""
+        """`kept`: whether references are kept for `check`."""
         self._kept = kept
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
 
     def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
-        """Take a page; `base`: that of a page taken before. The texts it names and `base` does not, with few others,
-        and the sha1 it says of each; none of a folder's or link's.
+        """Add a page; `base`: the text of a page that was added before. Return the texts that only the new page names,
+        with few others, and the SHA-1 that it gives for each; empty for a folder or link.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the page cannot be parsed.
         """
         if is_node(text):
             below = None if base is None else node_changes(text, base)
@@ -49,17 +50,17 @@ class References:
         return named
 
     def inventory(self, text: bytes) -> None:
-        """Take an inventory.
+        """Add an inventory.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the inventory cannot be parsed.
         """
         inventory = read_inventory(text)
         if self._kept:
             self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
-        """Check that all of it is among `pages` and `texts`, which came, or in the repository."""
+        """Check that all references lead to `pages` and `texts`, which were pulled, or into the repository."""
         _check(repository.chk_bytes, self._pages.difference(pages), "page")
         _check(repository.texts, self._texts.difference(texts), "text")
 
@@ -73,13 +74,13 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
 
 
 def is_alone(repository: Repository) -> bool:
-    """True if a repository rests on no other: of one that does, Breezy asks for more than is referred to."""
+    """Tell whether a repository is stacked on no other. For a stacked one, Breezy requires more than the references."""
     return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
 
 
 @contextlib.contextmanager
 def instead_of_breezys_look(repository: Repository) -> Iterator[None]:
-    """Keep Breezy from looking for what is missing while the context is open; whoever opens it looks."""
+    """Keep Breezy from its check for missing records while the context is open. The caller checks instead."""
     collection = _collection(repository)
     collection._check_new_inventories = list
     try:

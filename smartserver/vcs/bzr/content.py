@@ -1,7 +1,8 @@
 """`BzrContents`: the trees and revisions of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
 
-A name belongs to a branch, the one that the request's path names or the only one. It is, in Breezy's order, a number in
-the left-hand history, a tag or a revision id; else another branch. `revno:`, `tag:` and `revid:` before it say which.
+A name is looked up in one branch: the one that the request's path names, or the only one. It is, in Breezy's order, a
+number in the left-hand history, a tag, a revision id, or another branch. The prefixes `revno:`, `tag:` and `revid:`
+select one of these.
 """
 
 from __future__ import annotations
@@ -26,16 +27,16 @@ from smartserver.vcs.bzr.tree import BzrTree, differing_leaves, entry_of, page_o
 from smartserver.vcs.patterns import compile_pattern
 
 TRUNK: Final = b"trunk"
-"""The branch that is meant where a repository has several and none at its own path."""
+"""The branch that is used if a repository has several and none at its own path."""
 
 MAX_NAMED: Final = 10
-"""Branches that an error names."""
+"""The most branches that an error names."""
 
 KEPT_BYTES: Final = 8 << 20
-"""Bytes of the pages after which those that were read are forgotten. Neighbours in history share nearly all pages."""
+"""Bytes of pages after which all cached pages are dropped. Neighbours in history share nearly all pages."""
 
 AUTHORS: Final = (b"authors", b"author")
-"""The properties that name those who wrote what the committer committed, a line each."""
+"""The properties that name the authors of a revision, one in each line."""
 
 _NUMBER: Final = re.compile("-?[0-9]{1,15}")
 _SECONDS: Final = compile_pattern(rb"-?[0-9]{1,15}(?:\.[0-9]{1,9})?")
@@ -45,17 +46,17 @@ _TYPES: Final = {"dir": NodeType.FOLDER, "symlink": NodeType.LINK, "tree": NodeT
 
 
 class BzrContents:
-    """A `Contents`."""
+    """The `Contents` of a Breezy repository."""
 
     def __init__(self, stored: RepositoryView, branch: bytes) -> None:
-        """`branch`: the one that is meant, if there is one of that name."""
+        """`branch`: the branch to look up names in, if it exists."""
         self._stored = stored
         self._branch = branch
         self._kept: dict[Key, InternalNode | Leaf] = {}
         self._kept_bytes = 0
 
     def find(self, name: str) -> RevisionId:
-        """The revision of a name."""
+        """Return the revision of a name."""
         refs = self._stored.refs()
         branch = next((ref for ref in (self._branch, HERE, TRUNK) if ref in refs), None)
         if branch is None and len(refs) == 1:
@@ -78,7 +79,7 @@ class BzrContents:
         raise NoSuchPart(f"{unknown}no number, tag or id in the branch {shown(branch)}, and no other branch")
 
     def _named(self, branch: bytes, tip: Tip, prefix: str, name: str) -> RevisionId:
-        """The revision with a number or tag of a branch; empty where there is none."""
+        """Return the revision with a number or tag of a branch; empty if there is none."""
         tagged = self._stored.map(TAGS).get(branch + b"\0" + name.encode(), b"") if prefix in ("", "tag") else b""
         if prefix not in ("", "revno") or not _NUMBER.fullmatch(name):
             return tagged
@@ -88,8 +89,8 @@ class BzrContents:
         return numbered or tagged
 
     def _numbered(self, tip: Tip, number: int) -> RevisionId:
-        """The revision at a place in the left-hand history of a tip, from its begin, or where that is negative from
-        its end; empty where there is none."""
+        """Return the revision with a number in the left-hand history of a tip, or an empty string. A negative number
+        counts from the tip."""
         ordinal = self._stored.ordinal(tip.id)
         if ordinal is None:
             raise MissingRevision(tip.id)
@@ -105,7 +106,7 @@ class BzrContents:
         return b"" if found is None else self._stored.revision(found)
 
     def _branches(self) -> str:
-        """A line that a branch must be named, with the names there are."""
+        """Return a line which says that a branch must be named, with the names of branches."""
         names = list(map(shown, sorted(self._stored.refs())))
         if not names:
             return "there is no branch yet"
@@ -113,7 +114,7 @@ class BzrContents:
         return f"name a branch, as in URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """The node at a path, and those in it."""
+        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
         tree = self._tree(revision)
         found = tree.walk(path) if deep else _shallow(tree, path)
         first = next(found, None)
@@ -124,7 +125,7 @@ class BzrContents:
             yield _node(place, entry)
 
     def text(self, node: Node) -> Text:
-        """The text of a file, the target of a link, the id of the revision of a tree that lies elsewhere."""
+        """Return the text of a file, the target of a link, or the revision id of a tree that lies elsewhere."""
         if node.place is None:
             return whole(node.value)
         found = self._stored.text(*node.place)
@@ -133,14 +134,14 @@ class BzrContents:
         return found
 
     def size(self, node: Node) -> int:
-        """The bytes of that; no text is read."""
+        """Return the bytes of a node's text without reading it."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the text of {shown(node.path)} is missing")
         return found
 
     def header(self, revision: RevisionId) -> Header:
-        """The header of a revision."""
+        """Return the header of a revision."""
         said = self._revision(revision)
         message = message_of(_text(revision), said.message)
         if not _SECONDS.fullmatch(said.timestamp):
@@ -156,7 +157,7 @@ class BzrContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """The entry at a path; of a folder a hash of all entries in it: its own does not change with them."""
+        """Return the entry at a path; for a folder a hash of all entries below, as its own does not depend on them."""
         tree = self._tree(revision)
         top = tree.find(path)
         if top is None or top.kind != "dir":
@@ -167,7 +168,7 @@ class BzrContents:
         return digest.digest()
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
-        """The differences between a revision's tree and that of its first parent."""
+        """Yield the differences between a revision's tree and that of its first parent."""
         parents = self._revision(revision).parents
         first = parents[0] if parents and self._stored.ordinal(parents[0]) is not None else None
         mine, theirs = self._differing(revision, first)
@@ -181,7 +182,7 @@ class BzrContents:
     def _differing(
         self, one: RevisionId, other: RevisionId | None
     ) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
-        """The entries of each of two trees at the paths at which they may differ."""
+        """Return the entries of two trees at the paths where these may differ."""
         new = self._tree(one)
         if other is None:
             return {path: entry for path, entry in new.walk() if path}, {}
@@ -226,7 +227,7 @@ class BzrContents:
 
 
 def _shallow(tree: BzrTree, path: bytes) -> Iterator[tuple[bytes, InventoryEntry]]:
-    """The entry at a path and, of a folder, the entries directly in it."""
+    """Yield the entry at a path and, if it is a folder, the entries directly in it."""
     top = tree.find(path)
     if top is None:
         return
@@ -246,7 +247,7 @@ def _node(path: bytes, entry: InventoryEntry) -> Node:
 
 
 def _path(entry: InventoryEntry, path_of: Callable[[bytes], bytes | None]) -> bytes:
-    """The path of an entry. `path_of`: of folders, by their ids."""
+    """Return the path of an entry. `path_of`: returns the path of a folder, by its id."""
     if not entry.parent_id:
         return b""
     folder = path_of(entry.parent_id)
@@ -260,7 +261,7 @@ def _place(entry: InventoryEntry) -> tuple[bytes, bytes]:
 
 
 def _content(entry: InventoryEntry) -> object:
-    """The part of an entry that a change of its path does not change."""
+    """Return the part of an entry that does not depend on its path."""
     return entry.kind, entry.sha1, entry.executable, entry.target
 
 

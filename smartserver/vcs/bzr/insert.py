@@ -1,9 +1,9 @@
-"""Puts what a pull brought into a Breezy repository: one write group, so one new pack, or nothing.
+"""Inserts the records of a pull into a Breezy repository: one write group, so one new pack, or nothing.
 
-Segments go to a spool file as they come. When all are there they are inserted kind by kind, texts by file, so that each
-block of the new pack holds what is alike, and no more than the caches is in memory; many texts are compressed by a
-second process meanwhile. Every record is proved to be what its key, its header and the records that name it say before
-it counts; whatever goes wrong, even after the last byte, leaves the repository as it was.
+Segments go to a spool file as they are received. Then they are inserted kind by kind, and texts by file, so that each
+block of the new pack holds similar texts. No more than the caches is in memory. A second process compresses texts
+meanwhile if they are many. Every record is checked against its key, its header and the records that name it. Any error,
+even after the last byte, leaves the repository as it was.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
-"""Bytes of texts from which on a second process pays, where there is a second core."""
+"""A second process is used from so many bytes of texts on, if there is a second core."""
 
 
 def insert(
     repository: BrzRepository, segments: Iterable[bytes], progress: Progress = lambda done, total: None
 ) -> InsertReport:
-    """Insert whole segments, each after those of its parents; records that are here may be delta bases.
+    """Insert whole segments, parents first. Records of the repository may be delta bases.
 
-    The repository is locked for writing meanwhile: whoever calls holds no lock on it that is only for reading.
+    The repository is locked for writing meanwhile: the caller must hold no lock on it that is only for reading.
     """
     repository.check_format()
     breezy = repository.breezy
@@ -52,7 +52,7 @@ def insert(
         try:
             tokens, missing = sink.insert_stream(arrived.streams(segments), breezy._format, [])
             if missing:
-                # The inventories of ghosts, which nobody has, or of parents in what this one is stacked on.
+                # These are inventories of ghosts, which are missing everywhere, or of parents in a fallback repository.
                 more = _missing(repository, missing)
                 tokens, missing = sink.insert_stream(more, breezy._format, tokens)
             if missing:
@@ -67,7 +67,7 @@ def insert(
 
 
 def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
-    """The records of `missing` in the repositories that this one is stacked on."""
+    """Yield the records of `missing` in the repositories that this one is stacked on."""
     keys = set(missing)
     for fallback in repository.breezy._fallback_repositories:
         with fallback.lock_read():
@@ -76,24 +76,25 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
 
 
 class _Arrived(ReceivedRecords):
-    """The records that came, in the order they are inserted."""
+    """The received records, in the order in which they are inserted."""
 
     def __init__(self, repository: BrzRepository, progress: Progress, *, looks: bool) -> None:
-        """`looks`: whether it is looked here for what the records refer to, and not by Breezy."""
+        """`looks`: whether the references of the records are checked here, and not by Breezy."""
         super().__init__(repository.kinds)
         self._stores = repository.stores
         self._progress = progress
         self._named: dict[Key, bytes] = {}
-        """The sha1 that a page says of a file's text, and a revision's record of its inventory."""
+        """The SHA-1 that a page gives for a file's text, and a revision's record for its inventory."""
         self._worker: Worker | None = None
         self._repository = repository.breezy
         self.looks = looks
         self._references = References(kept=looks)
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
-        """Nothing that Breezy need look at: it has begun to write when it asks, and what came is put into its stores.
+        """Put the records into Breezy's stores, and yield nothing: Breezy has opened its write group when it asks for
+        streams.
 
-        Pages come first, for they say what the texts must be.
+        Pages come first, because they give the SHA-1 of each text.
         """
         self._put(CHK, self._pages(segments))
         self._put(REVISION, self._revisions())
@@ -124,11 +125,11 @@ class _Arrived(ReceivedRecords):
         )
 
     def stop(self) -> None:
-        """Stop what still goes on."""
+        """Stop the second process if there is one."""
         if self._worker is not None:
             self._worker.abandon()
 
-    # ---- what comes
+    # ---- reading segments
 
     def _pages(self, segments: Iterable[bytes]) -> Iterator[BlockText]:
         came = [self._spool_segment(block) for block in segments]
@@ -143,7 +144,7 @@ class _Arrived(ReceivedRecords):
                 base_key = self._rows[CHK][key].base
                 yield BlockText(key, None, b"", text, base_key, self._cache.get((CHK, base_key)))
             if expected:
-                # Named by an item that the page it came with has from an earlier one.
+                # These are named by items that the page has in common with an earlier one.
                 for text in [self._text(CHK, key) for key in pages]:
                     if not is_node(text):
                         self._learn(leaf_texts(text), expected)
@@ -151,7 +152,7 @@ class _Arrived(ReceivedRecords):
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
     def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
-        """Take what a page refers to; the texts it names, as far as it is read, and the sha1 it says of each."""
+        """Collect the references of a page. Return the texts that it names, as far as it is read, and their SHA-1."""
         row = self._rows[CHK][key]
         base = self._cache.get((CHK, row.base)) if row.base and not row.here else None
         try:
@@ -160,14 +161,14 @@ class _Arrived(ReceivedRecords):
             raise WrongContent(key, str(error)) from error
 
     def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
-        """Learn what a page says of texts that came with it; those it names are taken from `expected`."""
+        """Note the SHA-1 of each text in `named` that is `expected`, and remove it from `expected`."""
         for key, sha1 in named.items():
             if key in expected:
                 self._named[key] = sha1
                 del expected[key]
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
-        """Keep a segment; the keys of its pages that did not come before, and of its texts."""
+        """Keep a segment. Return the keys of the pages that were not received before, and of its texts."""
         segment, new = self._take(block)
         own = [entry for entry in segment.entries if entry.kind in (REVISION, SIGNATURE, INVENTORY)]
         for entry in own:
@@ -179,7 +180,7 @@ class _Arrived(ReceivedRecords):
         pages = [entry.key for entry in new if entry.kind == CHK]
         return pages, [entry.key for entry in segment.entries if entry.kind == TEXT]
 
-    # ---- what follows
+    # ---- records after the pages
 
     def _revisions(self) -> Iterator[BlockText]:
         for key in self._rows[REVISION]:
@@ -208,7 +209,7 @@ class _Arrived(ReceivedRecords):
 
     def _texts(self) -> Iterator[BlockText]:
         came = self._rows[TEXT]
-        order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # Of one file as they came: bases first.
+        order = sorted(came, key=lambda key: key[: key.index(b"\0")])  # The texts of a file stay in order: bases first.
         for key in order:
             text = self._text(TEXT, key)
             sha1 = hashlib.sha1(text).hexdigest().encode()
@@ -231,10 +232,10 @@ def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
 
 
 class Worker:
-    """A process that makes blocks of what `stream` gives, which is first called there, while this one sees to the rest.
+    """A process that makes blocks of the texts of `stream`, which it calls, while this process does the rest.
 
-    It reads nothing but what was there when it began. This process inserts the blocks as they are. All files here have
-    no name, so that whatever ends a process leaves nothing behind.
+    The worker reads only what existed when it began. This process inserts the blocks as they are. All files here have
+    no name, so that a process that ends early leaves nothing behind.
     """
 
     def __init__(self, stream: Callable[[], Iterator[BlockText]]) -> None:
@@ -245,7 +246,7 @@ class Worker:
             self._files = undo.pop_all()
 
     def finish(self, give: Give) -> None:
-        """Wait until all is compressed, then give the blocks."""
+        """Wait until all texts are compressed, then pass the blocks to `give`."""
         self._child.wait()
         self._blocks.seek(0)
         while True:
@@ -256,7 +257,7 @@ class Worker:
             give(block, [TextRange(*place) for place in places])
 
     def abandon(self) -> None:
-        """Stop the process, if it still runs, and drop what it made."""
+        """Stop the process if it still runs, and drop its blocks."""
         self._child.abandon()
         self._files.close()
 

@@ -21,10 +21,10 @@ KINDS: Final = (
 )
 
 TAGS: Final = "tags"
-"""The map of the tags of branches: their names in UTF-8 and the revisions they are on."""
+"""The map of the tags of branches: their names in UTF-8, and their revisions."""
 
 CONFIG: Final = "config"
 """The map of the options of branches, one entry for each."""
 
 SIGNATURES: Final = "signatures"
-"""The map of signatures that came after their revisions, by these."""
+"""The map of signatures that were added after their revisions, by revision."""

@@ -1,8 +1,9 @@
-"""The left-hand line of a revision: it, its first parent, that one's, and so on. It ends before a ghost.
+"""Walks the left-hand line of a revision: itself, its first parent, the parent's first parent, and so on, up to a
+ghost.
 
-The number of a revision is the length of its line. Whether a first parent is a ghost stands in the revision's header
-alone, which costs a read of its pack a step: so no step is taken twice, and a number is counted from the nearest one
-that is known.
+The number of a revision is the length of its line. Only the revision's header tells whether its first parent is a
+ghost, and each look at a header costs a read of a pack. So no step is taken twice, and a number is counted from the
+nearest known one.
 """
 
 from __future__ import annotations
@@ -15,16 +16,16 @@ from smartserver.records.content import RepositoryView, TipReader
 from smartserver.records.model import RevisionId
 
 MAX_DIGITS: Final = 15
-"""Digits of a number in the attributes of a tip; a longer one is none."""
+"""The most digits of a number in the attributes of a tip."""
 
 
 def number_in(attributes: bytes) -> int:
-    """The number that the attributes of a tip say; 0 where they say none."""
+    """Return the number in the attributes of a tip; 0 if there is none."""
     return int(attributes) if attributes.isdigit() and len(attributes) <= MAX_DIGITS else 0
 
 
 def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
-    """The ordinals of the line of a revision, itself first. It is walked as far as it is read."""
+    """Yield the ordinals of a revision's line, its own first. Each step is taken when it is asked for."""
     at: int | None = ordinal
     while at is not None:
         yield at
@@ -32,17 +33,17 @@ def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
 
 
 def count_lines(stored: TipReader, tips: Sequence[RevisionId]) -> list[int]:
-    """The number of each tip; 0 for one that is not here.
+    """Return the number of each tip; 0 for a missing one.
 
-    Each line is walked until it meets that of a tip whose number is proved. For that the proved lines are walked, too,
-    each down to the ordinal that is looked at: a child has a higher one than its parents.
+    Each line is walked until it meets the line of a tip whose number is proved. The proved lines are walked, too, each
+    down to the ordinal that is looked at: a child has a higher ordinal than its parents.
     """
     numbers: dict[int, int] = {}
     lines: list[tuple[int, int]] = []
-    """The proved lines as far as they were walked, highest ordinal first: its negative, and its number."""
+    """The proved lines as far as they were walked, highest ordinal first: the negative ordinal, and the number."""
     for known in stored.proved():
         ordinal, number = stored.ordinal(known.id), number_in(known.attributes)
-        if ordinal is not None and 0 < number <= ordinal + 1:  # An earlier release took any.
+        if ordinal is not None and 0 < number <= ordinal + 1:  # An earlier release accepted any number.
             numbers[ordinal] = number
             lines.append((-ordinal, number))
     heapq.heapify(lines)

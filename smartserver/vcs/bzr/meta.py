@@ -1,4 +1,4 @@
-"""The `meta` of Breezy's records: the parents a record has in its store, as far as nothing else says them."""
+"""Encodes the `meta` of Breezy's records: the parents of a record in its store, unless other data gives them."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import NULL, StoreKey
 
 NO_PARENTS = NULL
-"""The meta of an inventory without parents in Breezy's index whose revision has some: no revision is called so."""
+"""The meta of an inventory without parents in Breezy's index whose revision has some. No revision has this id."""
 
 
 def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[RevisionId]) -> bytes:
-    """The meta of an inventory; empty where its parents are its revision's."""
+    """Return the meta of an inventory; empty if its parents are its revision's."""
     ids = [key[0] for key in parents or ()]
     if ids == list(of_revision):
         return b""
@@ -21,17 +21,17 @@ def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[Rev
 
 
 def inventory_parents(meta: bytes, of_revision: Sequence[RevisionId]) -> tuple[StoreKey, ...]:
-    """The parents of an inventory with that meta."""
+    """Return the parents of an inventory with this meta."""
     if meta == NO_PARENTS:
         return ()
     return tuple([(revision,) for revision in (meta.split(b"\0") if meta else of_revision)])
 
 
 def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
-    """The meta of a file's text.
+    """Return the meta of a file's text.
 
     Raises:
-        ValueError: a parent is another file's.
+        ValueError: a parent is the text of another file.
     """
     ids = []
     for key in parents or ():
@@ -42,5 +42,5 @@ def text_meta(file_id: bytes, parents: Sequence[StoreKey] | None) -> bytes:
 
 
 def text_parents(file_id: bytes, meta: bytes) -> tuple[StoreKey, ...]:
-    """The parents of a file's text with that meta."""
+    """Return the parents of a file's text with this meta."""
     return tuple([(file_id, revision) for revision in meta.split(b"\0")]) if meta else ()

@@ -1,7 +1,7 @@
-"""Copies of packs between Breezy's repositories: a repository gets the files of another one, and no text is read.
+"""Copies packs between Breezy's repositories, file by file, without reading a text.
 
-A pack has the MD5 of its content as its name, and whole revisions where its repository is not stacked. All that the
-other repository has is copied. Until the list of packs names the copies they count for nothing.
+The name of a pack is the MD5 of its content. A pack has whole revisions if its repository is not stacked. All packs of
+the other repository are copied. They count for nothing until the list of packs names them.
 """
 
 from __future__ import annotations
@@ -12,10 +12,8 @@ SUFFIXES: Final = (".rix", ".iix", ".tix", ".six", ".cix")
 
 
 def copy_packs(source: Any, target: Any) -> bool:
-    """Have an empty repository hold the packs of another of the same format, both locked; whether it does.
-
-    Where a release of Breezy keeps packs otherwise nothing is copied.
-    """
+    """Copy the packs of `source` to an empty `target` of the same format; both are locked. Return False, and copy
+    nothing, if this release of Breezy keeps packs differently."""
     there, here = source._pack_collection, target._pack_collection
     try:
         there.ensure_loaded()
@@ -34,6 +32,6 @@ def copy_packs(source: Any, target: Any) -> bool:
                 other.put_file(name, file, mode=target.controldir._get_file_mode())
     here._names.update(names)
     save()
-    here.all_packs()  # Which has them read.
+    here.all_packs()  # This makes Breezy read them.
     target.refresh_data()
     return True

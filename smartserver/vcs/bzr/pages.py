@@ -1,9 +1,8 @@
-"""The pages of the two maps that an inventory of Breezy's format 2a names, read strictly.
+"""Parses the pages of the two maps in an inventory of Breezy's format 2a, strictly.
 
-`id_to_entry` has a file's id as key and its entry as value; `by_name` (Breezy's `parent_id_basename_to_file_id`) has
-the folder's id and the name as key, joined with NUL, and the file's id as value. A page is a leaf of items or a node of
-pages, and says how many parts its keys have, which tells the maps apart. Whatever the bytes, a reader here takes a time
-in proportion to them and raises nothing but `ValueError`.
+`id_to_entry` maps a file id to its entry. `by_name` (Breezy's `parent_id_basename_to_file_id`) maps a folder's id and a
+name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It says how many parts its keys have,
+which tells the maps apart. Every function takes time in proportion to the bytes, and raises nothing but `ValueError`.
 """
 
 from __future__ import annotations
@@ -20,16 +19,16 @@ NAME_PARTS: Final = 2
 """Parts of a key in `id_to_entry` and in `by_name`."""
 
 MAX_PAGE: Final = 4 << 20
-"""Bytes of a page that is read: one of small items becomes fourteen times as many. Breezy splits a page of more than 64
-KiB, so that only one very long item makes a longer one."""
+"""The most bytes of a page that is read, since small items take fourteen times as many in memory. Breezy splits a page
+of more than 64 KiB, so that only one very long item makes a longer one."""
 
 SHARED_BYTES: Final = 1 << 26
-"""Bytes that what a leaf's keys begin with may take in all of them. Breezy splits a page of more than 64 KiB; who made
-this one may not have."""
+"""The most bytes that the common prefix of a leaf's keys may take in all of them together. Breezy splits a page of more
+than 64 KiB; other programs may not."""
 
 
 class InternalNode(NamedTuple):
-    """A page of pages; `children`: by the byte that follows `prefix` in the search keys below."""
+    """A page of pages. `children`: by the byte that follows `prefix` in the search keys below."""
 
     parts: int
     prefix: bytes
@@ -47,13 +46,13 @@ class InventoryEntry(NamedTuple):
     """A file, folder or symbolic link in an inventory."""
 
     kind: str
-    """`file`, `dir`, `symlink` or `tree`, a tree that lies elsewhere."""
+    """`file`, `dir`, `symlink`, or `tree` for a tree that lies elsewhere."""
     file_id: bytes
     parent_id: bytes
-    """The folder's; empty for the root."""
+    """The id of the folder; empty for the root."""
     name: bytes
     revision: RevisionId
-    """The one that changed it last: file id and this, joined with NUL, are the key of its text."""
+    """The revision that changed the entry last. The file id and this, joined with NUL, are the key of its text."""
     sha1: bytes = b""
     """The sha1 of a file's text, in hex."""
     size: int = 0
@@ -68,10 +67,10 @@ class InventoryEntry(NamedTuple):
 
 
 CHILD_BYTES: Final = 48
-"""Bytes of a line of a page of pages."""
+"""Bytes of one line in a page of pages."""
 
 MAX_CHILDREN: Final = 255
-"""Lines of a page of pages: one for each byte but the newline."""
+"""The most lines of a page of pages: one for each byte but the newline."""
 
 _KEY_BEGIN: Final = b"sha1:"
 _HEX: Final = b"0123456789abcdef"
@@ -80,7 +79,7 @@ _NODE_HEAD: Final = compile_pattern(rb"chknode:\n[0-9]{1,10}\n([12])\n[0-9]{1,10
 
 _LEAF: Final = compile_pattern(rb"chkleaf:\n[0-9]{1,10}\n([12])\n([0-9]{1,10})\n([^\n]*+)\n")
 
-# A class of bytes is slow to match, `.` is not. So these let NULs pass, which are counted.
+# `.` matches faster than a class of bytes. So these patterns let NULs pass, which are counted.
 _COMMON: Final = rb".++\n.*+\n.*+\n.++\n"
 _ENTRIES: Final = compile_pattern(
     rb"(?:[^\0\n]*+\0(?:"
@@ -93,19 +92,19 @@ _TEXTS: Final = compile_pattern(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
     rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""An item of such a leaf: the rest of its key, what it is, file id, revision and a file's sha1."""
+"""An item of a leaf of `id_to_entry`: the rest of its key, its kind, file id, revision and a file's SHA-1."""
 _NAMES: Final = (
     compile_pattern(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     compile_pattern(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
 )
-"""All items of a leaf of `by_name`, where what all keys begin with has as many NULs as the index here."""
+"""All items of a leaf of `by_name`. The index is the number of NULs in the common prefix of its keys."""
 _VALUES: Final = compile_pattern(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
 _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
 """An item of a leaf of either map: the rest of its key, and its value."""
 
 
 def read_node(text: bytes) -> InternalNode:
-    """A page of pages."""
+    """Parse a page of pages."""
     _check_size(text)
     head = node_head(text)
     if head is None or not head.end < len(text) <= head.end + MAX_CHILDREN * CHILD_BYTES:
@@ -119,7 +118,7 @@ def read_node(text: bytes) -> InternalNode:
 
 
 class NodeHead(NamedTuple):
-    """The head of a page of pages, and the begin of its pages."""
+    """The head of a page of pages, and the offset of its pages."""
 
     parts: bytes
     prefix: bytes
@@ -127,15 +126,15 @@ class NodeHead(NamedTuple):
 
 
 def node_head(text: bytes) -> NodeHead | None:
-    """The head of a page of pages, which are not looked at; None where it is none."""
+    """Parse the head of a page of pages, but not the pages. Return None if the text is none."""
     found = _NODE_HEAD.match(text)
     return None if found is None else NodeHead(found[1], found[2], found.end())
 
 
 def node_pages(lines: bytes) -> list[Key]:
-    """The keys in some whole lines of a page of pages."""
+    """Return the keys in whole lines of a page of pages."""
     pages = [lines[at : at + CHILD_BYTES - 3] for at in range(2, len(lines), CHILD_BYTES)]
-    # Of `sha1:` the s, the h and the colon are no digits.
+    # In `sha1:`, the s, the h and the colon are no digits.
     digits = len(_KEY_BEGIN) - 2
     if (
         len(lines) != len(pages) * CHILD_BYTES
@@ -150,12 +149,12 @@ def node_pages(lines: bytes) -> list[Key]:
 
 
 def is_node(text: bytes) -> bool:
-    """True if a page's text is to be read as a page of pages, and not as a leaf."""
+    """Tell whether a page is a page of pages, and not a leaf."""
     return text.startswith(b"chknode:\n")
 
 
 def leaf_texts(text: bytes) -> dict[Key, bytes]:
-    """The keys of the texts that a leaf names, and the sha1 it says of a file's; a leaf of `by_name` names none."""
+    """Return the keys of the texts that a leaf names, and the SHA-1 of each file; a leaf of `by_name` names none."""
     head = _open_leaf(text)
     if head.parts == NAME_PARTS:
         return {}
@@ -165,7 +164,7 @@ def leaf_texts(text: bytes) -> dict[Key, bytes]:
 
 
 def read_leaf(text: bytes) -> Leaf:
-    """A page of items."""
+    """Parse a page of items."""
     parts, count, prefix, at = _open_leaf(text)
     if parts == NAME_PARTS:
         rows = _FILE_IDS.findall(text, at)
@@ -178,17 +177,17 @@ def read_leaf(text: bytes) -> Leaf:
 
 
 class LeafHead(NamedTuple):
-    """The head of a leaf: the parts of its items' keys, how many items there are, what all keys begin with."""
+    """The head of a leaf: the number of parts of a key, the number of its items, and the common prefix of its keys."""
 
     parts: int
     items: int
     prefix: bytes
     end: int
-    """The begin of the items."""
+    """The offset of the items."""
 
 
 def leaf_head(text: bytes) -> LeafHead:
-    """The head of a leaf, whose items are not looked at."""
+    """Parse the head of a leaf, but not its items."""
     _check_size(text)
     found = _LEAF.match(text)
     if found is None:
@@ -200,7 +199,7 @@ def leaf_head(text: bytes) -> LeafHead:
 
 
 def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
-    """The number of a leaf's items that lie there; the form of each is checked."""
+    """Return the number of a leaf's items between `start` and `end`. The form of each is checked."""
     cuts = head.prefix.count(b"\0")
     items = _ENTRIES if head.parts == ENTRY_PARTS else _NAMES[cuts]
     count, rest = divmod(text.count(b"\0", start, end), head.parts - cuts)
@@ -212,9 +211,9 @@ def count_items(head: LeafHead, text: bytes, start: int, end: int) -> int:
 
 
 def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, bytes]:
-    """The keys of the texts that those items of a leaf of `id_to_entry` name, and the sha1 each says of a file's.
+    """Return the keys of the texts that items of a leaf of `id_to_entry` name, and the SHA-1 of each file.
 
-    `count_items` has passed them.
+    `count_items` has checked these items.
     """
     prefix = head.prefix
     texts = _TEXTS.findall(text, start, end)
@@ -225,7 +224,7 @@ def item_texts(head: LeafHead, text: bytes, start: int, end: int) -> dict[Key, b
 
 
 def _open_leaf(text: bytes) -> LeafHead:
-    """The head of a leaf whose items have their form and number."""
+    """Parse the head of a leaf, and check the form and number of its items."""
     head = leaf_head(text)
     _check_count(head.items, count_items(head, text, head.end, len(text)))
     return head
@@ -248,7 +247,7 @@ _ENTRY: Final = compile_pattern(
 
 
 def read_entry(value: bytes) -> InventoryEntry:
-    """The entry that is a value of `id_to_entry`."""
+    """Parse an entry, which is a value of `id_to_entry`."""
     found = _ENTRY.fullmatch(value)
     if found is None:
         raise ValueError(f"{value[:80]!r} cannot be read as an entry")
@@ -260,5 +259,5 @@ def read_entry(value: bytes) -> InventoryEntry:
 
 
 def search_key(*parts: bytes) -> bytes:
-    """By what a key is found in a map: the CRC-32 of each part, joined with NUL, and `_` in the place of newlines."""
+    """Return the key by which a map finds an item: the CRC-32 of each part, joined with NUL, and `_` for newlines."""
     return b"\0".join([zlib.crc32(part).to_bytes(4, "big") for part in parts]).replace(b"\n", b"_")

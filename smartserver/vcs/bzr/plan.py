@@ -1,8 +1,8 @@
-"""A push: the plan says which revisions are sent, and `BrzExport` reads them as segments.
+"""Makes the segments of a push: `plan` finds the revisions to send, and `BrzExport` reads them.
 
-The rule of this file: a candidate for a base is what a parent has at the same place (a page), of the same file (a
-text), or is (a revision, an inventory); so an ancestor introduced it, whatever Breezy's own index says. Inventories and
-pages are read for some revisions together, then their texts, so that only so much is in memory.
+The rule of this file: a candidate for a base is a parent's page at the same place, its text of the same file, its
+revision or its inventory. So an ancestor introduced it, whatever Breezy's own index says. Inventories and pages are
+read for some revisions together, then their texts, so that only so much is in memory.
 """
 
 from __future__ import annotations
@@ -26,22 +26,22 @@ from smartserver.vcs.bzr.trees import Asking, Difference, MapPage
 from smartserver.vcs.collector import rare_collections
 
 FEW = 64
-"""Revisions up to which the writer uses the direct predecessor as base."""
+"""The most revisions for which the writer uses the direct predecessor as base."""
 
 CHUNK = 64
-"""Revisions whose inventories and pages are read together."""
+"""The number of revisions whose inventories and pages are read together."""
 
 BATCH = 32 << 20
-"""Bytes of texts read together."""
+"""Bytes of texts that are read together."""
 
 _CACHE = 32 << 20
-"""Bytes of text kept as bases."""
+"""Bytes of texts that are cached as bases."""
 
 _PAGES = 16 << 20
-"""Bytes that pages kept from one chunk to the next take."""
+"""Bytes of pages that are kept from one chunk to the next."""
 
 _ROOTS = 20_000
-"""Inventories whose roots are kept."""
+"""The number of inventories whose roots are kept."""
 
 
 class BrzPlan:
@@ -58,7 +58,7 @@ class BrzPlan:
     ) -> None:
         """`here`: the parents outside `graph` that are in the repository.
 
-        `partial`: of these it need not have the texts; those it has not are no delta bases.
+        `partial`: the texts of these parents may be missing; missing ones are no delta bases.
         """
         self._partial = partial
         self._repository = repository
@@ -72,16 +72,16 @@ class BrzPlan:
 
     @property
     def bulk(self) -> bool:
-        """True if it is long enough for the ways of a bulk push."""
+        """True if the push has more than `FEW` revisions."""
         return len(self.graph) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
-        """The same plan, using none of `keys` as a delta base."""
+        """Return the same plan with none of `keys` as a delta base."""
         excluded = self._excluded | frozenset(keys)
         return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again."""
+        """Yield whole segments in the order of `graph`. It may be called again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
                 export = BrzExport(self._repository, self.bulk, self._excluded, partial=self._partial)
@@ -92,7 +92,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`."""
+    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
     repository.check_format()
     tips = list(tips)
     with repository.locked():
@@ -116,7 +116,7 @@ class _Tree(NamedTuple):
 
 
 class BrzExport:
-    """One reading of what a plan sends."""
+    """Reads the records of a plan once, and makes the segments."""
 
     def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
         self._partial = partial
@@ -130,7 +130,7 @@ class BrzExport:
         self._sent: set[tuple[int, Key]] = set()
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Whole segments in that order."""
+        """Yield whole segments in the order of `graph`."""
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
             parents = {node.revision: node.parents for node in chunk}
@@ -203,7 +203,7 @@ class BrzExport:
         return [_Tree(revision, own, found, _size(revision, found)) for revision, own, found in trees]
 
     def _answer(self, asking: list[Asking]) -> None:
-        """Run all generators to their ends, reading what they ask for together."""
+        """Run all generators to their ends. The pages that they ask for are read together."""
         try:
             while asking:
                 wanted: set[Key] = set()
@@ -220,7 +220,7 @@ class BrzExport:
             raise CannotSend(f"cannot push: {error} (brz check says more)") from error
 
     def _read_texts(self, batch: Sequence[_Tree]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
-        """The texts the trees introduced; those of their candidates that are not sent go to `_before`."""
+        """Return the texts that the trees introduced. The texts of candidates that are not sent go to `_before`."""
         wanted: dict[StoreKey, None] = {}
         before: dict[StoreKey, None] = {}
         for tree in batch:
@@ -287,7 +287,7 @@ class BrzExport:
         return segment
 
     def _forget(self) -> None:
-        """Drop what is held beyond its limits, the oldest first."""
+        """Drop the oldest pages and roots beyond their limits."""
         size = sum([page.size for page in self._pages.values()])
         for key in list(self._pages):
             if size <= _PAGES:
@@ -318,7 +318,7 @@ def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
-    """Check that a revision's own record says what is said of it besides: else nobody could pull it."""
+    """Check a revision's own record against its id, parents and inventory: else no client could pull it."""
     try:
         found = read_revision(records[0].text)
     except ValueError as error:
@@ -335,7 +335,7 @@ def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Se
 
 
 def _size(revision: RevisionId, difference: Difference) -> int:
-    """Bytes of the texts a revision introduced, as its tree says."""
+    """Return the bytes of the texts that a revision introduced, as its tree says."""
     sizes = [0]
     for entry, _ in difference.texts:
         size = int(entry.size or 0)

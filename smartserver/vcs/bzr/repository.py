@@ -1,7 +1,7 @@
-"""A Breezy repository on this machine: what it is, and which of its revisions are whole.
+"""Reads a Breezy repository on this machine: its format, and which of its revisions are whole.
 
-What lies below a revision that is here is here too, but for ghosts: that is Breezy's own rule. A stacked repository
-reads the rest through what it is stacked on.
+If a revision is here, so are its ancestors, but for ghosts: that is Breezy's own rule. A stacked repository reads the
+rest through the repository that it is stacked on.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.system import BzrSystem
 
 _FAR = 4096
-"""Distance of the farthest ancestor offered below a head."""
+"""The distance of the farthest ancestor that is offered below a head."""
 
 _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
-"""Distances of the ancestors offered below a head: what is sent in vain may be as much as was added here."""
+"""Distances of the ancestors that are offered below a head: at most as much is sent in vain as was added here."""
 
 
 def _closer() -> Iterator[int]:
-    """Distances of those below the first head, which is most likely the branch that asks: from 64 on a 16th apart."""
+    """Yield the distances below the first head, most likely the branch that asks; from 64 on each is a 16th farther."""
     distance = 1
     while distance < _FAR:
         yield distance
@@ -37,7 +37,7 @@ _FIRST_STEPS = frozenset(_closer())
 _ANCESTOR_HEADS = 8
 
 MAX_ABSENT = 4096
-"""Ghosts a pull may name."""
+"""The most ghosts that a pull may name."""
 
 STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventories", CHK: "chk_bytes", TEXT: "texts"}
 
@@ -56,7 +56,7 @@ class WrongFormat(VcsError):
 
 
 class BrzRepository:
-    """A repository that Breezy has opened; locks are taken here as they are needed."""
+    """A repository that Breezy has opened. Methods take locks as they need them."""
 
     vcs = BzrSystem.name
 
@@ -74,32 +74,32 @@ class BrzRepository:
         return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
 
     def check_format(self) -> None:
-        """Check that it is of format 2a.
+        """Check that the repository has format 2a.
 
         Raises:
-            WrongFormat: it is of another.
+            WrongFormat: it has another format.
         """
         name = self.breezy._format.network_name()
         if name != NETWORK_NAME:
             raise WrongFormat(shown(name.strip()))
 
     def locked(self) -> AbstractContextManager[object]:
-        """A lock under which it is read."""
+        """Return a context that locks the repository for reading."""
         return self.breezy.lock_read()
 
     def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        """The parents of those of `revisions` that are here."""
+        """Return the parents of those of `revisions` that are here."""
         found = self.breezy.get_parent_map(revisions)
         return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
 
     def complete_haves(
         self, candidates: Iterable[RevisionId], limit: int, heads: Sequence[RevisionId] = ()
     ) -> list[RevisionId]:
-        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`.
+        """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
 
-        `candidates`: tips of the remote as last seen. After those of them that are here come `heads`, the tips of local
-        branches; where no candidate is here, the heads of the graph and some ancestors of the heads, in case they are
-        ahead of the remote. What is had may still lack a ghost: see `absent`.
+        `candidates`: tips of the remote as last seen. Those that are here come first, then `heads`, the tips of local
+        branches. If no candidate is here, ancestors of these heads (or else of the graph's) follow, in case they are
+        ahead of the remote. The haves may still lack a ghost: see `absent`.
         """
         with self.locked():
             wanted = list(dict.fromkeys([*candidates, *heads]))
@@ -112,13 +112,13 @@ class BrzRepository:
             return list(haves)[:limit]
 
     def absent(self, haves: Iterable[RevisionId]) -> list[RevisionId]:
-        """Parents of `haves` and of their ancestors that are not here; at most `MAX_ABSENT`."""
+        """Return the parents of `haves` and of their ancestors that are missing here; at most `MAX_ABSENT`."""
         with self.locked():
             graph = self._ancestry(haves)
             return list({p: None for parents in graph.values() for p in parents if p not in graph})[:MAX_ABSENT]
 
     def add_signatures(self, signatures: Mapping[RevisionId, bytes]) -> int:
-        """Add the signatures of revisions that are here and have none; how many that were."""
+        """Add the signatures of revisions that are here and have none. Return the number of these revisions."""
         with self.breezy.lock_write():
             here = self.breezy.revisions.get_parent_map([(revision,) for revision in signatures])
             signed = self.breezy.signatures.get_parent_map(here)
@@ -135,7 +135,7 @@ class BrzRepository:
             return len(new)
 
     def signatures(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, bytes]:
-        """The signatures of those of `revisions` that have one here."""
+        """Return the signatures of `revisions` that are here."""
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)
@@ -144,7 +144,7 @@ class BrzRepository:
     # ---- the graph
 
     def _ancestry(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """The parents of `revisions` and of all their ancestors that are here, parents first."""
+        """Return the parents of `revisions` and of all their ancestors that are here, parents first."""
         here = [revision for revision in self.parents(revisions) if revision != NULL]
         if not here:
             return {}
@@ -155,9 +155,9 @@ class BrzRepository:
     def ancestry(
         self, tips: Iterable[RevisionId], haves: Sequence[RevisionId]
     ) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """The parents of the ancestors of `tips` that are not ancestors of `haves`, parents first.
+        """Return the parents of the ancestors of `tips` that are not ancestors of `haves`, parents first.
 
-        Those of `haves` that are not here are ignored. To be called under a lock.
+        Haves that are missing here are ignored. The caller holds a lock.
         """
         common = list(self.parents(haves))
         if not common:
@@ -170,13 +170,13 @@ class BrzRepository:
         return _sorted(self.parents(found - {NULL}))
 
     def heads(self) -> list[RevisionId]:
-        """The revisions without a child."""
+        """Return the revisions without a child."""
         found = self.parents(self.breezy.all_revision_ids())
         inner = {parent for parents in found.values() for parent in parents}
         return [revision for revision in found if revision not in inner]
 
     def _ancestors(self, heads: Sequence[RevisionId]) -> list[RevisionId]:
-        """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return first-parent ancestors of `heads` at growing distances, the nearest of all heads first."""
         found: list[tuple[int, RevisionId]] = []
         for number, head in enumerate(heads):
             steps = _STEPS if number else _FIRST_STEPS
@@ -194,7 +194,7 @@ class BrzRepository:
 
 
 def _sorted(graph: Mapping[RevisionId, tuple[RevisionId, ...]]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-    """The same, parents first."""
+    """Return the same graph, parents first."""
     found: dict[RevisionId, tuple[RevisionId, ...]] = {}
     for revision in graph:
         todo = [revision]

@@ -1,7 +1,7 @@
-"""The texts of a revision and of its inventory in Breezy's format 2a, read strictly.
+"""Parses the texts of revisions and inventories in Breezy's format 2a, strictly.
 
-An inventory names the root pages of two maps (`vcs.bzr.pages`). Whatever the bytes, a reader here takes a time in
-proportion to them and raises nothing but `ValueError`.
+An inventory names the root pages of two maps (`vcs.bzr.pages`). Every function takes time in proportion to the bytes,
+and raises nothing but `ValueError`.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ FORMAT: Final = 10
 """The format of revisions in 2a."""
 
 SEARCH_KEY: Final = b"hash-255-way"
-"""The way in which 2a finds a key in a map: see `search_key`."""
+"""The name of the method by which 2a finds a key in a map: see `search_key`."""
 
 MAX_PROPERTIES: Final = 65_536
-"""The properties that a revision may have: as many as it may have parents."""
+"""The most properties of a revision: as many as it may have parents."""
 
 
 class BrzRevision(NamedTuple):
-    """The fields of a revision's text; parents in order, ghosts among them."""
+    """The fields of a revision's text. The parents are in order, and may be ghosts."""
 
     id: RevisionId
     parents: tuple[RevisionId, ...]
     inventory_sha1: bytes
-    """In hex."""
+    """The SHA-1 of the inventory, in hex."""
     committer: bytes
     timestamp: bytes
-    """Seconds since 1970, as it is written."""
+    """Seconds since 1970, as the text has them."""
     timezone: int
-    """Seconds that the committer's clock is ahead of UTC; 0 where it is not said."""
+    """Seconds that the committer's clock is ahead of UTC; 0 if the text has no time zone."""
     properties: Mapping[bytes, bytes]
     message: bytes
 
@@ -53,10 +53,10 @@ class Inventory(NamedTuple):
 
 
 def read_revision(text: bytes) -> BrzRevision:
-    """Read a revision's text.
+    """Parse a revision's text.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the text is no revision of format 2a.
     """
     quick = _read_usual(text)
     if quick is not None:
@@ -101,7 +101,7 @@ def read_revision(text: bytes) -> BrzRevision:
 
 
 def _read_usual(text: bytes) -> BrzRevision | None:
-    """A revision as Breezy writes it, fields in their usual order; None: only the reader above can say what it is."""
+    """Parse a revision with its fields in Breezy's usual order. Return None for any other text, even a valid one."""
     at = 0
     values: list[bytes] = []
     for number, ahead in enumerate(_USUAL):
@@ -230,10 +230,10 @@ _USUAL_INVENTORY: Final = compile_pattern(
 
 
 def read_inventory(text: bytes) -> Inventory:
-    """Read an inventory's text.
+    """Parse an inventory's text.
 
     Raises:
-        ValueError: it cannot be read, or is not of the format 2a.
+        ValueError: the text is no inventory of format 2a.
     """
     usual = _USUAL_INVENTORY.fullmatch(text)
     if usual is not None:

@@ -1,7 +1,8 @@
-"""The records of `bzr 2a`: the parents of a revision, and what records refer to.
+"""Describes the records of `bzr 2a` to the store: the parents of revisions, and the references of records.
 
-A revision refers to its inventory, that to the root pages of its maps, a page of pages to those, a leaf of
-`id_to_entry` to the text of each of its entries, folders and links among them. All a record refers to is of one kind.
+A revision refers to its inventory, an inventory to the root pages of its maps, and a page of pages to its pages. A leaf
+of `id_to_entry` refers to the text of each of its entries, even of a folder or link. All references of one record are
+of one kind.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ BZR: Final = "bzr 2a"
 
 
 class BzrSystem(System):
-    """Format 2a, whose parents may be ghosts."""
+    """The system of format 2a. A parent may be a ghost."""
 
     name = BZR
     kinds = KINDS
@@ -40,34 +41,34 @@ class BzrSystem(System):
     }
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """A signature is that of a revision."""
+        """Return the revision of a signature; empty for any other entry."""
         return key if table == SIGNATURES else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Each with its number in decimal digits."""
+        """Return the tips, each with its number in decimal digits as its attributes."""
         return [Tip(tip, b"%d" % number) for tip, number in zip(tips, count_lines(stored, tips), strict=True)]
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents a revision names, in order, ghosts among them."""
+        """Return the parents that a revision names, in order, including ghosts."""
         revision = read_revision(text)
         if revision.id != key:
             raise ValueError(f"its text is that of the revision {shown(revision.id)}")
         return revision.parents
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """True if it is a revision, an inventory or a page."""
+        """Tell whether a record is a revision, an inventory or a page."""
         return kind in (REVISION, INVENTORY, CHK)
 
     def id_text(self, revision: RevisionId) -> str:
-        """A text already."""
+        """Return a revision id as text, which it is already."""
         return revision.decode("utf-8", "backslashreplace")
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """True if it is a text."""
+        """Tell whether a record is a text."""
         return kind == TEXT
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """The records that this one needs; meta, which no key proves, is checked too."""
+        """Return the references of a record. Its meta is checked, too, because no key proves it."""
         if kind in (INVENTORY, TEXT):
             if meta and not all(meta.split(b"\0")):
                 raise ValueError("its meta is not revision ids joined with NUL")
@@ -87,8 +88,8 @@ class BzrSystem(System):
         return NOTHING
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Its revisions and their trees."""
-        from smartserver.vcs.bzr.content import BzrContents  # Not before: a client answers nothing.
+        """Return the `Contents` of a Breezy repository."""
+        from smartserver.vcs.bzr.content import BzrContents  # Imported late: a client answers no reads.
 
         return BzrContents(stored, question.ref)
 

@@ -1,4 +1,4 @@
-"""The tree an inventory of `bzr 2a` describes, read page by page: only the pages that a question leads to."""
+"""Reads the tree of an inventory of `bzr 2a`, and only those pages that a question needs."""
 
 from __future__ import annotations
 
@@ -24,14 +24,14 @@ from smartserver.vcs.bzr.pages import (
 from smartserver.vcs.bzr.revision import Inventory, read_inventory
 
 ITEMS: Final = 16
-"""Items of a leaf that are gone through in a step."""
+"""Items of a leaf that count as one step."""
 
 Read = Callable[[int, Key], Record | None]
-"""The record of a kind and key; None where there is none."""
+"""Returns the record of a kind and key, or None."""
 
 
 class BzrTree:
-    """A tree; `page` gives the text of the `chk` record of a key.
+    """A tree. `page` returns the text of the `chk` record of a key.
 
     A path costs one way down `by_name` for each of its names and one down `id_to_entry`, each of one to three pages.
     The whole tree is read from `id_to_entry` alone.
@@ -44,15 +44,15 @@ class BzrTree:
         kept: dict[Key, InternalNode | Leaf] | None = None,
         charge: Charge = free,
     ) -> None:
-        """`kept`: pages that were read before, as of trees that share them with this one; it grows. `charge`: told of
-        each page that is looked at, each item that is gone through, and each path that is made."""
+        """`kept`: pages that were read before, maybe for other trees that share them; pages are added. `charge`: called
+        with the steps for each page that is read, for the items of leaves, and for each path that is made."""
         self._inventory = inventory
         self._page = page
         self._kept = {} if kept is None else kept
         self._charge = charge
 
     def entry(self, file_id: bytes) -> InventoryEntry | None:
-        """The entry of a file's id.
+        """Return the entry of a file id, or None.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -61,7 +61,7 @@ class BzrTree:
         return None if value is None else entry_of(file_id, value)
 
     def find(self, path: bytes) -> InventoryEntry | None:
-        """The entry at a path; an empty one is the root's.
+        """Return the entry at a path, or None; the empty path names the root.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -75,7 +75,7 @@ class BzrTree:
         return self.entry(file_id)
 
     def path_of(self, file_id: bytes) -> bytes | None:
-        """The path of a file's id; None if it is not in this tree."""
+        """Return the path of a file id; None if the tree does not have it."""
         names: list[bytes] = []
         seen: set[bytes] = set()
         while file_id != self._inventory.root_id:
@@ -90,7 +90,7 @@ class BzrTree:
         return b"/".join(reversed(names))
 
     def children(self, file_id: bytes) -> dict[bytes, bytes]:
-        """The entries of a folder: name to file id, by name."""
+        """Return the entries of a folder: name to file id, sorted by name."""
         start, found = file_id + b"\0", dict[bytes, bytes]()
         for leaf in self._leaves(self._inventory.by_name, NAME_PARTS, search_key(file_id) + b"\0", keep=True):
             self._charge(len(leaf.items) // ITEMS)
@@ -98,7 +98,7 @@ class BzrTree:
         return dict(sorted(found.items()))
 
     def entries(self) -> Iterator[InventoryEntry]:
-        """Every entry of the tree, in no order.
+        """Yield every entry of the tree, in no order.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.
@@ -108,7 +108,7 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, InventoryEntry]]:
-        """The entry at a path and all below it, each folder before its entries; nothing where nothing is."""
+        """Yield the entry at a path and all entries below, each folder before its entries; nothing if none exists."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)
@@ -157,7 +157,7 @@ class BzrTree:
         return None
 
     def _leaves(self, root: Key, parts: int, start: bytes, *, keep: bool) -> Iterator[Leaf]:
-        """The leaves that may have keys whose search keys begin with `start`."""
+        """Yield the leaves that may have keys whose search keys begin with `start`."""
         seen: set[Key] = set()
         todo = [(root, b"")]
         while todo:
@@ -191,7 +191,7 @@ class BzrTree:
 
 
 def entry_of(file_id: bytes, value: bytes) -> InventoryEntry:
-    """The entry that is the value of a file's id."""
+    """Parse the entry that is the value of a file id, and check its own id."""
     entry = read_entry(value)
     if entry.file_id != file_id:
         raise ValueError(f"the entry of {file_id!r} has the id {entry.file_id!r}")
@@ -199,7 +199,7 @@ def entry_of(file_id: bytes, value: bytes) -> InventoryEntry:
 
 
 def page_of(read: Read, key: Key) -> bytes:
-    """The text of a page."""
+    """Return the text of a page."""
     found = read(CHK, key)
     if found is None:
         raise ValueError(f"the page {shown(key)} is missing")
@@ -207,9 +207,9 @@ def page_of(read: Read, key: Key) -> bytes:
 
 
 def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
-    """The leaves that two trees do not share: the side, 0 or 1, and the entries by file id, as written.
+    """Yield the leaves that two trees do not share: the side, 0 or 1, and the entries by file id, as written.
 
-    An entry that comes for one tree alone may be in both: the same page may lie deeper in the other's map.
+    An entry that is yielded for one side only may be in both trees: a page may lie deeper in the other tree's map.
     """
     found = [read(INVENTORY, revision) for revision in (one, other)]
     mine, theirs = [set() if record is None else {read_inventory(record.text).id_to_entry} for record in found]

@@ -1,4 +1,4 @@
-"""The pages of the two maps, and the texts, that a tree has and its parents' trees have not.
+"""Finds the pages of the two maps, and the texts, that a tree has and its parents' trees do not have.
 
 The rule of this file: a page is introduced when no present parent's tree reaches it. A difference is a generator that
 yields the keys of pages it needs next, so that the pages of many revisions are read together. Rows of leaves are read
@@ -24,10 +24,10 @@ Asking = Generator[Collection[Key], None, None]
 
 
 _CHILD = 150
-"""Bytes of a child beside its page's text."""
+"""Bytes of memory for each child of a page, besides the text of the page."""
 
 
-# A class of bytes is slow to match, `.` is not. An item's key, before the NUL, is not looked at.
+# `.` matches faster than a class of bytes. An item's key, before the NUL, is not looked at.
 _ROWS: Final = compile_pattern(
     rb"\0(?:7\nfile|4\ndir|5\nsymlink|5\ntree): (.++)\n(.*+)\n(.*+)\n(.++)\n(?:([0-9a-f]{40})\n([0-9]++)\n[YN]\n)?"
 )
@@ -37,20 +37,20 @@ Row = tuple[bytes, ...]
 
 
 class TreeEntry(NamedTuple):
-    """A file, folder or link of a tree; `sha1` and `size` are a file's, else empty."""
+    """A file, folder or link of a tree. `sha1` and `size` are empty unless it is a file."""
 
     file_id: bytes
     parent_id: bytes
     name: bytes
     revision: bytes
-    """The revision that changed it last: with the file id the key of its text."""
+    """The revision that changed it last. The file id and this revision are the key of its text."""
     sha1: bytes
     size: bytes
-    """In decimal."""
+    """The size in decimal digits."""
 
 
 def rows(leaf: bytes) -> list[Row]:
-    """All items."""
+    """Return all items of a leaf of `id_to_entry`."""
     head = leaf_head(leaf)
     found: list[Row] = _ROWS.findall(leaf, head.end)
     if len(found) != head.items:
@@ -59,7 +59,7 @@ def rows(leaf: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """The items that only the new and only the old of two leaves has, with few others."""
+    """Return the items that only the new and only the old of two leaves has, with few others."""
     now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
     found, before = _ROWS.findall(now), _ROWS.findall(then)
     if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
@@ -68,30 +68,30 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
 
 
 class MapPage:
-    """A page, read as far as it was asked for."""
+    """A page, parsed as far as it was asked for."""
 
     __slots__ = ("children", "size", "text")
 
     def __init__(self, text: bytes) -> None:
         self.text = text
         self.children: dict[bytes, Key] | None = None
-        """The children of an inner page."""
+        """The children of an inner page; None for a leaf."""
         if is_node(text):
             prefix, below = read_node(text)[1:]
             self.children = {prefix + place: key for place, key in below.items()}
         else:
             leaf_head(text)
         self.size = len(text) + _CHILD * len(self.children or ())
-        """Bytes of memory, about."""
+        """The approximate number of bytes in memory."""
 
     @property
     def rows(self) -> list[Row]:
-        """The items of a leaf of the map of entries; read each time, because they take ten times what the text does."""
+        """The items of a leaf of `id_to_entry`, parsed each time, because they take ten times the bytes of the text."""
         return rows(self.text)
 
 
 class NewPage(NamedTuple):
-    """A page that was introduced, and what lies at its place in the first two parents' trees."""
+    """A page that was introduced, and the pages at its place in the first two parents' trees."""
 
     key: Key
     candidates: list[Key]
@@ -108,13 +108,13 @@ class Difference:
     """The pages and texts that one tree introduced; filled by `compare`."""
 
     def __init__(self, pages: dict[Key, MapPage]) -> None:
-        """`pages`: those read so far; what a generator asks for is there when it goes on."""
+        """`pages`: the pages read so far. A page that a generator asks for is there when the generator goes on."""
         self._pages = pages
         self.pages: list[NewPage] = []
         self.texts: list[NewText] = []
 
     def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
-        """Compare a map with those of the parents, all by their roots; `entries`: it is the map of entries."""
+        """Compare a map with those of the parents, all by their roots. `entries`: the map is `id_to_entry`."""
         if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
@@ -185,13 +185,13 @@ class Difference:
             yield missing
 
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """The members of `nodes` and the pages below them that may hold keys under `prefix`; inner pages of more are
+        """Return the nodes, and the pages below them, that may hold keys under `prefix`. Inner pages of more keys are
         opened.
 
-        What is seen on the way is added to `passed`.
+        All pages on the way are added to `passed`.
         """
         found: Nodes = []
-        # No two of them hold the same keys: where one is at that place, no other is under or over it.
+        # No two nodes hold the same keys: if one is at that place, no other is above or below it.
         todo = [node for node in nodes if node[0] == prefix] or list(nodes)
         while todo:
             node = todo.pop()
@@ -210,7 +210,7 @@ class Difference:
         return found
 
     def _open(self, nodes: Nodes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """The nodes with the inner pages among them replaced by what is below; all are added to `passed`."""
+        """Return the nodes with each inner page replaced by its children. All of them are added to `passed`."""
         yield from self._need([key for _, key in nodes])
         found: Nodes = []
         for node in nodes:
@@ -224,7 +224,7 @@ class Difference:
 
 
 def _common(first: bytes, last: bytes) -> bytes:
-    """The begin that both, and so all that sort between them, have in common."""
+    """Return the common prefix of both, which all keys that sort between them have, too."""
     length = 0
     for one, other in zip(first, last, strict=False):
         if one != other:
@@ -234,7 +234,7 @@ def _common(first: bytes, last: bytes) -> bytes:
 
 
 def _at_place(prefix: bytes, key: Key, before: list[Nodes]) -> list[Key]:
-    """In each of the first two trees the page whose keys are most nearly those under `prefix`."""
+    """Return, for each of the first two trees, the page whose keys are closest to those under `prefix`."""
     found: dict[Key, None] = {}
     for nodes in before[:2]:
         if len(nodes) == 1:  # Nearly always.

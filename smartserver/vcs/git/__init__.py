@@ -1,1 +1,1 @@
-"""Git: its objects as records and back, their keys and references, its repositories on this machine."""
+"""Git: conversion between its objects and records, their keys and references, and local repositories."""

@@ -1,4 +1,4 @@
-"""A bare git repository for one command, or kept between its runs: other programs work in it with git alone."""
+"""Opens a bare git repository, made for one command or kept between its runs. Other programs use it through git."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _SETTINGS: Final = {
     "fastimport.unpackLimit": "1",  # Loose objects are slow to read, and there may be many.
     "gc.auto": "0",
 }
-"""Said with each run of git, where nothing in the folder is stronger: neither a hook nor a setting runs a program."""
+"""Settings for each run of git. They override the folder's own, so that no hook or setting there runs a program."""
 
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:
-    """The repository that this function created in a folder, created where the folder is empty or missing. `vcs`:
-    `git sha1` or `git sha256`."""
+    """Return the repository that this function created in a folder, or create it if the folder is empty or missing.
+    `vcs`: `git sha1` or `git sha256`."""
     variables = _variables(environment)
     if not check_kept(folder, environment):
         object_format = vcs.partition(" ")[2]
@@ -48,7 +48,8 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """True if `open_bare` created the repository in a folder; False: there is nothing."""
+    """Tell whether `open_bare` created the repository in a folder; False if the folder is empty or missing. Any other
+    content raises VcsError."""
     if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:
@@ -60,7 +61,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """True if a folder exists and is not empty."""
+    """Tell whether a folder exists and is not empty."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:
@@ -79,9 +80,9 @@ def _variables(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def set_refs(repository: GitRepository, refs: Mapping[bytes, RevisionId], head: bytes) -> None:
-    """Make these all the refs there are, and HEAD name that branch."""
+    """Set the refs of a repository to exactly these, and HEAD to the branch `head`."""
     gone = [b"delete %b\0\0" % name for name in repository.refs() if name not in refs]
-    # First, for a ref may be where there was a folder of refs.
+    # Deletions come first: a new ref may have the name of an old folder of refs.
     repository.run("update-ref", "-z", "--no-deref", "--stdin", stdin=b"".join(gone))
     new = [b"update %b\0%b\0\0" % (name, tip.hex().encode()) for name, tip in refs.items()]
     repository.run("update-ref", "-z", "--no-deref", "--stdin", stdin=b"".join(new))

@@ -1,6 +1,6 @@
 """Makes one pack of the records of a pull, each checked against its key.
 
-Frames are read from a spool file; all files here have no name, so that whatever ends the process leaves nothing behind.
+Frames are read from a spool file. All files here have no name, so that a process that ends early leaves nothing behind.
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ _BLOCK: Final = 1 << 20
 
 _TYPES: Final = {meta: number for number, meta in METAS.items()}
 _KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
-"""A segment of git's is read alike whatever its ids are."""
+"""The kinds that decode a segment; they are the same for both object formats."""
 
 
 def unnamed_file(folder: str) -> int:
-    """A descriptor of a new file without a name, on the same file system as `folder`."""
+    """Open a new file without a name on the file system of `folder`, and return its descriptor."""
     flag = getattr(os, "O_TMPFILE", 0)
     if flag:
         with contextlib.suppress(OSError):  # Some file systems have no such files.
@@ -48,7 +48,7 @@ class _Record(NamedTuple):
     """A record, and the place of its frame and of its entry."""
 
     kind: int = 0
-    """Its type; 0 of one that was named as a base and did not come."""
+    """Its type; 0 if it was named as a base and was not received."""
     encoding: int = STORED
     length: int = 0
     at: int = 0
@@ -56,7 +56,8 @@ class _Record(NamedTuple):
     frame_length: int = 0
     base: Key = b""
     is_outside: bool = False
-    """It was named as a base before it came: its text is read from the repository. Its own base may rest on it."""
+    """True if it was named as a base before it was received. Its text is then read from the repository, because its own
+    base may rest on it."""
     place: int = 0
     """The place of its entry."""
     check: int = 0
@@ -65,40 +66,41 @@ class _Record(NamedTuple):
 
 @twin
 class PackBuilder:
-    """One of git's packs, made of segments as they come. What `add` finds wrong may be raised by a later call.
+    """Makes a git pack of segments as they are received. An error in a segment may be raised by a later call than its
+    `add`.
 
-    A record may be a delta of one written before, never of one outside: the pack stands alone. Bases of another type
-    are for decoding only, since in a pack a delta has the type of its base.
+    A record may become a delta of an earlier one, never of one outside: the pack is complete. A base of another type is
+    used for decoding only, since in a pack a delta has the type of its base.
     """
 
     def __init__(
         self, width: int, spool: int, entries: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
-        """`width`: bytes of a key. `spool`, `entries`: empty files. `outside`: the text of an object of the repository,
-        which may be a base. `cache`: bytes of texts that are kept. `level`: of zlib."""
+        """`width`: bytes of a key. `spool`, `entries`: empty files. `outside`: returns the text of an object of the
+        repository, which may be a base. `cache`: bytes of texts to cache. `level`: the level of zlib."""
         self._width = width
         self._spool = spool
         self._spooled = 0
         """Bytes of frames in the spool file."""
         self._entries = entries
         self._written = 0
-        """Bytes of entries."""
+        """Bytes in the file of entries."""
         self._outside = outside
         self._level = level
         self._records: dict[Key, _Record] = {}
         self._texts = Cache[Key, bytes](cache, len)
         self.objects = 0
-        """Records that came, copies left out."""
+        """The number of records that were received, without copies."""
 
     def __contains__(self, key: object) -> bool:
         found = self._records.get(key) if isinstance(key, bytes) else None
         return found is not None and found.kind != 0
 
     def add(self, block: bytes) -> None:
-        """Take a segment: each record that did not come before becomes an entry.
+        """Add a segment: each record that was not received before becomes an entry.
 
         Raises:
-            Malformed, LimitExceeded: it is none.
+            Malformed, LimitExceeded: the block is no segment.
         """
         segment = whole_segment(block)
         at = self._spooled
@@ -127,16 +129,17 @@ class PackBuilder:
         self._records[key] = record._replace(place=place, check=check)
 
     def _entry(self, record: _Record, text: bytes, base: bytes) -> Iterator[bytes]:
-        """The entry of a record. Of a large one the text is all that is ever in memory."""
+        """Yield the entry of a record in pieces. Of a large record, only the text is in memory at once."""
         on = self._records[record.base] if record.base else _Record()
-        # Deltas of commits save a tenth of their bytes and double the deltas to make and to resolve: whole.
+        # Commits are written whole: deltas would save a tenth of their bytes, but double the deltas to make and to
+        # resolve.
         if on.kind == record.kind != COMMIT:
             changes = delta(base, text)
             if len(changes) * 10 < len(text) * 7:
                 head = entry_head(OFS_DELTA, len(changes)) + offset_back(self._written - on.place)
                 yield head + zlib.compress(changes, self._level)
                 return
-        # What zstd left as it is, zlib does not shrink either: of a large text it is not tried for seconds.
+        # zlib does not shrink a text that zstd stored as it is; on a large one it would take seconds to find out.
         is_hard = record.encoding == STORED and len(text) > _BLOCK
         packer = zlib.compressobj(0 if is_hard else self._level)
         yield entry_head(record.kind, len(text))
@@ -145,7 +148,7 @@ class PackBuilder:
         yield packer.flush()
 
     def _text(self, wanted: Key) -> bytes:
-        """The text of a base, decoded again where it was dropped."""
+        """Return the text of a base; decode it again if it was dropped from the cache."""
         key, chain = wanted, list[Key]()
         while (text := self._texts.get(key)) is None:
             record = self._records.setdefault(key, _Record())
@@ -160,7 +163,7 @@ class PackBuilder:
             key = record.base
         for each in reversed(chain):
             text = self._decode(each, self._records[each], text)
-        self._texts.put(wanted, text)  # What lies between is not kept: it would drive out what is wanted again.
+        self._texts.put(wanted, text)  # Texts in between are not cached: they would drive out needed ones.
         return text
 
     def _decode(self, key: Key, record: _Record, base: bytes) -> bytes:
@@ -171,10 +174,10 @@ class PackBuilder:
             raise WrongContent(key, str(error)) from error
 
     def settle(self) -> None:
-        """Wait until all that came is made. Raises as `add`."""
+        """Wait until all records that were received are written. Raises the errors of `add`."""
 
     def finish(self, out: int) -> tuple[bytes, bytes]:
-        """Write the pack to the file `out`; its index, and the hash it ends with. Raises as `add`."""
+        """Write the pack to the file `out`. Return its index and its hash. Raises the errors of `add`."""
         hashed = hash_of(self._width)()
         for block in self._blocks():
             hashed.update(block)
@@ -190,7 +193,7 @@ class PackBuilder:
             yield os.pread(self._entries, _BLOCK, at)
 
     def abandon(self) -> None:
-        """Drop what is still being made."""
+        """Stop work that is still in progress."""
 
 
 def write_all(file: int, block: bytes | memoryview) -> None:
@@ -201,7 +204,7 @@ def write_all(file: int, block: bytes | memoryview) -> None:
 
 
 def whole_segment(block: bytes) -> Segment:
-    """The segment that a block is."""
+    """Decode a block that is one whole segment."""
     segment = decode_segment(block, 0, _KINDS)
     if segment.length != len(block):
         raise Malformed(0, f"{len(block)} bytes of a segment of {segment.length}")
@@ -209,7 +212,7 @@ def whole_segment(block: bytes) -> Segment:
 
 
 def type_of(meta: bytes, key: Key, width: int) -> int:
-    """The number of a record's type."""
+    """Return the number of a record's type."""
     kind = _TYPES.get(meta)
     if kind is None or len(key) != width:
         raise WrongContent(key, "it is not a git object of this repository's format")
@@ -217,13 +220,13 @@ def type_of(meta: bytes, key: Key, width: int) -> int:
 
 
 def check_segment(block: bytes, width: int) -> None:
-    """Raise what a segment that the native part refused is refused for, as `PackBuilder.add`."""
+    """Raise the error of a segment that the native part refused, as `PackBuilder.add` would."""
     for entry in whole_segment(block).entries:
         type_of(entry.meta, entry.key, width)
 
 
 def check_record(kind: int, encoding: int, length: int, key: Key, frame: bytes, base: bytes) -> None:
-    """The same of a record, on the text of its base."""
+    """Raise the error of a record that the native part refused. `base`: the text of its base."""
     try:
         text = decompress(encoding, frame, length, base)
     except ValueError as error:

@@ -1,7 +1,7 @@
 """`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
 
-A name is, in git's order, a ref, whole or without what a short name lacks, or an id in hex, whole or the begin of one
-that no other has. A tag stands for its target. Paths through history, as `main~2`, are no names here.
+A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag stands for
+its target. Expressions such as `main~2` are not names here.
 """
 
 from __future__ import annotations
@@ -38,16 +38,16 @@ OBJECT: Final = 0
 """The kind of all records."""
 
 RECENT: Final = 1 << 20
-"""Bytes of trees and commits that a request keeps at hand: to find one in the store's cache takes several steps."""
+"""Bytes of trees and commits that a request caches itself: a look-up in the store's cache takes several steps."""
 
 OF_RECORD: Final = 500
-"""Bytes that Python takes for a record besides its text, and for its place in the cache."""
+"""Bytes of memory that a cached record takes besides its text."""
 
 LONGEST_NAME: Final = 64
-"""Bytes of the name of an encoding that are looked at."""
+"""The most bytes of an encoding's name that are looked at."""
 
 SLOW: Final = ("idna", "punycode")
-"""Encodings that Python has and no message: the time they take grows with the square of the text."""
+"""Encodings of Python that no message uses: the time they take grows with the square of the text."""
 
 _HEX: Final = re.compile("[0-9a-f]{4,64}")
 _PERSON: Final = re.compile(rb"\A(.*?) (-?\d{1,15}) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
@@ -56,16 +56,16 @@ _TYPES: Final = {FOLDER: NodeType.FOLDER, 0o100644: NodeType.FILE, 0o100755: Nod
 
 
 class GitContents:
-    """A `Contents`."""
+    """The `Contents` of a git repository."""
 
     def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
-        """All but files: what a parent has is read again for its child."""
+        """Recently read objects that are no blobs: the objects of a parent are read again for its child."""
 
     def find(self, name: str) -> RevisionId:
-        """The revision of a name, peeled only where its tree is read."""
+        """Return the revision of a name. A tag is peeled only when its tree is read."""
         refs = self._stored.refs()
         head = self._stored.setting(HEAD) or b""
         raw = head if name in ("", "HEAD", "@") else name.encode()
@@ -82,7 +82,7 @@ class GitContents:
         raise NoSuchPart(f"unknown revision {name!r}")
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """The node at a path, and those in it."""
+        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
         node = self._at(revision, path)
         if node is None:
             raise NoSuchPart(f"nothing at {shown(path)} in {revision.hex()}")
@@ -91,7 +91,7 @@ class GitContents:
             yield from self._below(node, deep=deep)
 
     def text(self, node: Node) -> Text:
-        """The text of a blob; of a submodule the id."""
+        """Return the text of a blob, or the id in hex of a submodule's commit."""
         if node.place is None:
             return whole(node.value)
         found = self._stored.text(*node.place)
@@ -100,14 +100,14 @@ class GitContents:
         return found
 
     def size(self, node: Node) -> int:
-        """The bytes of that; no blob is read."""
+        """Return the bytes of a node's text without reading a blob."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the object at {shown(node.path)} is missing")
         return found
 
     def header(self, revision: RevisionId) -> Header | None:
-        """The header of a commit; None of a tag."""
+        """Return the header of a commit; None for any other object."""
         record = self._record(revision)
         if record is None:
             raise MissingRevision(revision)
@@ -129,12 +129,12 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """The mode and object at a path."""
+        """Return a value that is equal if the type and object at a path are; None if nothing is there."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
-        """The differences of its tree from that of its first parent."""
+        """Return the differences of a commit's tree from that of its first parent."""
         record = self._object(revision, COMMIT)
         tree, parents = self._format.commit(revision, record.text)
         before = self._format.commit(parents[0], self._object(parents[0], COMMIT).text)[0] if parents else None
@@ -155,7 +155,7 @@ class GitContents:
         return node
 
     def _root(self, revision: RevisionId) -> Key:
-        """The tree of a commit, of what a tag names, or itself."""
+        """Return the tree of a commit or of a tag's target; the key of a tree is returned as it is."""
         key = revision
         while True:
             record = self._object(key)
@@ -184,7 +184,7 @@ class GitContents:
                 paths.pop()
 
     def _differing(self, mine: Key, theirs: Key | None) -> Iterator[ChangedPath]:
-        """The differences of the tree `mine` from `theirs`; None: there is none. A path is made when it is given."""
+        """Yield the differences of the tree `mine` from `theirs`, which may be None. A path is made only if needed."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
         while levels:
@@ -201,7 +201,7 @@ class GitContents:
                 folders.pop()
 
     def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
-        """The differences in a folder that has these two trees, sorted by path."""
+        """Return the differences between two trees of one folder, sorted by path. None stands for no tree."""
         found: list[_Difference] = []
         same_names = None if new is None or old is None else self._changed(new, old)
         if same_names is not None:
@@ -211,12 +211,12 @@ class GitContents:
         ours, others = self._by_name(new), self._by_name(old)
         for name in ours.keys() | others.keys():
             found += _difference(name, ours.get(name), others.get(name))
-        # A folder is sorted by its name with a slash behind, as what is in it.
+        # A folder is sorted by its name and a slash, like the paths in it.
         found.sort(key=lambda difference: difference[1] if difference[0] else difference[1] + b"/")
         return found
 
     def _changed(self, new: Key, old: Key) -> list[ChangedEntry] | None:
-        """The entries with other objects, of trees with the same names and modes; None of others."""
+        """Return the entries with different objects if the trees have the same names and modes, else None."""
         return self._format.changed(self._object(new, TREE).text, self._object(old, TREE).text)
 
     def _by_name(self, tree: Key | None) -> dict[bytes, TreeEntry]:
@@ -234,7 +234,7 @@ class GitContents:
     def _record(self, key: Key) -> Record | None:
         record = self._recent.get(key)
         if record is not None:
-            self._stored.charge(1, len(record.text))  # It is taken apart again.
+            self._stored.charge(1, len(record.text))  # The caller parses the text again.
             return record
         record = self._stored.record(OBJECT, key)
         if record is not None and record.meta != BLOB:
@@ -243,7 +243,7 @@ class GitContents:
 
 
 def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
-    """The revision whose id in hex begins so; None where there is none."""
+    """Return the revision whose id in hex begins with `digits`, or None."""
     whole = bytes.fromhex(digits) if len(digits) % 2 == 0 else b""
     if whole and stored.ordinal(whole) is not None:
         return whole
@@ -273,12 +273,11 @@ def _node(folder: bytes, entry: TreeEntry) -> Node:
 
 
 _Difference = tuple[str, bytes, Key | None, Key | None]
-"""The action of a change, and the name; no action: the name of a folder, and its two trees, which are to be compared.
-"""
+"""An action, a name and two trees. If the action is empty, the name is that of a folder whose two trees differ."""
 
 
 def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
-    """The differences between two entries that trees have under one name."""
+    """Yield the differences between two entries of one name."""
     if new == old:
         return
     new_tree, old_tree = _folder(new), _folder(old)
@@ -294,7 +293,7 @@ def _folder(entry: TreeEntry | None) -> Key | None:
 
 
 def _field(head: bytes, begin: bytes) -> bytes:
-    """The rest of the first line of a commit's head that begins so; empty where there is none."""
+    """Return the rest of the first line of a commit's head that begins with `begin`; empty if there is none."""
     at = head.find(begin)
     return b"" if at < 0 else head[at + len(begin) :].partition(b"\n")[0]
 
@@ -307,7 +306,7 @@ def _encodings() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=64)
 def _encoding(coding: str) -> str:
-    """Python's name of an encoding; empty where it has none. Python keeps for good whatever name it is asked for."""
+    """Return Python's name of a known encoding, else an empty string. `codecs` keeps each name that it is asked for."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
 
@@ -320,5 +319,5 @@ def _text(raw: bytes, coding: str) -> str:
             text.encode()  # Some decode to surrogates, which have no place in UTF-8.
             return text
     except (LookupError, ValueError):
-        pass  # No encoding of text, or not that of this text.
+        pass  # The encoding is not one of text, or not that of this text.
     return raw.decode("utf-8", "replace")

@@ -1,4 +1,4 @@
-"""Deltas as git's packs hold them: copies from a base and insertions."""
+"""Makes deltas as git's packs hold them: copies from a base, and insertions."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import encode
 
 _LEAST: Final = 8
-"""Bytes of a line, at most, that is found everywhere and means nothing."""
+"""A line of at most so many bytes is not looked for, because it occurs everywhere."""
 
 _MAX_COPY: Final = 0xFFFF
 _MAX_INSERT: Final = 127
 
 
 def delta(base: bytes, text: bytes) -> bytes:
-    """A delta from `base` to `text`.
+    """Return a delta from `base` to `text`.
 
-    What both share at their ends is copied, and in between each line of the base that is found again grows both ways as
-    far as it matches.
+    Their common start and end are copied. In between, each line that the base has, too, is extended both ways as far as
+    it matches.
     """
     most = min(len(base), len(text))
     head = common_start(base, text)
@@ -48,7 +48,7 @@ def delta(base: bytes, text: bytes) -> bytes:
 
 
 def _copy(start: int, length: int) -> bytes:
-    """Instructions that copy bytes of the base, without the bytes of their numbers that are zero."""
+    """Encode instructions that copy bytes of the base; zero bytes of their numbers are left out."""
     out = bytearray()
     for at in range(0, length, _MAX_COPY):
         numbers = (start + at).to_bytes(4, "little") + min(_MAX_COPY, length - at).to_bytes(2, "little")
@@ -59,6 +59,6 @@ def _copy(start: int, length: int) -> bytes:
 
 
 def _insert(text: bytes) -> bytes:
-    """Instructions that insert bytes."""
+    """Encode instructions that insert bytes."""
     pieces = [text[at : at + _MAX_INSERT] for at in range(0, len(text), _MAX_INSERT)]
     return b"".join([bytes((len(piece),)) + piece for piece in pieces])

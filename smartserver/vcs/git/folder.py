@@ -1,4 +1,4 @@
-"""Git objects of a folder, made without git: its blobs and trees, a commit of them, and what a push of that sends.
+"""Makes git objects of a folder without git: its blobs and trees, a commit of them, and the plan of a push.
 
 The folder is read twice: once for the ids of all its objects, and again for the texts of those that are sent. So only
 one text at a time is in memory, while it is compressed.
@@ -23,7 +23,7 @@ from smartserver.vcs.git.pack import hash_of
 from smartserver.vcs.git.system import GIT, git_key
 
 OF_SYSTEMS: Final = (".git", ".hg", ".bzr")
-"""At the top of a folder: what version-control systems keep there."""
+"""Names at the top of a folder that belong to version-control systems."""
 
 _DOTGIT: Final = b".git"
 
@@ -45,7 +45,7 @@ class File(NamedTuple):
 
 
 class _OpenFolder:
-    """A folder that is being read: what is left of its content, and the entries of its tree so far."""
+    """A folder that is being read: the content still to read, and the entries of its tree so far."""
 
     def __init__(self, path: bytes, content: Iterable[os.DirEntry[bytes]]) -> None:
         self.path = path
@@ -55,10 +55,10 @@ class _OpenFolder:
 
 
 class FolderTree:
-    """The ids of all that is in a folder. Folders that are empty are left out, as git does it."""
+    """The ids of all files and trees in a folder. Empty folders are left out, as in git."""
 
     def __init__(self, folder: str, vcs: str, seen: Callable[[int, int], object] = lambda size, files: None) -> None:
-        """Read it. `vcs`: `git sha1` or `git sha256`; `seen` is called with the bytes and files read so far."""
+        """Read `folder`. `vcs`: `git sha1` or `git sha256`. `seen` is called with the bytes and files read so far."""
         self.vcs = vcs
         self._check = GIT[vcs].kinds[0].check
         self._hash = hash_of(FORMATS[vcs.partition(" ")[2]].id_bytes)
@@ -71,10 +71,10 @@ class FolderTree:
         self.root = self._read()
 
     def text(self, file: File) -> bytes:
-        """The text of the blob of a file or link.
+        """Return the text of the blob of a file or link.
 
         Raises:
-            BadFolder: it is another than before.
+            BadFolder: the file has changed since its id was computed.
         """
         place = self._at(file.path)
         text = os.readlink(place) if os.path.islink(place) else _content(place, file.size)
@@ -122,7 +122,7 @@ class FolderTree:
         return key
 
     def _blob(self, entry: os.DirEntry[bytes]) -> tuple[bytes, Key, int]:
-        """The mode of a file or link, its object, and its size."""
+        """Return the mode, key and size of a file or link."""
         found = entry.stat(follow_symlinks=False)
         if stat.S_ISLNK(found.st_mode):
             target = os.readlink(entry.path)
@@ -156,7 +156,7 @@ class FolderCommit:
     """A commit of a folder, as the source of a push and as its plan."""
 
     def __init__(self, tree: FolderTree, parents: Sequence[RevisionId], text: bytes, held: KeyTable) -> None:
-        """`text`: the commit's own; `held`: keys of files and trees that the other side has."""
+        """`text`: the text of the commit. `held`: the keys of files and trees that the server has."""
         self._tree = tree
         self._parents = tuple(map(Parent, parents))
         self._text = text
@@ -165,25 +165,25 @@ class FolderCommit:
         self.trees = {key: text for key, text in tree.trees.items() if key not in held}
         """The folder's trees that are sent."""
         self.files = {file.key: file for file in tree.files if file.key not in held}
-        """The same of the files, one for each text."""
+        """The folder's files that are sent, one for each text."""
 
     def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
-        """Itself, whatever the remote holds: the commit is new."""
+        """Return this plan, whatever the remote holds: the commit is new."""
         del tips, haves
         return self
 
     @property
     def graph(self) -> Sequence[GraphNode]:
-        """The commit alone."""
+        """The commit alone, as a graph."""
         return [GraphNode(self.id, self._parents)]
 
     def without_bases(self, keys: Collection[Key]) -> Self:
-        """The same plan: it has no bases."""
+        """Return this plan, which has no bases."""
         del keys
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """The one segment. It is in memory twice while it is put together."""
+        """Yield the one segment. It is in memory twice while it is put together."""
         entries: list[Entry] = []
         frames: list[bytes] = []
         size = 0
@@ -211,7 +211,7 @@ class FolderCommit:
 
 
 def commit_text(tree: Key, parents: Iterable[RevisionId], author: bytes, committer: bytes, message: bytes) -> bytes:
-    """The text of a commit; author and committer with their dates."""
+    """Return the text of a commit. `author` and `committer` include their dates."""
     lines = [b"tree " + tree.hex().encode(), *[b"parent " + parent.hex().encode() for parent in parents]]
     lines += [b"author " + author, b"committer " + committer, b"", message.rstrip() + b"\n"]
     return b"\n".join(lines)
@@ -222,7 +222,7 @@ def _open(place: bytes) -> BinaryIO:
 
 
 def _content(place: bytes, size: int) -> bytes:
-    """The content of a file that has this size."""
+    """Return the content of a file, which must have this size."""
     with _open(place) as file:
         if os.fstat(file.fileno()).st_size != size:
             raise _changed(place)

@@ -1,4 +1,4 @@
-"""Git's objects as bytes: the one place where they are read, for the server's checks and for the client's pushes.
+"""Parses git's objects, for the server's checks and the client's pushes. No other module parses them.
 
 The texts may come from anyone. Every expression takes time in proportion to the text.
 """
@@ -29,14 +29,14 @@ TreeEntry = tuple[bytes, bytes, Key]
 """An entry of a tree: mode, name and object."""
 
 ChangedEntry = tuple[bytes, bytes, Key, Key]
-"""The same, and the object that the entry had before."""
+"""A changed entry of a tree: mode, name, new object and old object."""
 
 _REST: Final = rb" [^\0]++\0"
 """The bytes that follow the mode of an entry."""
 
 
 class ObjectFormat:
-    """Reads the objects of one hash. An expression is compiled when it is first needed: git's helper needs few."""
+    """Parses the objects of one object format. An expression is compiled on first use: git's helper needs few."""
 
     def __init__(self, id_bytes: int) -> None:
         self.id_bytes = id_bytes
@@ -44,10 +44,10 @@ class ObjectFormat:
         self._raw = rb".{%d}" % id_bytes
 
     def commit(self, key: Key, text: bytes) -> tuple[Key, tuple[RevisionId, ...]]:
-        """The tree and the parents of a commit.
+        """Return the tree and the parents of a commit.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no commit.
         """
         found = self._commit.match(text)
         if found is None:
@@ -55,10 +55,10 @@ class ObjectFormat:
         return unhexlify(found[1]), tuple(map(unhexlify, found[2].split()[1::2]))
 
     def tag(self, key: Key, text: bytes) -> tuple[Key, bytes]:
-        """The object that a tag names, and the name of its type.
+        """Return the object that a tag names, and the name of its type.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no tag.
         """
         found = self._tag.match(text)
         # Git's clients read no tag that is shorter.
@@ -67,10 +67,10 @@ class ObjectFormat:
         return unhexlify(found[1]), found[2]
 
     def tree(self, key: Key, text: bytes) -> list[TreeEntry]:
-        """The entries of a tree.
+        """Return the entries of a tree.
 
         Raises:
-            ValueError: it cannot be read.
+            ValueError: the text is no tree.
         """
         # As lenient as git: any name that is not empty.
         if self._tree.fullmatch(text) is None:
@@ -78,10 +78,9 @@ class ObjectFormat:
         return self._entry.findall(text)
 
     def changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
-        """The entries of a tree that have another object than in `base`; None where it has other names or modes.
+        """Return the entries of a tree whose objects differ from those in `base`; None if names or modes differ.
 
-        `base`: a tree that was read before. All bytes are compared at once: whole trees are not taken apart for one
-        entry.
+        `base`: a tree that was parsed before. All bytes are compared at once, so that no tree is parsed for one entry.
         """
         size = len(text)
         if size != len(base):
@@ -118,26 +117,26 @@ class ObjectFormat:
 
     @functools.cached_property
     def _head(self) -> re.Pattern[bytes]:
-        """Whole entries, and mode and name of the next; of a text that equals a tree up to its end."""
+        """The pattern of whole entries, then the mode and name of the next. Up to there, the text must equal a tree."""
         return compile_pattern(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
 
 
 FORMATS: Final = {"sha1": ObjectFormat(20), "sha256": ObjectFormat(32)}
-"""By the name git has for the object format."""
+"""The object formats by git's names for them."""
 
 _SAME: Final = re.compile(rb"\0*+")
-"""A literal that is repeated is passed over eight times as fast as a class of bytes is searched for."""
+"""Matching a repeated literal is eight times as fast as searching for a class of bytes."""
 
 
 def _same_until(differs: bytes, at: int) -> int:
-    """The place of the next byte that is not 0, else the end."""
+    """Return the offset of the next byte that is not 0, else the end."""
     same = _SAME.match(differs, at)
     assert same is not None  # It may be empty.
     return same.end()
 
 
 def entry_type(mode: bytes) -> int:
-    """The type of an entry with this mode. Git takes all but a file, a link or a folder for a submodule."""
+    """Return the type of an entry of this mode. To git, all but a file, a link or a folder is a submodule."""
     return _entry_type(mode[-6:])  # Any number of zeros may precede it.
 
 
@@ -148,7 +147,7 @@ def _entry_type(mode: bytes) -> int:
 
 
 def canonical_mode(mode: bytes) -> int:
-    """`mode` as git sees it: five values, whatever odd bits an old tool wrote."""
+    """Return `mode` as git sees it: one of five values, whatever odd bits an old tool wrote."""
     kind = entry_type(mode)
     if kind == FILE:
         return 0o100755 if int(mode, 8) & 0o100 else 0o100644

@@ -1,7 +1,7 @@
-"""The faults of git's objects: the message ids, and mostly the order, of `git fsck`.
+"""Finds the faults of git's objects, with the message ids and mostly the order of `git fsck`.
 
-Nearly every object is clean, and found so by a few expressions over its whole text. Only one that is not is read entry
-by entry. What cannot be read at all, and so is refused whatever the options say, is `system`'s to find.
+A few expressions over the whole text show that nearly every object is clean. Only the others are read entry by entry.
+`system` refuses an object that cannot be parsed at all, whatever the options say.
 
 The texts come from clients, and an expression holds the interpreter's lock until it ends. So every expression takes
 time in proportion to the text. A repeat without a bound is possessive. An expression that is searched for has no such
@@ -74,8 +74,8 @@ GITMODULES: Final = ".gitmodules"
 GITATTRIBUTES: Final = ".gitattributes"
 
 MAX_GITMODULES: Final = 2 << 20
-"""Bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has 875 KB.
-Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
+"""The most bytes of a `.gitmodules` that is parsed. The largest known (emacsmirror/epkgs, about 10,000 submodules) has
+875 KB. Git's own limit is `core.bigFileThreshold`, 512 MiB, which would take minutes here."""
 
 MAX_GITATTRIBUTES: Final = 100 << 20
 MAX_ATTRIBUTE_LINE: Final = 2048
@@ -97,7 +97,7 @@ _HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """The spellings of `.NAME` on HFS+ and NTFS; `short`: the begin of another short name that NTFS gives it."""
+    """Compile the spellings of `.NAME` on HFS+ and NTFS. `short`: the beginning of another short name on NTFS."""
     forms = [
         rb"\.%b" % name.encode(),
         rb"%b~[1-4]" % name[:6].encode(),
@@ -122,12 +122,13 @@ class GitFaults(FaultChecker):
     severities = FAULTS
 
     def __init__(self, objects: ObjectFormat) -> None:
-        """`objects`: reads them."""
+        """`objects`: the parser of the objects."""
         self._format = objects
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """The faults of an object, and of a tree the files that git itself reads; a blob has faults as such alone."""
+        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only as such
+        a file."""
         if meta == BLOB:
             return NONE
         if meta == TREE:
@@ -135,7 +136,7 @@ class GitFaults(FaultChecker):
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
     def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
-        """Why a record cannot be a file that git itself reads: it is no file, or too large."""
+        """Return the fault of a record that cannot be a file that git itself reads: it is no blob, or too large."""
         attributes = role.name == GITATTRIBUTES
         if meta != BLOB:
             return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
@@ -146,7 +147,7 @@ class GitFaults(FaultChecker):
         return [RecordFault("gitattributesLarge" if attributes else "gitmodulesLarge", why)]
 
     def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
-        """The faults of a file that git itself reads."""
+        """Return the faults of a file that git itself reads."""
         faults = self.size_faults(role, record.meta, len(record.text))
         if faults:
             return faults
@@ -158,7 +159,7 @@ class GitFaults(FaultChecker):
         return [RecordFault("gitattributesLineLength", why)]
 
     def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> Findings:
-        """The faults and roles of a tree, which has the faults of its base if its names and modes are the same."""
+        """Return the faults and roles of a tree. If `base` has the same names and modes, only changed objects count."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
             return self._look_at(kind, [entry[:3] for entry in same], names=False)
@@ -170,7 +171,7 @@ class GitFaults(FaultChecker):
         return [*faults, *_order_faults(entries)], roles
 
     def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
-        """The faults of entries by themselves. `names`: those in their names and modes, too."""
+        """Return the faults and roles of single entries. With `names`, their names and modes are checked, too."""
         found: dict[str, str] = {}
         roles: list[RecordRole] = []
         for mode, name, key in entries:
@@ -221,16 +222,16 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
 
 
 _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
-"""A name that may be another one to some file system, or be none."""
+"""Matches a name that is invalid, or that some file system may take for another name."""
 
 
 def _mode(mode: bytes) -> str:
-    """A mode in a message; any number of zeros may precede it."""
+    """Return a mode for a message, cut because any number of zeros may precede it."""
     return mode[:20].decode()
 
 
 def _special(name: bytes) -> str | None:
-    """Which of the files that git reads some file system takes a name for."""
+    """Return the file of git's that some file system takes a name for, or None."""
     for special, (hfs, ntfs) in _SPECIAL.items():
         if _hfs(hfs, name) or ntfs.search(name):
             return special
@@ -238,7 +239,7 @@ def _special(name: bytes) -> str | None:
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
-    """True if HFS+, which leaves some code points out, takes a name for one; it ends where it is no UTF-8."""
+    """Tell whether HFS+ takes a name for that of `pattern`. It ignores some code points and ends at bad UTF-8."""
     found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
     if found is None:
         return False
@@ -258,7 +259,7 @@ _CLEAN_AUTHORS: Final = compile_pattern(rb"(?:author (?!<)%b)*+" % _IDENT)
 
 
 def commit_faults(text: bytes) -> list[RecordFault]:
-    """The faults of a commit that can be read."""
+    """Return the faults of a commit that can be parsed."""
     fatal = _header_fault(text)
     if fatal is not None:
         return [fatal]
@@ -288,7 +289,7 @@ def commit_faults(text: bytes) -> list[RecordFault]:
 
 
 def tag_faults(text: bytes) -> list[RecordFault]:
-    """The faults of a tag that can be read."""
+    """Return the faults of a tag that can be parsed."""
     fatal = _header_fault(text)
     if fatal is not None:
         return [fatal]
@@ -305,7 +306,7 @@ def tag_faults(text: bytes) -> list[RecordFault]:
 
 
 def _header_fault(text: bytes) -> RecordFault | None:
-    """The fault at which git itself stops reading an object."""
+    """Return the fault at which git itself stops reading an object, or None."""
     end = text.find(b"\n\n")
     if b"\0" in (text if end < 0 else text[:end]):
         return RecordFault("nulInHeader", "a NUL byte in its header")
@@ -315,7 +316,7 @@ def _header_fault(text: bytes) -> RecordFault | None:
 
 
 def _ident(text: bytes, at: int, found: dict[str, str], who: str) -> int:
-    """Look for the first fault of a line that says who and when; where the next line begins."""
+    """Add the first fault of a line with a person and a date to `found`. Return the offset of the next line."""
     end = text.find(b"\n", at)
     line = text[at:] if end < 0 else text[at : end + 1]
     fault = _of_ident(line)
@@ -363,7 +364,7 @@ def _of_date(text: bytes) -> str | None:
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """True if a line is too long. Each byte is read once at most: two windows in a row advance by more than one."""
+    """Tell whether a line is too long. Each byte is read at most once: two steps advance by more than one window."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
@@ -402,12 +403,12 @@ def _submodule(name: bytes) -> str:
 
 
 def _shown(said: bytes) -> str:
-    """A name or a value in a message, which is one line."""
+    """Return a name or a value in one line, for a message."""
     return repr(said[:200].decode("utf-8", "backslashreplace"))
 
 
 def _of_setting(key: str, value: bytes) -> str:
-    """The fault of one setting of a submodule; empty where it has none."""
+    """Return the fault of one setting of a submodule, or an empty string."""
     if key == "url" and _is_bad_url(value):
         return "gitmodulesUrl"
     if key == "path" and value.startswith(b"-"):
@@ -426,7 +427,7 @@ _HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
-    """True if git would take a URL for an option, or for more than one line or another host (CVE-2020-11008)."""
+    """Tell whether git would take a URL for an option, for several lines or for another host (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
     if url.startswith((b"./", b"../", b"git://")):

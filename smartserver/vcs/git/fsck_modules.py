@@ -1,4 +1,4 @@
-"""The submodules of a `.gitmodules`: git's configuration format, as far as it can be written in one file.
+"""Parses the submodules of a `.gitmodules`: git's configuration format, as far as one file can hold it.
 
 The text comes from a client. Every expression takes time in proportion to the bytes it reads, and no byte is read more
 than a few times.
@@ -16,7 +16,7 @@ from smartserver.vcs.patterns import compile_pattern
 
 
 class BadConfig(ValueError):
-    """It is no configuration; what git does with it ends there."""
+    """The text is no configuration. Git stops at the line that the message names."""
 
 
 STEP_BYTES: Final = 256
@@ -34,7 +34,7 @@ _NO_FAULT: Final = compile_pattern(
     rb"|update ?= ?(?:checkout|rebase|merge|none))?+"
     rb")\r?+\n)*+"
 )
-"""A whole file in which nothing is quoted or escaped and no setting has a fault: nearly every one."""
+"""Matches a whole file without quotes, escapes and faults, as nearly every file is."""
 
 _SKIPPED: Final = compile_pattern(rb"(?:[ \t\r\n]++|[#;][^\n]*+)*+")
 _SECTION: Final = compile_pattern(rb'\[([A-Za-z0-9.-]++)(?:[ \t]++"((?:[^"\\\n]++|\\[^\n])*+)")?+\]')
@@ -44,7 +44,7 @@ _ESCAPED: Final = compile_pattern(rb"\\(.)")
 _EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
 """The bytes in front of a value."""
 _VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
-"""A value, up to a comment or the end of its line. At the end of the file git takes a backslash for nothing."""
+"""A value, up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
 _PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
 """A piece of a value; quotes are left out."""
 _PIECES: Final = {
@@ -59,19 +59,19 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """True if a file certainly has no fault, which one expression finds out."""
+    """Tell whether a file certainly has no fault, which one expression finds out."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 
 
 def submodule_settings(text: bytes, charge: Charge = free) -> Iterator[tuple[bytes, str, bytes]]:
-    """The settings of each submodule: its name, the key in lower case, and the value (empty where it has none).
+    """Yield the settings of each submodule: its name, the key in lower case, and the value (empty if there is none).
 
-    All settings of one section have the same name object. A step is charged for each section and setting, and for
-    each `STEP_BYTES` of text.
+    All settings of one section have the same name object. A step is charged for each section and setting, and for each
+    `STEP_BYTES` of text.
 
     Raises:
-        BadConfig: it cannot be read any further.
+        BadConfig: the rest of the text cannot be parsed.
     """
     charge(len(text) // STEP_BYTES)
     text = text.removeprefix(b"\xef\xbb\xbf").replace(b"\r\n", b"\n")
@@ -110,7 +110,7 @@ def _bad(text: bytes, at: int) -> BadConfig:
 
 
 def _submodule(section: re.Match[bytes]) -> bytes | None:
-    """The submodule that a section is about; None where it is about something else."""
+    """Return the name of a section's submodule; None if the section is about something else."""
     title, name = section[1].lower(), section[2]
     if name is None:  # The older form: [submodule.name]
         return title.removeprefix(b"submodule.") if title.startswith(b"submodule.") else None
@@ -120,13 +120,13 @@ def _submodule(section: re.Match[bytes]) -> bytes | None:
 
 
 def _value(text: bytes, at: int) -> tuple[bytes, int]:
-    """A value and where it ends: blanks around it go, quotes keep them."""
+    """Return a value and its end. Blanks around the value are dropped unless they are quoted."""
     empty = _EMPTY.match(text, at)
     begin = at if empty is None else empty.end()
     found = _VALUE.match(text, begin)
     if found is None:
         raise _bad(text, begin)
-    # A comment is skipped with what comes before the next setting.
+    # A comment is skipped together with the blanks before the next setting.
     value = found[0].rstrip(_BLANK)
     if b'"' in value or b"\\" in value:
         pieces = _PIECE.findall(value)

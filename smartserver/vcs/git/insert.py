@@ -1,8 +1,7 @@
-"""Puts what a pull brought into a git repository: few objects loose, many as a pack with its index, as git does, and
-large ones and clones too.
+"""Inserts the objects of a pull into a git repository: few small ones loose, others as a pack with its index.
 
-Every record is decoded and hashed before it becomes visible, and nothing is visible before all of them are: an
-interrupted or refused pull leaves the repository as it was.
+Every record is decoded and hashed before any of them becomes visible. An interrupted or refused pull leaves the
+repository as it was.
 """
 
 from __future__ import annotations
@@ -24,36 +23,36 @@ from smartserver.vcs.git.repository import GitRepository, failure
 from smartserver.vcs.signals import held
 
 DEFAULT_UNPACK_LIMIT = 100
-"""Git's own: fewer objects than this become loose ones."""
+"""Git's own limit: fewer objects than this become loose ones."""
 
 LARGE_PULL = 16 << 20
-"""Bytes from which on few objects become a pack too, where the user set no limit: loose, they would be inflated and
-deflated once more, by a git that holds each of them whole."""
+"""A pull of so many bytes becomes a pack even with few objects, unless the user set a limit. For loose objects, git
+would inflate and deflate each one again, whole in memory."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
-"""Errors of a disk that is full."""
+"""The errors of a full disk."""
 
 CACHE = 64 << 20
-"""Bytes of text that are kept to be bases: at half of it a clone decodes a tenth more, at the double it gains 3 %."""
+"""Bytes of texts that are cached as bases. Half of it makes a clone decode a tenth more; twice as much gains 3 %."""
 
 LEVEL = 1
-"""zlib: level 6 takes a tenth more of all CPU and makes a clone 4 % smaller."""
+"""The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""
 
 _LEVEL = "fetch.fsck."
-"""The prefix of the settings that say how bad a fault is."""
+"""The prefix of the settings that give the severity of a fault."""
 
 _SKIP_LIST = "skiplist"
-"""Behind it is the one that is a path."""
+"""The one name after the prefix whose value is a path."""
 
 _UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
-"""Git's message about the name of a fault that it does not know; it translates no such message."""
+"""Git's message about an unknown id of a fault. Git never translates it."""
 
 
 class Inserter:
     """Inserts pulled segments into `repository`.
 
-    What keeps a new pack from being collected until refs name its objects is a file that is added to `keeps` with
-    the pack. The caller removes it, also where this was interrupted.
+    A `.keep` file stops git from collecting a new pack before refs name its objects. Its path is added to `keeps`. The
+    caller removes the file, also after an interrupt.
     """
 
     def __init__(
@@ -66,10 +65,9 @@ class Inserter:
         promised: bytes | None = None,
         shallow_file: str = "",
     ) -> None:
-        """`say` shows the user git's warnings about the objects, a line each; `as_pack`: make a pack of few, too.
-        `promised`: the objects may refer to some that are not here. The pack has a file that says so, with this
-        content. `shallow_file`: the file of shallow commits that counts for git's check of the objects, where it is
-        not the repository's."""
+        """`say`: called with each line of git's warnings about the objects. `as_pack`: make a pack of few objects, too.
+        `promised`: the content of the pack's `.promisor` file, if the objects may refer to missing ones.
+        `shallow_file`: the file of shallow commits for git's check of the objects, if it is not the repository's."""
         self._repository = repository
         self._keeps = keeps
         self._say = say
@@ -77,10 +75,10 @@ class Inserter:
         self._promised = promised
         self._shallow_file = shallow_file
         self.inserted: Container[Key] = ()
-        """The keys of the objects that were inserted last."""
+        """The keys of the objects that the last `insert` inserted."""
 
     def insert(self, segments: Iterable[bytes], progress: Progress | None = None) -> InsertReport:
-        """Insert whole segments, each after those of its parents; objects that are here may be delta bases."""
+        """Insert whole segments, parents first. Objects of the repository may be delta bases."""
         folder = os.path.join(self._repository.object_dir, "pack")
         os.makedirs(folder, exist_ok=True)
         with contextlib.ExitStack() as until:
@@ -151,7 +149,7 @@ class _Check:
         self._say = say
         self._options = ["--shallow-file", shallow_file] if shallow_file else []
         self._strict = "--fsck-objects" if promised else "--strict"
-        """`--strict` also looks for what the objects refer to."""
+        """The option that makes git check the objects. `--strict` also looks for the objects that they refer to."""
         self.is_wanted = repository.flag("fetch.fsckobjects", "transfer.fsckobjects")
         self._levels = {
             name.removeprefix(_LEVEL): values[-1].decode("utf-8", "surrogateescape")
@@ -169,10 +167,10 @@ class _Check:
         settings: Iterable[str] = (),
         environment: Mapping[str, str] = {},
     ) -> None:
-        """Run a git command that may read a pack and checks its objects if that is wanted.
+        """Run a git command on a pack, with git's check of its objects if the user wants one.
 
-        Git's own fetch leaves out an id of `fetch.fsck.<id>` that git does not know. The command ends on one before it
-        reads anything, and names it: so it is run again without.
+        `git fetch` ignores an unknown id in `fetch.fsck.<id>`. The command fails on one before it reads anything, and
+        names it. So it is run again without that id.
         """
         options = [*self._options, *[word for setting in settings for word in ("-c", setting)]]
         while True:
@@ -205,7 +203,7 @@ class _Check:
 
 
 def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
-    """Make loose objects of a pack. They are written in a folder of their own, as a receiving git does it: an
+    """Make loose objects of a pack. They are first written to a folder of their own, as git does in a push: an
     `unpack-objects` that is interrupted leaves half an object behind."""
     objects = os.path.abspath(repository.object_dir)
     place = os.path.join(objects, f"tmp_objdir-hpss-{os.getpid()}-{os.urandom(6).hex()}")
@@ -221,17 +219,17 @@ def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
             new, target = os.path.join(place, name), os.path.join(objects, name)
             try:
                 os.rename(new, target)
-            except OSError:  # That folder is there: one by one, then.
+            except OSError:  # The target folder exists: move file by file.
                 for file in os.listdir(new):
                     os.rename(os.path.join(new, file), os.path.join(target, file))
         _clear(place)
-    except BaseException:  # Of an interrupt while it is cleared, too: `finally` would leave the rest.
+    except BaseException:  # This also covers an interrupt of `_clear` above, which `finally` would not.
         _clear(place)
         raise
 
 
 def _clear(place: str) -> None:
-    """Remove a folder as far as that can be done."""
+    """Remove a folder, best effort."""
     for folder, _, files in os.walk(place, topdown=False):
         with contextlib.suppress(OSError):
             _remove(os.path.join(folder, file) for file in files)
@@ -239,14 +237,14 @@ def _clear(place: str) -> None:
 
 
 def _quoted(path: str) -> str:
-    """A path as git reads it from a list separated by colons."""
+    """Quote a path for a list that git splits at colons."""
     if ":" not in path and not path.startswith('"'):
         return path
     return '"' + path.replace("\\", "\\\\").replace('"', '\\"') + '"'
 
 
 def _permissions(repository: GitRepository) -> int:
-    """The mode of a pack: who may read it, as `core.sharedRepository` says (git-config(1)) and the umask."""
+    """Return the mode of a new pack, as `core.sharedRepository` (git-config(1)) and the umask require."""
     mask = os.umask(0)
     os.umask(mask)
     mode = 0o444 & ~mask
@@ -257,7 +255,7 @@ def _permissions(repository: GitRepository) -> int:
         return mode | 0o444
     with contextlib.suppress(ValueError):
         own = int(shared, 8)
-        if own & 0o600 == 0o600:  # What git takes for a mode: it stands for the umask.
+        if own & 0o600 == 0o600:  # Git takes such a number for a mode, which replaces the umask.
             return own & 0o444
     return mode
 
@@ -271,10 +269,10 @@ def _install(
     *,
     promised: bytes | None,
 ) -> None:
-    """Write a pack and its index, and give them their names after a `.keep` file, unless that was there. `promised`:
-    with a `.promisor` file of that content.
+    """Write a pack and its index. Create a `.keep` file unless it exists, then rename both to their names. `promised`:
+    the content of a `.promisor` file to create, or None.
 
-    Where a check is wanted git makes the index, and checks the objects as it does so.
+    If a check is wanted, git makes the index and checks the objects.
     """
     mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")
@@ -285,7 +283,8 @@ def _install(
             os.fchmod(pack.fileno(), mode)
             os.fsync(pack.fileno())
         if check.is_wanted:
-            # A reverse index could be made for a name ending in .pack only, under which git would find the pack now.
+            # Git makes a reverse index only for a name that ends in .pack, under which git would find the pack too
+            # early.
             alone = ("pack.writeReverseIndex=false",)
             check.run(subprocess.DEVNULL, "index-pack", "-o", temporary + ".idx", temporary, settings=alone)
         with open(temporary + ".idx", "rb" if check.is_wanted else "xb") as file:
@@ -304,12 +303,13 @@ def _install(
                 with open(name + ".promisor", "wb") as promisor:
                     promisor.write(promised)
             if not os.path.exists(name + ".idx"):
-                # Git finds packs by their index: it comes last. One of this name, a hash of all its bytes, is the same.
+                # Git finds packs by their index, so it comes last. A pack of this name, a hash of all its bytes, is the
+                # same.
                 os.rename(temporary, name + ".pack")
                 try:
                     os.rename(temporary + ".idx", name + ".idx")
                 except OSError:
-                    if not os.path.exists(name + ".idx"):  # Else another fetched the same, and this is his pack too.
+                    if not os.path.exists(name + ".idx"):  # Else another process installed the same pack.
                         leftovers.append(name + ".pack")
                     raise
             if keep in leftovers:

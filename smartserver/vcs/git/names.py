@@ -1,4 +1,4 @@
-"""The names of git's refs that mean something."""
+"""The names and prefixes of refs that have a meaning in git."""
 
 from __future__ import annotations
 

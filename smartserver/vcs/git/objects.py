@@ -1,4 +1,4 @@
-"""Git objects as git's plumbing gives them: one process asked object by object, or one fed a whole list."""
+"""Reads git objects through `git cat-file`: object by object from one process, or a whole list at once."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ TYPE_NUMBERS = {name: number for number, name in TYPE_NAMES.items()}
 METAS = {number: bytes((number,)) for number in TYPE_NAMES}
 
 SHORT = 64 << 10
-"""Bytes that a file without a name begins with and that still lie in memory."""
+"""The most bytes of an unnamed file that is made in memory."""
 
 PART = 1 << 20
 """Bytes of a part of a large text."""
@@ -45,7 +45,7 @@ class MissingObject(VcsError):
 
 
 class TooLarge(VcsError):
-    """An object has more bytes than were asked for; its text was not read."""
+    """An object has more bytes than the caller takes; its text was not read."""
 
     def __init__(self, key: Key, size: int) -> None:
         super().__init__(key, size)
@@ -57,7 +57,7 @@ class TooLarge(VcsError):
 
 
 class ReadingEnded(VcsError):
-    """`git cat-file` ended when it should have answered; in a partial clone it does so for what was not fetched."""
+    """`git cat-file` ended instead of answering; in a partial clone it does so for objects that were not fetched."""
 
     def __init__(self, asked: bytes) -> None:
         super().__init__(asked)
@@ -74,12 +74,12 @@ class GitObject(NamedTuple):
     type: int
     text: bytes
     parts: TextParts | None = None
-    """In place of the text of a large one, where that was asked for."""
+    """The parts of a large text, if the caller passed `most`; `text` is then empty."""
 
 
 def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> GitObject | None:
-    """The next answer of `cat-file --batch`; None when it says the object is not there. With `most`, one of more bytes
-    is `TooLarge`, and the process of no more use; a large one comes in parts."""
+    """Read the next answer of `cat-file --batch`; None if the object is missing. With `most`, a large text comes in
+    parts, and one of more bytes raises TooLarge, after which the process is of no use."""
     head = output.readline()
     if not head.endswith(b"\n"):
         raise ReadingEnded(asked)
@@ -103,7 +103,7 @@ def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> Gi
 
 
 class ObjectReader:
-    """One `git cat-file --batch`, asked one object at a time; started with the first question. Not for two threads."""
+    """A `git cat-file --batch` that reads one object at a time and starts on first use. Not for two threads."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -128,10 +128,10 @@ class ObjectReader:
             raise
 
     def read(self, key: Key, most: int | None = None) -> GitObject:
-        """The object of that key.
+        """Return the object of a key.
 
         Raises:
-            MissingObject: it is not here.
+            MissingObject: the object is not here.
         """
         found = self._ask(hexlify(key), most)
         if found is None:
@@ -139,7 +139,7 @@ class ObjectReader:
         return found
 
     def find(self, name: bytes) -> GitObject | None:
-        """The object a name, id or expression such as `main~3` stands for, or None."""
+        """Return the object that a name, id or expression such as `main~3` stands for, or None."""
         if b"\n" in name or not name:
             return None
         return self._ask(name)
@@ -156,7 +156,7 @@ class ObjectReader:
             self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        """End the process, and refuse to start another: nobody would end that."""
+        """End the process, and refuse to start another, which nobody would end."""
         self._is_closed = True
         self._end()
 
@@ -179,7 +179,7 @@ def end(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
-    """A file without a name, to be read from the start of its content: in memory where that is short."""
+    """Open an unnamed file that has this content and is read from its start. Short content is kept in memory."""
     with _unnamed(len(content)) as file:
         file.write(content)
         file.seek(0)
@@ -189,13 +189,13 @@ def scratch(content: bytes = b"") -> Iterator[IO[bytes]]:
 def _unnamed(size: int) -> IO[bytes]:
     if hasattr(os, "memfd_create") and size <= SHORT:
         return open(os.memfd_create("git"), "w+b")
-    import tempfile  # Not before: with all it needs it takes 4 ms of the 100 of a push.
+    import tempfile  # Imported late: with its imports it takes 4 ms of the 100 ms of a push.
 
     return tempfile.TemporaryFile()
 
 
 def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterator[GitObject]:
-    """The objects of `keys` in that order, through one process that reads ahead of the caller.
+    """Yield the objects of `keys` in order, through one process that reads ahead of the caller.
 
     Raises:
         MissingObject: one is not here.
@@ -218,7 +218,7 @@ def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterat
 
 
 def _widen(pipe: IO[bytes]) -> None:
-    """Let the writer of a pipe get a megabyte ahead, where the system has that and allows it: 10 % of a first push."""
+    """Let the writer of a pipe get 1 MiB ahead, if the system allows it. It saves 10 % of a first push."""
     with contextlib.suppress(ImportError, AttributeError, OSError):
         import fcntl
 

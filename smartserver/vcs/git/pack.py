@@ -1,4 +1,4 @@
-"""The bytes of git's packs and indexes."""
+"""Encodes git's packs and indexes."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ OFS_DELTA: Final = 6
 PACK_HEAD: Final = struct.Struct(">4sII")
 _INDEX_HEAD: Final = b"\377tOc\0\0\0\2"
 _FAR: Final = 1 << 31
-"""Offsets from here on lie in the index's table of wide ones."""
+"""Offsets from here on lie in the index's table of offsets of eight bytes."""
 
 
 def hash_of(width: int) -> Callable[..., hashlib._Hash]:
-    """The hash whose digest has that many bytes."""
+    """Return the hash whose digest has `width` bytes."""
     return hashlib.sha256 if width == 32 else hashlib.sha1
 
 
 def check_id(kind: int, key: Key, text: bytes) -> None:
-    """Check that an object has the id that is its key."""
+    """Check that the id of an object is its key."""
     hashed = hash_of(len(key))(b"%s %d\0" % (TYPE_NAMES[kind], len(text)))
     hashed.update(text)
     if hashed.digest() != key:
@@ -35,13 +35,13 @@ def check_id(kind: int, key: Key, text: bytes) -> None:
 
 
 def entry_head(kind: int, n: int) -> bytes:
-    """The head of a pack entry: its type and the length of what follows, inflated."""
+    """Return the head of a pack entry: its type and the inflated length of its data."""
     low, n = kind << 4 | n & 15, n >> 4
     return bytes((low | 128,)) + encode(n) if n else bytes((low,))
 
 
 def offset_back(n: int) -> bytes:
-    """The distance from an entry back to the base of its delta."""
+    """Encode the distance from an entry back to the base of its delta."""
     out = bytearray((n & 127,))
     n >>= 7
     while n:
@@ -52,7 +52,7 @@ def offset_back(n: int) -> bytes:
 
 
 def index(entries: Sequence[tuple[Key, int, int]], pack_hash: bytes) -> bytes:
-    """The index file (version 2) of a pack that ends with `pack_hash`. `entries`: key, CRC-32 and offset, sorted."""
+    """Return the index file (version 2) of a pack with the hash `pack_hash`. `entries`: key, CRC-32, offset; sorted."""
     firsts = Counter(key[0] for key, _, _ in entries)
     out = bytearray(_INDEX_HEAD)
     for count in accumulate(firsts[first] for first in range(256)):
@@ -71,7 +71,7 @@ def index(entries: Sequence[tuple[Key, int, int]], pack_hash: bytes) -> bytes:
 
 
 class BaseNotHere(VcsError):
-    """A delta base was not sent, since it should be in the repository, and it is not: most likely that is damaged."""
+    """A delta base that should be in the repository is missing there. Most likely the repository is damaged."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)

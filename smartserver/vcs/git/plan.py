@@ -1,8 +1,9 @@
 """Plans a push: the revisions that it must send, and the objects that each of them introduced.
 
-The rule of this file: an object is introduced by a commit when no parent has it at that path, and no parent is seen
-to have it at another path this commit touches. Objects are attributed commit by commit against its own parents,
-never by the order of a walk: a walk gives an object to the first commit that shows it, which another tip may not reach.
+The rule of this file: a commit introduces an object if no parent has it at that path. In addition, no parent may be
+seen to have it at another path that the commit touches. Objects are attributed commit by commit against its own
+parents, never by the order of a walk: a walk gives an object to the first commit that shows it, which another tip may
+not reach.
 """
 
 from __future__ import annotations
@@ -30,11 +31,11 @@ class Revision(NamedTuple):
     type: int
     parents: tuple[RevisionId, ...]
     root: Key
-    """A commit's tree; the tree or blob a tag names when nothing else carries it; else empty."""
+    """The tree of a commit, the tree or blob that a tag names, or the key of a bare tree or blob; else empty."""
 
 
 class Revisions(Sequence[Revision]):
-    """Revisions to be sent, in 100 bytes each; as objects they took 600."""
+    """Revisions to be sent, packed into arrays: 100 bytes each instead of 600 as objects."""
 
     def __init__(self, revisions: Iterable[Revision] = ()) -> None:
         self._ids = KeyTable()
@@ -47,7 +48,7 @@ class Revisions(Sequence[Revision]):
             self.append(revision)
 
     def append(self, revision: Revision) -> None:
-        """Add one, which is not there yet."""
+        """Add a revision that is not in the sequence yet."""
         self._ids.number(revision.id)
         self._types.append(revision.type)
         self._roots += revision.root
@@ -59,7 +60,7 @@ class Revisions(Sequence[Revision]):
         return len(self._types)
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether a revision of that id is among them."""
+        """Tell whether the sequence has a revision of this id."""
         return revision in self._ids
 
     @overload
@@ -85,17 +86,17 @@ class Revisions(Sequence[Revision]):
         return bytes(self._roots[self._root_ends[at] : self._root_ends[at + 1]])
 
     def commits(self) -> Iterator[RevisionId]:
-        """The ids of those that are commits."""
+        """Iterate over the ids of the commits."""
         return (self._ids.key(at) for at, kind in enumerate(self._types) if kind == COMMIT)
 
     def tree_of(self, commit: RevisionId) -> Key | None:
-        """The tree of a commit that is among them."""
+        """Return the tree of a commit, or None if the sequence does not have the commit."""
         at = self._ids.find(commit)
         return self._root(at) if at != ABSENT and self._types[at] == COMMIT else None
 
 
 class _Graph(Sequence[GraphNode]):
-    """Revisions as they are announced."""
+    """The nodes of the graph that a push announces, each made when it is read."""
 
     def __init__(self, revisions: Revisions) -> None:
         self._revisions = revisions
@@ -121,7 +122,7 @@ def _announced(revision: Revision) -> GraphNode:
 
 
 class Introduced(NamedTuple):
-    """An object a revision introduced."""
+    """An object that a revision introduced."""
 
     key: Key
     type: int
@@ -131,17 +132,17 @@ class Introduced(NamedTuple):
 
 
 class PathDifference(NamedTuple):
-    """One path at which a commit differs from all its parents; `key` is empty where it removed the path."""
+    """One path at which a commit differs from all its parents; `key` is empty if the commit removed the path."""
 
     path: bytes
     type: int
     key: Key
     before: tuple[tuple[int, Key], ...]
-    """Type and key in each parent that has the path."""
+    """The type and key in each parent that has the path."""
 
 
 def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
-    """The refusal to push because an object is missing or broken."""
+    """Return the refusal to push because an object is missing or broken."""
     partial = " (a partial clone cannot push what it did not fetch)" if repository.is_partial else ""
     return CannotSend(f"cannot push: {why}{partial}")
 
@@ -150,7 +151,7 @@ def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
 
 
 def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
-    """The revisions reachable from `tips` and not from `haves`, parents first."""
+    """Return the revisions reachable from `tips` and not from `haves`, parents first."""
     haves = list(haves)
     known = set(haves)
     listing = Revisions()
@@ -164,7 +165,7 @@ def revisions(repository: GitRepository, tips: Iterable[RevisionId], haves: Iter
     if commits:
         listing = _list_commits(repository, list(commits), haves)
         cuts = [cut for cut in repository.shallow() if listing.has(cut)]
-        if cuts:  # Only the server can say whether it has these, and so what is below.
+        if cuts:  # Only the server knows whether it has these commits and their ancestors.
             listing = _list_commits(repository, list(commits), [*haves, *cuts])
     for revision in others:
         listing.append(revision)
@@ -178,7 +179,8 @@ def _add_tip(
     commits: dict[RevisionId, None],
     others: list[Revision],
 ) -> None:
-    """Follow a tip through its tags: commits to `commits`, the rest, inner tags first, to `others` and `known`."""
+    """Follow a tip through its tags. Add a commit to `commits`. Add other objects, inner tags first, to `others`, and
+    their ids to `known`."""
     tags: list[Revision] = []
     while tip not in known:
         found = repository.objects.read(tip)
@@ -199,9 +201,9 @@ def _add_tip(
 
 
 def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
-    """The commits reachable from `tips` and not from `haves`, parents first.
+    """Return the commits reachable from `tips` and not from `haves`, parents first.
 
-    A have may be absent here, or lack ancestors of its own: then only haves that are whole cut the walk.
+    A have or one of its ancestors may be missing here. Then only haves with all their ancestors end the walk.
     """
     wanted = b"".join([hexlify(key) + b"\n" for key in tips])
     known = [key for key in haves if len(key) == repository.id_length]
@@ -214,13 +216,13 @@ def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iter
             cut = _UNREAD.search(failed.said)
             if cut is None or repository.is_partial:
                 raise cannot_send(repository, failed) from failed
-            # So it is in the quarantine of a gateway, where a client's file of shallow commits does not count.
+            # This happens in the quarantine of a gateway, where a client's file of shallow commits does not count.
             why = f"history is cut off: commit {cut[1]} is missing (in a shallow clone: git fetch --unshallow)"
             raise CannotSend(f"cannot push: {why}") from failed
 
 
 _UNREAD: Final = re.compile("Could not read ([0-9a-f]{40,64})")
-"""Git's words for a commit that is missing; it translates them to no language."""
+"""Git's message about a missing commit. Git never translates it."""
 
 
 def _walk(repository: GitRepository, asked: bytes) -> Revisions:
@@ -239,7 +241,7 @@ def _walk(repository: GitRepository, asked: bytes) -> Revisions:
 
 @contextlib.contextmanager
 def _output(repository: GitRepository, asked: bytes, *command: str) -> Iterator[IO[bytes]]:
-    # Files, not pipes: nobody has to feed it, or to read what it complains of, while its output is read.
+    # Files, not pipes: git must not wait for its input or its errors while its output is read.
     with scratch(asked) as questions, scratch() as said:
         process = repository.start(*command, stdin=questions, stdout=subprocess.PIPE, stderr=said)
         assert process.stdout is not None
@@ -257,12 +259,12 @@ def _excluded(keys: Iterable[RevisionId]) -> bytes:
 
 
 def graph_of(plan: Revisions) -> Sequence[GraphNode]:
-    """The revisions as they are announced."""
+    """Return the graph that a push of `plan` announces."""
     return _Graph(plan)
 
 
 def parents_of(revision: Revision) -> tuple[Parent, ...]:
-    """A revision's parents as a segment has them: git never leaves one out."""
+    """Return a revision's parents as a segment has them; none of them is a ghost."""
     return tuple([Parent(parent) for parent in revision.parents])
 
 
@@ -270,9 +272,9 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 
 
 def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
-    """The objects that each revision of a plan introduced.
+    """Yield the objects that each revision of a plan introduced.
 
-    `bulk`: one `git diff-tree` compares the trees. Else they are compared here, which takes no further process.
+    With `bulk` one `git diff-tree` compares the trees. Else this process compares them, and no other is started.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None
@@ -299,7 +301,7 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
-    """The objects that a commit introduced, its own first; `before`: its parents' trees, `changes`: how it differs."""
+    """Return the objects that a commit introduced, its own first, from its parents' trees and its changed paths."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records
@@ -315,7 +317,7 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDiff
         done.add(revision.root)
         records.append(Introduced(revision.root, TREE, b"", tuple(dict.fromkeys(before))[:2]))
     for path, kind, key, old in changes:
-        # What a parent has at a path this commit changed or removed was moved, not introduced.
+        # An object that a parent has at a changed or removed path was moved, not introduced.
         if key and kind and key not in here_before and key not in done:
             done.add(key)
             candidates = tuple(dict.fromkeys([k for t, k in old if t == kind]))[:2]
@@ -324,7 +326,7 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDiff
 
 
 def _moved_from(path: bytes, kind: int, removed: list[PathDifference]) -> tuple[Key, ...]:
-    """Objects removed by the same commit that a new path may be an edited copy of: same name, else same extension."""
+    """Return removed objects that a new path may be an edited copy of: same name first, then same extension."""
     if not removed:
         return ()
     name = path.rpartition(b"/")[2]
@@ -343,7 +345,7 @@ def _moved_from(path: bytes, kind: int, removed: list[PathDifference]) -> tuple[
 
 
 class _TreeEntry(NamedTuple):
-    """An entry of a tree, its mode as git compares it; the type of a submodule is 0."""
+    """An entry of a tree. `mode` is canonical, and `type` is 0 for a submodule."""
 
     name: bytes
     mode: int
@@ -366,11 +368,11 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """A folder and a file of one name are two paths, as in git's order."""
+        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
-        """Each path that differs from all of `before`. Of equal new folders each is named, and their content once."""
+        """Return each path that differs from all of `before`. Equal new folders are all listed, their content once."""
         changes: list[PathDifference] = []
         walked: set[Key] = set()
         levels = [] if new in before else [self._compared(new, before, b"")]
@@ -390,7 +392,7 @@ class _Trees:
     def _compared(
         self, new: Key, before: Sequence[Key], folder: bytes
     ) -> Iterator[tuple[PathDifference, Sequence[Key]]]:
-        """Each path in a folder that differs from all of `before`, and what was at it; an empty key is no tree."""
+        """Yield each path in a folder that differs from all of `before`, and its key in each (empty if missing)."""
         olds = [self._by_name(key) for key in before]
         entries = self.entries(new) if new else []
         names = {(entry.name, entry.type == TREE) for entry in entries}
@@ -412,7 +414,7 @@ def _change(path: bytes, kind: int, key: Key, was: Sequence[_TreeEntry | None]) 
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
-    """A tag's own object, or a bare tree or blob, with all it reaches where no parent carries that."""
+    """Return the object of a tag, tree or blob, and the objects that it reaches unless a parent carries them."""
     records = [Introduced(revision.id, revision.type, b"", ())]
     if not revision.root:
         return records
@@ -439,7 +441,7 @@ _ABSENT = b"000000"
 
 
 def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[PathDifference], None, None]:
-    """For each commit of `plan` the paths at which it differs from all its parents."""
+    """Yield, for each commit of `plan`, the paths at which it differs from all its parents."""
     asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
     compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
     waiting = plan.commits()
@@ -467,7 +469,7 @@ def _tokens(output: IO[bytes]) -> Iterator[bytes]:
 
 
 def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[PathDifference]]]:
-    """`diff-tree --raw -z` output: a commit's id, then for each path modes, keys and status, then the path."""
+    """Parse the output of `diff-tree --raw -z`: a commit's id, then modes, keys, status and path of each change."""
     commit = b""
     changes: list[PathDifference] = []
     for token in tokens:
@@ -494,5 +496,5 @@ _TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 
 
 def _type(mode: bytes) -> int:
-    """The type of object an entry with this mode names; 0: a submodule, which is not part of this repository."""
+    """Return the type of the object that an entry of this mode names; 0 for a submodule, which lies elsewhere."""
     return _TYPES.get(entry_type(mode), 0)

@@ -1,7 +1,7 @@
-"""A push: the planned revisions, each with its new records, as segments ready to send.
+"""Makes the segments of a push: each planned revision with its new records.
 
-Texts are read in the order they are sent, so no more than a chunk of the plan and the writer's own cache is in memory,
-however long the history.
+Texts are read in the order in which they are sent. So only a chunk of the plan and the writer's own cache are in
+memory, however long the history is.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ from smartserver.vcs.git.plan import (
 from smartserver.vcs.git.repository import GitRepository
 
 FEW = 64
-"""Revisions up to which trees are compared here, and the writer uses the direct predecessor as base: starting another
-process costs about as much."""
+"""The most revisions for which trees are compared in this process, since starting another costs about as much. The
+writer then uses the direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""Bytes of text kept as bases; git gives dropped ones again. The double of it saves no time, and takes 50 MB more."""
+"""Bytes of texts that are cached as bases; git reads dropped ones again. Twice as much saves no time."""
 
 _CHUNK = 20_000
-"""Objects asked for at once of a process that reads ahead."""
+"""The number of objects that a process which reads ahead is asked for at once."""
 
 _HELD = 4 << 20
-"""Bytes of texts of a revision up to which they are read before its segment is begun."""
+"""If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
 
 
 class GitPlan:
@@ -68,15 +68,15 @@ class GitPlan:
 
     @property
     def bulk(self) -> bool:
-        """True if it is long enough for the ways of a bulk push."""
+        """True if the push has more than `FEW` revisions."""
         return len(self._sending) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
-        """The same plan, using none of `keys` as a delta base."""
+        """Return the same plan with none of `keys` as a delta base."""
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Segments in the order of `graph`, one with a large object in parts; may be asked for again."""
+        """Yield the segments in the order of `graph`, one with a large object in parts. It may be called again."""
         with rare_collections():
             yield from self._segments()
 
@@ -84,12 +84,12 @@ class GitPlan:
         if not self.bulk:
             yield from self._segments_on(self._repository.objects)
             return
-        # A reader of its own: the writer's thread reads while this one does.
+        # The writer's thread needs a reader of its own: it reads while this thread does.
         with contextlib.closing(ObjectReader(self._repository.start)) as bases:
             yield from self._segments_on(bases)
 
     def _segments_on(self, bases: ObjectReader) -> Iterator[bytes]:
-        """The segments. `bases`: reads texts that are bases and were dropped, or are not sent."""
+        """Yield the segments. `bases` reads the texts of bases that were dropped from the cache or are not sent."""
         repository = self._repository
 
         def text(kind: int, key: Key) -> bytes:
@@ -125,11 +125,11 @@ class GitPlan:
         unread: set[Key],
         odd: dict[Key, bytes],
     ) -> NewRecord | HeldRecord:
-        """A record for the writer; `odd`: the metas of objects of another type than the trees that hold them say."""
+        """Return a record for the writer. `odd`: the metas of objects whose type is not what their trees say."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
-            candidates = []  # Asking for one that was not fetched would end the process that is asked.
-        if record.key not in unread:  # Most of a copy's text is never needed.
+            candidates = []  # If asked for a blob that was not fetched, git would end.
+        if record.key not in unread:  # The texts of most copies are never needed.
             meta = odd.get(record.key) or METAS[record.type]
             return HeldRecord(0, record.key, meta, candidates, record.path)
         try:
@@ -144,17 +144,17 @@ class GitPlan:
 
 
 Job = tuple[Revision, Iterator[NewRecord | HeldRecord]]
-"""A revision, and the records that it introduced, which are read as they are asked for."""
+"""A revision, and an iterator that reads the records which it introduced."""
 
 
 def _made(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Segments in parts, each made before the next one is read."""
+    """Yield segments in parts, each made before the next one is read."""
     for revision, items in jobs:
         yield from _segment(writer, revision, items)
 
 
 def _made_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """The same, made by the writer's thread while the next ones are read, as far as their texts are few."""
+    """Yield segments in parts. The writer's thread makes small ones while the next revisions are read."""
     waiting: deque[Revision] = deque()
     for revision, items in jobs:
         held: list[NewRecord | HeldRecord] = []
@@ -174,7 +174,7 @@ def _made_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
 
 
 def _taken(writer: SegmentWriter, waiting: deque[Revision], *, wait: bool) -> Iterator[bytes]:
-    """Segments that the writer's thread has made; `wait`: all of them, so that it can be asked for others."""
+    """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
     while True:
         try:
             made = writer.take(wait)
@@ -187,7 +187,7 @@ def _taken(writer: SegmentWriter, waiting: deque[Revision], *, wait: bool) -> It
 
 
 def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecord | HeldRecord]) -> list[bytes]:
-    """The segment of a revision, if a server takes it, in parts."""
+    """Return the segment of a revision in parts. Raise CannotSend if a server would refuse it."""
     try:
         parts = writer.parts(revision.id, parents_of(revision), items)
     except LimitExceeded as error:
@@ -200,7 +200,7 @@ def _over(revision: Revision, error: LimitExceeded) -> CannotSend:
 
 
 def _checked(revision: Revision, parts: list[bytes]) -> list[bytes]:
-    """The parts of a segment, if a server takes it."""
+    """Return the parts of a segment. Raise CannotSend if a server would refuse it."""
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise CannotSend(
@@ -211,7 +211,7 @@ def _checked(revision: Revision, parts: list[bytes]) -> list[bytes]:
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
-    """The refusal to push an object, by the name its user knows it by."""
+    """Return the refusal to push a large object, with the path by which its user knows it."""
     what = f"{TYPE_NAMES[record.type].decode('ascii')} {record.key.hex()}"
     if record.path:
         what = f"{record.path.decode('utf-8', 'backslashreplace')!r} ({what})"
@@ -237,6 +237,6 @@ def _chunks(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`."""
+    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
     repository.objects.open()  # It gets ready while revisions are listed.
     return GitPlan(repository, revisions(repository, tips, haves))

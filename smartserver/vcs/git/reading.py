@@ -1,8 +1,9 @@
-"""`Repository.read` of git's histories: a fetch of a part of the commits (shallow), or of their objects (partial).
+"""Answers `Repository.read` of git repositories: shallow fetches take a part of the commits, partial ones of the
+objects.
 
 Commits are selected on the graph as git's own `upload-pack` selects them. Objects are found by comparing the trees of
 each selected commit with those of its parents that the client has or that are sent before. A commit whose parents are
-cut off is compared with what else the client has.
+cut off is compared with the newest commits of the client.
 """
 
 from __future__ import annotations
@@ -24,22 +25,22 @@ from smartserver.vcs.git.selector import BLOBS, MAX_DEPTH, FetchSelector, decode
 _DATE: Final = re.compile(rb"^committer [^\n]*> (-?\d{1,18})", re.MULTILINE)
 
 EDGES: Final = 16
-"""Commits of the client whose trees are read whole, where a commit's own parents are cut off: the newest."""
+"""The number of the client's newest commits whose trees are read whole if the parents of a sent commit are cut off."""
 
 AHEAD: Final = 256
-"""Commits that are read together from a store behind a link."""
+"""The number of commits that one `prefetch` names."""
 
 _WANT: Final = 1
 _HAVE: Final = 2
 
 
 def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: ReadScope) -> ReadPlan:
-    """The objects that a fetch asks for.
+    """Return the objects that a fetch asks for.
 
     Raises:
-        LimitExceeded, Unsupported: the selector names too much, or is none of this release's.
+        LimitExceeded, Unsupported: the selector names too much, or this release does not know its format.
         MissingRevision: a want is not stored.
-        NoSuchPart: an excluded ref is none, or no commit is left.
+        NoSuchPart: an excluded ref does not exist, or no commit is selected.
     """
     asked = decode(selector)
     objects = _Objects(stored, form)
@@ -64,7 +65,7 @@ def _stored(stored: RepositoryView, revisions: Iterable[RevisionId]) -> list[int
 
 
 class _Objects:
-    """The objects of a repository but for blobs; those read last are kept."""
+    """Reads the objects of a repository, and caches those that are no blobs."""
 
     def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
@@ -72,14 +73,14 @@ class _Objects:
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
 
     def read(self, key: Key) -> Record:
-        """The object of a key.
+        """Return the object of a key.
 
         Raises:
             CorruptRecord: it is missing.
         """
         record = self._recent.get(key)
         if record is not None:
-            self._stored.charge(1, len(record.text))  # It is taken apart again.
+            self._stored.charge(1, len(record.text))  # The caller parses the text again.
             return record
         record = self._stored.record(OBJECT, key)
         with damage_of(key):
@@ -101,13 +102,13 @@ class _Objects:
             return self._format.commit(commit, self.read(commit).text)[0]
 
     def seconds(self, commit: RevisionId) -> int:
-        """The second in which it was committed; 0 where it does not say."""
+        """Return the second in which a commit was made; 0 if its text has no date."""
         found = _DATE.search(self.read(commit).text)
         return int(found[1]) if found is not None else 0
 
 
 class _History:
-    """The commits of a fetch: which are sent, and where history is cut."""
+    """Selects the commits that a fetch sends, and those at which history is cut."""
 
     def __init__(self, stored: RepositoryView, objects: _Objects, asked: FetchSelector) -> None:
         self._stored = stored
@@ -117,15 +118,15 @@ class _History:
         self._known = set(_stored(stored, asked.shallow))
         """Commits that are shallow at the client."""
         self.shallow: list[int] = []
-        """Commits that become shallow there."""
+        """Commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow there."""
+        """Commits that are no longer shallow at the client."""
         self.selected: list[int] = []
         """Revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()
 
     def select(self, wants: Sequence[int], haves: Sequence[int]) -> None:
-        """Find them. `wants`, `haves`: revisions, tags too."""
+        """Set `selected`, `shallow` and `unshallow`. `wants`, `haves`: the ordinals of revisions, including tags."""
         self.haves = haves
         tips = [tip for want in wants if self._is_commit(tip := self._peeled(want))]
         asked = self._asked
@@ -145,11 +146,11 @@ class _History:
         self._follow()
 
     def available(self, ordinal: int) -> list[int]:
-        """The parents of a commit that are sent, or that the client has."""
+        """Return the parents of a commit that are sent or that the client has."""
         return [parent for parent in self._stored.parents(ordinal) if self._flags.get(parent)]
 
     def _peeled(self, ordinal: int) -> int:
-        """The revision that a tag peels to; of a tag of another object, the innermost tag."""
+        """Return the revision that a tag peels to; for a tag of a tree or blob, the innermost tag."""
         while parents := self._stored.parents(ordinal):
             if self._objects.read(self._stored.revision(ordinal)).meta != TAG:
                 break
@@ -157,11 +158,11 @@ class _History:
         return ordinal
 
     def _is_commit(self, ordinal: int) -> bool:
-        """Tell whether a revision is a commit. A file `shallow` that names any other object is damaged to git."""
+        """Tell whether a revision is a commit. To git, a file `shallow` that names any other object is damaged."""
         return self._objects.read(self._stored.revision(ordinal)).meta == COMMIT
 
     def _by_depth(self, starts: Iterable[int], depth: int) -> tuple[Collection[int], set[int]]:
-        """The commits at that depth, and those above it, each by its shortest path."""
+        """Return the commits at `depth`, and the set of commits above them. A commit's depth is its shortest path."""
         level, above = dict.fromkeys(starts), set[int]()
         for _ in range(depth - 1):
             above.update(level)
@@ -172,7 +173,7 @@ class _History:
         return level, above
 
     def _reachable_shallow(self, tips: Iterable[int]) -> list[int]:
-        """The client's shallow commits that are reached from `tips`."""
+        """Return the client's shallow commits that `tips` reach."""
         if not self._known:
             return []
         least, seen, found = min(self._known), set[int](), []
@@ -189,7 +190,7 @@ class _History:
         return found
 
     def _by_rev_list(self, tips: Sequence[int]) -> tuple[Collection[int], set[int]]:
-        """The commits with a parent that is too old or excluded, and the others that are neither."""
+        """Return the selected commits with a parent that is not selected, and the set of the other selected commits."""
         asked = self._asked
         flags = dict.fromkeys(tips, _WANT)
         for name in asked.excluded:
@@ -218,7 +219,7 @@ class _History:
         if not kept:
             raise NoSuchPart("no commits selected for shallow requests")
         inside = set(kept)
-        # A parent of a commit on the border is beyond it, whatever its date.
+        # The parents of a commit on the border are left out, whatever their dates.
         border, reached = [], set[int]()
         left = [tip for tip in tips if tip in inside]
         while left:
@@ -243,9 +244,10 @@ class _History:
         raise NoSuchPart(f"no ref {shown(name)} whose history could be left out")
 
     def _walk(self, wants: Iterable[int], cut: Collection[int]) -> None:
-        """Select what `wants` reach, without parents of `cut`, and the haves do not, without those of shallow commits.
+        """Select the revisions that `wants` reach and the haves do not. Paths from `wants` end at `cut`, those from the
+        haves at the client's shallow commits.
 
-        A child's ordinal is higher than its parents': all flags of a commit are there when it is taken.
+        A child's ordinal is higher than its parents', so all flags of a commit are set when it is popped.
         """
         flags = self._flags
         heap: list[int] = []
@@ -277,7 +279,7 @@ class _History:
         self.selected.reverse()
 
     def _follow(self) -> None:
-        """Add the annotated tags of what is sent or there, below the prefixes that are followed."""
+        """Select the annotated tags below the followed prefixes whose targets are sent or at the client."""
         if not self._asked.follow:
             return
         prefixes = tuple(pattern.rstrip(b"*") for pattern in self._asked.follow)
@@ -301,7 +303,7 @@ class _History:
 
 
 class _VisitedTree(NamedTuple):
-    """A tree that is gone through, and those that were at its path in commits that the client has or will have."""
+    """A tree to walk, and the trees at its path in commits that the client has or is sent."""
 
     key: Key
     bases: Sequence[Key]
@@ -309,7 +311,7 @@ class _VisitedTree(NamedTuple):
 
 
 class _Sending:
-    """The objects of selected commits, each once, a base before what may rest on it."""
+    """Yields the objects of the selected commits, each once, and a base before the objects that may use it."""
 
     def __init__(
         self,
@@ -320,7 +322,7 @@ class _Sending:
         asked: FetchSelector,
         others: Sequence[Key],
     ) -> None:
-        """`others`: objects that are wanted by their ids, and are no revisions."""
+        """`others`: the keys of wanted objects that are no revisions."""
         self._stored = stored
         self._format = form
         self._objects = objects
@@ -333,12 +335,12 @@ class _Sending:
         self._here: set[Key] = set()
         """Blobs that the client has."""
         self._done: set[tuple[Key, int]] = set()
-        """Trees that were gone through, with the depth; without a filter of depths that is 0."""
+        """The trees that were walked, each with its depth; without a filter of depths, the depth is 0."""
         self._edges: list[Key] | None = None
-        """The trees of what the client has beside the parents of what is sent."""
+        """The result of `_read_edges`; None before its first call."""
 
     def pieces(self) -> Iterator[Piece]:
-        """All objects, as one piece: a segment each would cost its header."""
+        """Yield all objects as one piece, since each segment costs a header."""
         selected = self._history.selected
         if selected or self._others:
             yield selected[-1] if selected else 0, self._all()
@@ -365,7 +367,7 @@ class _Sending:
             yield from self._wanted(key)
 
     def _wanted(self, key: Key) -> Iterator[SentRecord]:
-        """An object that passes whatever filter there is, and what is below it and passes."""
+        """Yield an object, whatever the filters say, and the objects below it that pass them."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
             yield from self._below(_VisitedTree(key, (), 0), wanted=True)
@@ -384,7 +386,7 @@ class _Sending:
             yield from self._below(_VisitedTree(root, list(dict.fromkeys(bases))[:2], 0))
 
     def _read_edges(self) -> list[Key]:
-        """The trees of the newest commits that the client has, all of whose objects are not sent again."""
+        """Return the root trees of the newest commits that the client has. No object in these trees is sent again."""
         if self._edges is None:
             history, stored = self._history, self._stored
             newest = sorted({*history.haves, *history.unshallow}, reverse=True)
@@ -405,7 +407,7 @@ class _Sending:
         return self._edges
 
     def _below(self, top: _VisitedTree, *, wanted: bool = False) -> Iterator[SentRecord]:
-        """A tree and all below it that passes the filters. `wanted`: the tree itself passes."""
+        """Yield a tree and the objects below it that pass the filters. With `wanted` the tree itself always passes."""
         left = [top]
         while left:
             key, bases, depth = tree = left.pop()
@@ -431,7 +433,7 @@ class _Sending:
             left += reversed(folders)
 
     def _entries(self, key: Key, bases: Sequence[Key]) -> Iterator[tuple[bytes, Key, Sequence[Key]]]:
-        """The entries of a tree that none of `bases` has at that name: mode, object, and what they have there."""
+        """Yield each entry that differs from all `bases`: its mode and object, and their objects of that name."""
         if len(bases) == 1:
             text, base = self._objects.read(key).text, self._objects.read(bases[0]).text
             same_names = self._format.changed(text, base)
@@ -453,6 +455,6 @@ class _Sending:
         return self._blobs > 0 and (self._stored.length(OBJECT, blob) or 0) < self._blobs
 
     def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
-        """An object, and the one that it may rest on."""
+        """Return an object to send, with a base if there is one."""
         base = next((other for other in bases if other != key and (self._thin or other in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

@@ -1,7 +1,7 @@
-"""The refs of a repository read from its files, as gitrepository-layout(5) describes them.
+"""Reads the refs of a repository from its files, as gitrepository-layout(5) describes them.
 
-Git takes 4 ms to start and say the same. Only what is plainly so is read here: for anything else git is to be asked, as
-it is for a linked work tree, whose refs are in two folders, and for refs that are in no files (git's reftable format).
+Git takes 4 ms to start and list the same. Only plain cases are read here, and git must list all others. Among those are
+a linked work tree, whose refs are in two folders, and refs that are not files (git's reftable format).
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from typing import Final
 from smartserver.records.model import RevisionId
 
 MAX_ENTRIES = 100
-"""Files and folders below `refs`. Git reads more of them sooner, its start included."""
+"""The most files and folders below `refs` that are read. More of them are read faster by git, its start included."""
 
 _NAME: Final = rb"refs(?:/[0-9A-Za-z_+=,-](?:[.@]?[0-9A-Za-z_+=,-])*)+"
-"""Names that are spelt alike on every file system, of those that git-check-ref-format(1) allows."""
+"""Matches those names that git-check-ref-format(1) allows and every file system spells alike."""
 
 _LOOSE: Final = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64})\n|ref: (%b)\n" % _NAME)
 _PACKED: Final = re.compile(rb"([0-9a-f]{40}|[0-9a-f]{64}) (%b)" % _NAME)
@@ -26,12 +26,12 @@ _WHOLE_NAME: Final = re.compile(_NAME)
 
 
 class Unclear(Exception):
-    """Git is to be asked."""
+    """Only git can read these refs."""
 
 
 def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:
-    """Every ref and its tip, in the order of names; None where git is to be asked. `folder`: of a repository that keeps
-    refs in files, all in this folder."""
+    """Return every ref and its tip, in the order of names; None if only git can read them. `folder`: the folder of a
+    repository that keeps all its refs there, in files."""
     loose: dict[bytes, bytes] = {}
     links: dict[bytes, bytes] = {}
     place = os.fsencode(folder)
@@ -44,7 +44,7 @@ def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:
                 links[name] = found[2]
             else:
                 loose[name] = found[1]
-        # Git writes a ref here before it removes its file.
+        # Read last: git writes a ref to this file before it removes the ref's own file.
         refs = {**_packed(place), **loose}
         for name, target in links.items():
             if target not in refs or target in links:
@@ -57,7 +57,7 @@ def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:
 
 
 def _files(place: bytes) -> Iterator[bytes]:
-    """The names of the refs that have a file of their own."""
+    """Yield the names of the refs that have their own files."""
     folders = [b"refs"]
     count = 0
     while folders:
@@ -84,16 +84,16 @@ def _content(place: bytes, name: bytes) -> bytes:
 
 
 def _packed(place: bytes) -> dict[bytes, bytes]:
-    """The refs that are in one file together, each with its id."""
+    """Return the refs in the file `packed-refs`, each with its id in hex."""
     try:
         lines = _content(place, b"packed-refs").split(b"\n")
     except FileNotFoundError:
         return {}
-    if lines.pop():  # It is cut short.
+    if lines.pop():  # The file is cut short.
         raise Unclear
     refs = {}
     for line in lines:
-        if line[:1] in (b"^", b"#"):  # What the tag before peels to, or how the file was written.
+        if line[:1] in (b"^", b"#"):  # The target of the tag before, or a header.
             continue
         found = _PACKED.fullmatch(line)
         if found is None or b".lock/" in line + b"/":

@@ -1,4 +1,4 @@
-"""A git repository on this machine: what it is, its refs, and which of its revisions are whole. Stock plumbing only.
+"""Reads a git repository on this machine through stock plumbing: its format, settings, refs, and whole revisions.
 
 Replacement objects and grafts are switched off for every command: what is sent and stored is what the objects say.
 """
@@ -22,7 +22,7 @@ from smartserver.vcs.git.shallow import read as read_shallow
 from smartserver.vcs.git.system import GIT
 
 _MAX_CHECKS = 8
-"""Most processes spent on telling whole candidates from broken ones; the rest are not offered."""
+"""The most processes that look for whole revisions among the candidates. Candidates left unchecked are not offered."""
 
 _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
 """Distances of the ancestors offered below a head; the walk to the last one costs about 0.1 s."""
@@ -30,7 +30,7 @@ _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
 _ANCESTOR_HEADS = 8
 
 _NO_FILE = b"refs/heads/.invalid"
-"""The ref that the file HEAD names where refs are in no files (git's reftable format)."""
+"""The ref that the file HEAD names if refs are not files (git's reftable format)."""
 
 
 class GitRepository:
@@ -41,15 +41,15 @@ class GitRepository:
         self.environment = {
             **repository_environment(environment),
             "GIT_NO_REPLACE_OBJECTS": "1",
-            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git hints at any file it can open.
-            # A partial clone must not fetch what it lacks while it is read: a push would turn into a download.
+            "GIT_GRAFT_FILE": os.path.join(os.devnull, "none"),  # Git prints a hint for any file it can open.
+            # A partial clone must not fetch missing objects while it is read: a push would turn into a download.
             "GIT_NO_LAZY_FETCH": "1",
             "GIT_ALLOW_PROTOCOL": "none",  # The same for git before 2.44.
         }
         self.objects = ObjectReader(self.start)
         self._config: dict[str, list[bytes]] | None = None
         self._config_process: subprocess.Popen[bytes] | None = None
-        """Git as it lists the configuration, whose output is not read yet."""
+        """The process that lists the configuration, until its output is read."""
         self._common_dir: str | None = None
 
     def __enter__(self) -> Self:
@@ -59,7 +59,7 @@ class GitRepository:
         self.close()
 
     def close(self) -> None:
-        """End the processes it keeps open."""
+        """End the processes that are still open."""
         self.objects.close()
         if self._config_process is not None:
             end(self._config_process)
@@ -73,12 +73,12 @@ class GitRepository:
         stdout: IO[bytes] | int = subprocess.DEVNULL,
         stderr: IO[bytes] | int = subprocess.DEVNULL,
     ) -> subprocess.Popen[bytes]:
-        """A git command on this repository, started."""
+        """Start a git command on this repository."""
         command = ["git", "--git-dir", self.git_dir, *arguments]
         return subprocess.Popen(command, stdin=stdin, stdout=stdout, stderr=stderr, env=self.environment)
 
     def run(self, *arguments: str, stdin: bytes = b"", accept: tuple[int, ...] = (0,)) -> bytes:
-        """The output of a git command.
+        """Run a git command and return its output.
 
         Raises:
             ToolFailed: its exit status is not one of `accept`.
@@ -86,7 +86,7 @@ class GitRepository:
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         return _output(process, arguments[0], stdin, accept)
 
-    # ---- what it is
+    # ---- format and folders
 
     @property
     def vcs(self) -> str:
@@ -95,7 +95,7 @@ class GitRepository:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """One kind: every git object is a record, its type is the record's meta."""
+        """The one kind of records: every git object is a record, and its type is the record's meta."""
         return GIT[self.vcs].kinds
 
     @property
@@ -105,7 +105,7 @@ class GitRepository:
 
     @property
     def format(self) -> ObjectFormat:
-        """The reader of its objects."""
+        """The parser of the repository's objects."""
         return FORMATS[self.object_format]
 
     @property
@@ -115,7 +115,7 @@ class GitRepository:
 
     @property
     def common_dir(self) -> str:
-        """The folder of objects and shared refs: another one than `git_dir` in a linked work tree."""
+        """The folder of objects and shared refs; it is not `git_dir` in a linked work tree."""
         if self._common_dir is None:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
@@ -129,7 +129,7 @@ class GitRepository:
 
     @property
     def object_dir(self) -> str:
-        """The folder new objects are written to."""
+        """The folder that new objects are written to."""
         return self.environment.get("GIT_OBJECT_DIRECTORY") or os.path.join(self.common_dir, "objects")
 
     @property
@@ -138,7 +138,7 @@ class GitRepository:
         return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
 
     def shallow(self) -> set[RevisionId]:
-        """Commits whose parents are not here although they have some."""
+        """Return the commits whose parents are cut off here."""
         return read_shallow(self.shallow_file)
 
     @property
@@ -148,7 +148,7 @@ class GitRepository:
 
     @property
     def is_partial(self) -> bool:
-        """True if it was cloned without some of the objects."""
+        """True if the repository was cloned without some of the objects."""
         settings = self.settings()
         return "extensions.partialclone" in settings or any(
             name.startswith("remote.") and name.endswith(".promisor") and boolean(values[-1])
@@ -158,7 +158,7 @@ class GitRepository:
     # ---- configuration
 
     def prepare(self, *, objects: bool = False) -> None:
-        """Start to read the configuration, and with `objects` the reader of these, so that they get ready meanwhile."""
+        """Start to read the configuration in the background. With `objects`, start the reader of objects, too."""
         if self._config is None and self._config_process is None:
             pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self._config_process = self.start("config", "-z", "--list", **pipes)
@@ -166,7 +166,7 @@ class GitRepository:
             self.objects.open()
 
     def settings(self) -> Mapping[str, list[bytes]]:
-        """The whole configuration, read once: section and name in lower case, all values in order."""
+        """Return the whole configuration, which is read once: section and name in lower case, all values in order."""
         if self._config is None:
             self.prepare()
             assert self._config_process is not None
@@ -181,20 +181,20 @@ class GitRepository:
         return self._config
 
     def config(self, name: str) -> bytes | None:
-        """The value that counts of one setting, or None."""
+        """Return the value of a setting that counts, which is the last one, or None."""
         values = self.settings().get(name)
         return values[-1] if values else None
 
     def path(self, name: str) -> str:
-        """The value of a setting as git reads a path, which may begin with `~/`."""
+        """Return the value of a setting as git reads a path, which may begin with `~/`."""
         return os.fsdecode(self.run("config", "-z", "--type=path", "--get", name).rstrip(b"\0"))
 
     def flag(self, *names: str) -> bool:
-        """The first of these settings that is there, as a boolean; False where none is."""
+        """Return the first of these settings that exists, as a boolean; False if none does."""
         return next((boolean(value) for name in names if (value := self.config(name)) is not None), False)
 
     def number(self, *names: str, default: int) -> int:
-        """The first of these settings that is there, as git reads a number (`10k`), else `default`."""
+        """Return the first of these settings that is a number in git's form (`10k`), else `default`."""
         for name in names:
             value = self.config(name)
             if value is not None:
@@ -205,14 +205,14 @@ class GitRepository:
         return default
 
     def seconds(self, date: str) -> int:
-        """A date in any of the words that git takes (`2 weeks ago`), in seconds since 1970."""
+        """Return a date in any form that git takes (`2 weeks ago`) as seconds since 1970."""
         said = self.run("rev-parse", "--since=" + date)
         return int(said.partition(b"=")[2])
 
     # ---- refs and revisions
 
     def refs(self) -> dict[bytes, RevisionId]:
-        """Every ref and its tip, which may be an object of any type."""
+        """Return every ref and its tip, which may be an object of any type."""
         found = self._refs_in_files()
         if found is not None:
             return found
@@ -220,8 +220,8 @@ class GitRepository:
         return {name: unhexlify(key) for key, _, name in (line.partition(b" ") for line in lines)}
 
     def _refs_in_files(self) -> dict[bytes, RevisionId] | None:
-        """The same without git; None where it is to be asked."""
-        from smartserver.vcs.git.refs import read_refs  # An `ls-remote` needs none of its patterns.
+        """Return the refs without running git; None if only git can read them."""
+        from smartserver.vcs.git.refs import read_refs  # Imported late: an `ls-remote` needs none of its patterns.
 
         head = _symbolic(os.path.join(self.git_dir, "HEAD"))
         if self.common_dir != self.git_dir or head == _NO_FILE or "extensions.refstorage" in self.settings():
@@ -229,8 +229,8 @@ class GitRepository:
         return read_refs(self.git_dir, self.id_length)
 
     def head(self) -> bytes | None:
-        """The ref HEAD names, which may not exist yet; None when HEAD is detached."""
-        # Git takes 3 ms to start. It is asked where HEAD is detached, names a symbolic ref, or is no file (reftable).
+        """Return the ref that HEAD names, which may not exist yet; None if HEAD is detached."""
+        # Git takes 3 ms to start. It runs only if HEAD is detached, names a symbolic ref, or is no file (reftable).
         place = os.fsencode(self.common_dir)
         name = _symbolic(os.path.join(self.git_dir, "HEAD"))
         if name.startswith(b"refs/heads/") and name != _NO_FILE and not _symbolic(os.path.join(place, name)):
@@ -238,21 +238,21 @@ class GitRepository:
         return self.run("symbolic-ref", "-q", "HEAD", accept=(0, 1)).rstrip(b"\n") or None
 
     def find(self, name: bytes) -> GitObject | None:
-        """The object a ref, id or expression stands for, or None."""
+        """Return the object that a ref, id or expression stands for, or None."""
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """True if `revision` is `ancestor` or descends from it; False where one of them is not here."""
+        """Tell whether `revision` is `ancestor` or descends from it. It is False if one of them is missing here."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Revisions that are here with all their ancestors and content, most telling first, at most `limit`. In a
-        shallow or partial repository that is what git was told to have of them.
+        """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
+        In a shallow or partial repository, history and objects that were left out on purpose may be missing.
 
-        `candidates`: tips of the remote as last seen. After those of them that are whole come the tips of the refs, and
-        of the refs of alternates; where none of them is whole, some ancestors of the heads, in case the refs are ahead
-        of the remote.
+        `candidates`: tips of the remote as last seen. The whole ones of these come first, then the tips of the refs,
+        and of the refs of alternates. If no candidate is whole, some ancestors of the heads follow, in case the refs
+        are ahead of the remote.
         """
         refs = self.refs()
         tips = {*refs.values(), *self._borrowed}
@@ -272,12 +272,12 @@ class GitRepository:
             os.path.join(self.object_dir, "info", "alternates")
         ):
             return []
-        # It fails where an alternate is damaged, or none has a ref: then nothing is offered of them.
+        # The command fails if an alternate is damaged or none has a ref. Then no commit of an alternate is offered.
         lines = self.run("rev-list", "--no-walk", "--alternate-refs", accept=(0, 128, 129)).split()
         return [unhexlify(line) for line in lines]
 
     def _by_weight(self, refs: Mapping[bytes, RevisionId]) -> list[RevisionId]:
-        """Tips of all refs: HEAD's, then branches, then what remotes had, then the rest."""
+        """Return the tips of all refs: first HEAD's, then those of branches, of remotes, and of other refs."""
         head = self.head()
 
         def weight(name: bytes) -> int:
@@ -291,7 +291,7 @@ class GitRepository:
         return [refs[name] for name in sorted(refs, key=weight)]
 
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        """The ids and types of the `names` (ids or expressions) that are here."""
+        """Return the ids and types of the `names` (ids or expressions) that are here."""
         asked = b"".join([name + b"\n" for name in names])
         if not asked:
             return []
@@ -304,22 +304,22 @@ class GitRepository:
         ]
 
     def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
-        """The members of `keys` that are here."""
+        """Return the members of `keys` that are here."""
         if not self.is_partial or not keys:
             return {key for key, _ in self.existing([hexlify(key) for key in keys])}
-        # Git before 2.44 has no other command that takes a missing object for missing instead of fetching it.
+        # Git before 2.44 has no other command that reports a missing object instead of fetching it.
         walk = ("rev-list", "--objects", "--no-walk", "--missing=allow-any", "--ignore-missing", "--filter=tree:0")
         found = self.run(*walk, "--stdin", stdin=b"".join([hexlify(key) + b"\n" for key in keys]))
         return {unhexlify(line.partition(b" ")[0]) for line in found.splitlines()}.intersection(keys)
 
     def _ancestors(self, heads: list[RevisionId]) -> list[RevisionId]:
-        """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return the first-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
         names = [b"%s~%d" % (hexlify(head), step) for step in _ANCESTOR_STEPS for head in heads]
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """The members of `keys` from which everything can be reached. Refs vouch for what they reach, the rest is
-        walked."""
+        """Return the members of `keys` whose history and content is complete here. Objects that refs reach count as
+        complete; the others are walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)
@@ -360,7 +360,7 @@ def _output(
 
 
 def _symbolic(path: str | bytes) -> bytes:
-    """The ref that a ref's file names; empty where it names none, or there is no such file."""
+    """Return the ref that the file of a symbolic ref names; empty if it names none or is missing."""
     try:
         with open(path, "rb") as file:
             text = file.read()
@@ -370,11 +370,11 @@ def _symbolic(path: str | bytes) -> bytes:
 
 
 def boolean(value: bytes) -> bool:
-    """A setting as git reads a boolean."""
+    """Parse a setting as git reads a boolean."""
     return value.strip().lower() not in (b"", b"false", b"no", b"off", b"0")
 
 
 def failure(command: str, status: int, said: bytes) -> ToolFailed:
-    """The error for a git command that failed, with the first and the last line it said: what is wrong, and so what."""
+    """Return the error for a failed git command, with the first and the last line of its output: cause and result."""
     lines = [line for line in said.decode("utf-8", "replace").splitlines() if line and not line.startswith("hint:")]
     return ToolFailed(f"git {command}", status, "; ".join(dict.fromkeys(lines[:1] + lines[-1:])))

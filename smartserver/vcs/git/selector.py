@@ -1,4 +1,4 @@
-"""The selector of `Repository.read` for a fetch of less than whole revisions, and the encoding of the answer.
+"""Encodes the selector of `Repository.read` for a shallow or partial fetch, and the answer.
 
 A selector is `f` and a msgpack `FetchSelector`. The answer says which commits become shallow and which are no longer.
 """
@@ -19,13 +19,13 @@ MAX_DEPTH: Final = (1 << 31) - 1
 """Git's INFINITE_DEPTH: no commit stays shallow."""
 
 MAX_SHALLOW: Final = 1 << 16
-"""Shallow commits that a client may name. A clone of depth 50 of a busy project has some hundreds."""
+"""The most shallow commits that a client may name. A clone of depth 50 of a busy project has some hundreds."""
 
 MAX_EXCLUDED: Final = 256
-"""Refs whose history is left out (`--shallow-exclude`)."""
+"""The most refs whose history is left out (`--shallow-exclude`)."""
 
 MAX_FILTERS: Final = 16
-"""Filters that an object must pass (`--filter=combine:...`)."""
+"""The most filters that an object must pass (`--filter=combine:...`)."""
 
 BLOBS: Final = 0
 """Blobs of at least so many bytes are left out."""
@@ -33,16 +33,17 @@ TREES: Final = 1
 """Objects of at least that depth below a commit's tree are left out."""
 
 Filter = tuple[int, int]
-"""`BLOBS` or `TREES`, and the number."""
+"""`BLOBS` or `TREES`, and its limit."""
 
 
 class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Objects of the commits that the wants reach and the haves do not.
+    """A fetch of the objects of the commits that the wants reach and the haves do not.
 
-    `shallow`: commits whose parents the client lacks. `depth`: commits for each path of the answer, 0: all; `relative`:
-    counted from the shallow commits. `since`: only commits of that second or later. `excluded`: refs whose history is
-    left out. `filters`: those that each object passes, but for those that are wanted by their ids. `follow`: prefixes
-    of refs: an annotated tag below one is sent with its target. `thin`: records may rest on those the client has.
+    `shallow`: commits whose parents the client lacks. `depth`: the number of commits on each path of the answer; 0
+    means all. `relative`: the depth counts from the shallow commits. `since`: only commits of that second or later.
+    `excluded`: refs whose history is left out. `filters`: each object must pass all of them, unless it is wanted by its
+    id. `follow`: prefixes of refs; an annotated tag below one is sent with its target. `thin`: a base may be a record
+    of the client.
     """
 
     shallow: list[bytes] = []
@@ -67,12 +68,12 @@ _decode_cut = msgspec.msgpack.Decoder(Cut).decode
 
 
 def encode(selector: FetchSelector) -> bytes:
-    """A selector as `Repository.read` takes it."""
+    """Encode a selector for `Repository.read`."""
     return FETCH + msgspec.msgpack.encode(selector)
 
 
 def decode(selector: bytes) -> FetchSelector:
-    """The fetch that a client asks for."""
+    """Decode the selector of a fetch."""
     if not selector.startswith(FETCH):
         raise Unsupported("this selector of a git repository", "fetches")
     try:
@@ -98,15 +99,15 @@ def _check(what: str, count: int, most: int) -> None:
 
 
 def encode_cut(shallow: Sequence[RevisionId], unshallow: Sequence[RevisionId]) -> bytes:
-    """The answer, as it stands in `said`."""
+    """Encode the answer, which becomes `ReadPlan.said`."""
     return msgspec.msgpack.encode((shallow, unshallow))
 
 
 def decode_cut(said: bytes, width: int) -> Cut:
-    """The same as a client reads it; `width`: bytes of an id.
+    """Decode the answer. `width`: bytes of an id.
 
     Raises:
-        ValueError: it is none.
+        ValueError: the bytes are no answer.
     """
     try:
         cut = _decode_cut(said)

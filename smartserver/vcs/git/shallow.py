@@ -24,7 +24,7 @@ class ShallowFileError(VcsError):
 
 
 def read(path: str) -> set[RevisionId]:
-    """The commits in the file; none where there is no file."""
+    """Return the commits in the file; none if there is no file."""
     try:
         with open(path, "rb") as file:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
@@ -35,14 +35,14 @@ def read(path: str) -> set[RevisionId]:
 
 
 class ShallowChange:
-    """A change of the file, made when `commit` is called; a context manager, which lets go of the lock."""
+    """A change of the file, made by `commit`. It is a context manager, which releases the lock."""
 
     def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
-        """`before`: what was read; `after`: what is to be there."""
+        """`before`: the commits that were read. `after`: the commits that the file shall name."""
         self._path = path
         self._after = after
         self.lock = path + ".lock"
-        """The new file, as long as it is no more than the lock."""
+        """The path of the lock, a file with the new content until `commit` renames it."""
         self._held = False
         with held():
             try:
@@ -69,7 +69,7 @@ class ShallowChange:
         self.close()
 
     def commit(self) -> None:
-        """Make the change."""
+        """Replace the file, or remove it if no commit remains."""
         with held():
             if self._after:
                 os.rename(self.lock, self._path)

@@ -1,4 +1,4 @@
-"""Git's fast-export and fast-import, run in a repository here, and what goes wrong with a stream in one line.
+"""Runs git's fast-export and fast-import on a local repository, and reports a bad stream in one line.
 
 Git says what is wrong with a stream but not where. It leaves a report with the last commands that it read. This process
 passes the stream on and counts its lines. The kernel says how much of it git has not read. This process then searches
@@ -31,13 +31,13 @@ from smartserver.vcs.git.system import git_key
 
 _BLOCK: Final = 1 << 16
 _WINDOW: Final = 3 << 16
-"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) and git reads ahead of what it works on."""
+"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) and git reads ahead."""
 
 _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
 
 _IDENT: Final = rb"[^<>\n]* <[^<>\n]*>  *-?[0-9]{1,19} [+-][0-9]{1,19}\n"
-"""Whom a commit is of, and when, as git reads it in a stream."""
+"""A person and a date as git reads them in a stream."""
 
 _COMMIT: Final = re.compile(
     rb"tree [^\n]*\n(?:parent [^\n]*\n)*author %bcommitter %b(?:encoding [^\n]*\n)?(?:\n|\Z)" % (_IDENT, _IDENT)
@@ -54,10 +54,10 @@ _MODES: Final = frozenset((b"100644", b"100755", b"120000", b"160000", _FOLDER))
 """The modes that git gives the files and folders of a stream."""
 
 _OF_HEAD: Final = (b"feature ", b"option ", b"#")
-"""Lines after which git still takes options."""
+"""The beginnings of lines after which git still takes options."""
 
 _WRITES: Final = b"option git export-pack-edges="
-"""An option by which a stream names a file that git writes, the one that git does not refuse by itself."""
+"""The option that makes git write a file which the stream names. Git itself refuses all other such options."""
 
 _MAX_HEAD: Final = 1 << 20
 
@@ -66,17 +66,17 @@ class Omissions(NamedTuple):
     """The objects and refs that a stream cannot represent as they are."""
 
     commits: int
-    """Commits with a signature, another header that a stream has not, an author that it cannot name, or a NUL byte."""
+    """The number of commits with a signature, an extra header, an author that a stream cannot name, or a NUL byte."""
     trees: int
-    """Trees with a mode, an order, a name or an empty folder that git makes of no files."""
+    """The number of trees with a mode, an order, a name or an empty folder that git would not write itself."""
     tags: int
-    """Tags of something else than a commit, those with another name inside than that of their ref, and as `commits`."""
+    """The number of tags that name no commit, have another name than their ref, or have a reason as in `commits`."""
     has_nested_tags: bool
     """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
 
 def find_omissions(repository: GitRepository) -> Omissions:
-    """Look through all commits, trees and tags of a repository."""
+    """Count the commits, trees and tags of a repository that a stream cannot represent."""
     listed = repository.run("rev-list", "--all", "--objects", "--no-object-names", "--filter=blob:none")
     empty = git_key(f"git-{repository.object_format}", bytes([TREE]), b"")
     commits = trees = 0
@@ -98,7 +98,7 @@ def find_omissions(repository: GitRepository) -> Omissions:
 
 
 def _comes_back(entries: Sequence[TreeEntry], empty: Key) -> bool:
-    """True if git makes the same tree of the files that a stream tells of it. `empty`: the key of an empty tree."""
+    """Tell whether git makes the same tree again from the files of a stream. `empty`: the key of an empty tree."""
     names = {name for _, name, _ in entries}
     places = [name + b"/" if mode == _FOLDER else name for mode, name, _ in entries]
     return (
@@ -117,7 +117,8 @@ def export_stream(
     output: IO[bytes],
     say: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Write the stream of these refs (none: of all), parents first. `say` is told git's warnings, a line each.
+    """Write the stream of `refs`, or of all refs if that is empty, parents first. `say` is called with each warning of
+    git.
 
     Raises:
         ToolFailed: git failed.
@@ -140,7 +141,7 @@ def export_stream(
 
 
 class _Feed:
-    """The stream on its way to git: what git has read last, and the line at which that is."""
+    """The last part of the stream that was written to git, with its line numbers."""
 
     def __init__(self) -> None:
         self._blocks: deque[bytes] = deque()
@@ -159,9 +160,11 @@ class _Feed:
             self._lines += dropped.count(b"\n")
 
     def line(self, commands: Sequence[bytes], unread: int) -> int:
-        """The line of the last of these commands, which git has read last; without one, the last line that it read.
+        """Return the line of the last of `commands`, the commands that git read last. Without any, return the last line
+        that git read.
 
-        They are found from the last one that is there once: `mark :7`, mostly.
+        The search begins at the last command that occurs only once, mostly a `mark :7`. `unread`: the bytes that git
+        left.
         """
         text = b"\n" + b"".join(self._blocks)
         stop = max(len(text) - unread, 0)
@@ -190,8 +193,8 @@ def import_stream(
     options: Sequence[str],
     moved: Callable[[int], object] = lambda size: None,
 ) -> None:
-    """Put what a stream says into a repository. `moved` is called with the bytes read so far."""
-    # Of what a stream asks for git refuses what would write another file (`--allow-unsafe-features`).
+    """Import a stream into a repository. `moved` is called with the bytes read so far."""
+    # Git refuses features of a stream that would write another file (`--allow-unsafe-features`).
     words = ("fast-import", "--quiet", "--date-format=raw-permissive", *options)
     feed = _Feed()
     with scratch() as said:
@@ -223,7 +226,7 @@ def import_stream(
 
 
 class _Watch:
-    """Waits for the end of git, notes what it left unread in the pipe, and closes that, so that no write waits."""
+    """Waits for git's end, counts the bytes that git left in the pipe, and closes the pipe, so that no write blocks."""
 
     def __init__(self, read: int) -> None:
         self._read = read
@@ -231,7 +234,7 @@ class _Watch:
         self.unread = 0
 
     def begin(self, process: subprocess.Popen[bytes]) -> None:
-        """Wait for the process in a thread."""
+        """Start a thread that waits for the process."""
         self._thread = threading.Thread(target=self._wait, args=(process,), daemon=True)
         self._thread.start()
 
@@ -247,7 +250,7 @@ class _Watch:
 
 
 def _blocks(source: IO[bytes]) -> Iterator[bytes]:
-    """The bytes of a stream, once its head was looked at."""
+    """Yield the bytes of a stream after a check of its head."""
     read: Callable[[int], bytes] = getattr(source, "read1", source.read)
     head = b""
     is_head = True
@@ -261,7 +264,7 @@ def _blocks(source: IO[bytes]) -> Iterator[bytes]:
 
 
 def _check_head(text: bytes) -> bool:
-    """Look at the lines of the head that are there; whether more of them may come."""
+    """Check the complete lines of a stream's head. Return True if more lines of the head may follow."""
     lines = text.split(b"\n")
     for number, line in enumerate(lines[:-1], 1):
         if line.startswith(_WRITES):
@@ -280,7 +283,7 @@ def _write_all(pipe: IO[bytes], block: bytes) -> None:
 
 
 def _last_commands(repository: GitRepository) -> list[bytes]:
-    """The commands that git read last, as it reports them where it ends on one."""
+    """Return the commands that git read last, from its crash report, and delete the report."""
     for name in glob.glob(os.path.join(glob.escape(repository.git_dir), "fast_import_crash_*")):
         with open(name, "rb") as file:
             report = file.read()
@@ -291,7 +294,7 @@ def _last_commands(repository: GitRepository) -> list[bytes]:
 
 
 def _failure(said: str, status: int, line: int) -> BadStream:
-    """The fault in one line: what git said, and where."""
+    """Return the error in one line: git's message and the line of the stream."""
     lines = said.splitlines()
     fatal = next((row.removeprefix("fatal: ") for row in lines if row.startswith("fatal: ")), None)
     if fatal is not None:

@@ -1,4 +1,4 @@
-"""Git's objects: their keys, the parents of commits and tags, and what objects refer to.
+"""Describes git's objects to the store: their keys, the parents of commits and tags, and the references of objects.
 
 The key of an object is git's id of it; its meta is git's type number in a pack, one byte.
 """
@@ -28,23 +28,23 @@ _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}
 
 _TYPES: Final = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
-"""The type of what an entry names. A submodule's commit, which every other entry names, lies elsewhere."""
+"""The type of the object that an entry names. Any other entry names a submodule's commit, which lies elsewhere."""
 
 MAX_REF_PART: Final = 250
-"""Bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
+"""The most bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
 
 _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
 
 
 def git_key(check: str, meta: bytes, text: bytes | memoryview) -> Key:
-    """The id git gives an object of the type `meta`; `check` is `git-sha1` or `git-sha256`."""
+    """Return the id that git gives an object of the type `meta`. `check` is `git-sha1` or `git-sha256`."""
     digest = _begin(check, meta, len(text))
     digest.update(text)
     return digest.digest()
 
 
 def _begin(check: str, meta: bytes, length: int) -> Hash:
-    """The hash of an object before its text."""
+    """Return the hash of an object before its text is added."""
     name = _NAMES.get(meta)
     if name is None:
         raise ValueError(f"meta {meta!r} is no type of git's objects")
@@ -54,7 +54,7 @@ def _begin(check: str, meta: bytes, length: int) -> Hash:
 class GitSystem(System):
     """Git with one object format; objects are records of one kind."""
 
-    # Of an annotated tag the own record is the tag; of a ref to a tree or blob, that tree or blob.
+    # The own record of an annotated tag is the tag. That of a ref to a tree or blob is the tree or blob.
     own_kind = 0
     label = TAG
     ghosts = False
@@ -71,13 +71,13 @@ class GitSystem(System):
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """The faults that `git fsck` finds."""
-        from smartserver.vcs.git.fsck import GitFaults  # Not before: git's helper judges nothing.
+        """The checker for the faults that `git fsck` finds."""
+        from smartserver.vcs.git.fsck import GitFaults  # Imported late: git's helper checks no faults.
 
         return GitFaults(self._format)
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents of a commit, the target of a tag."""
+        """Return the parents of a commit, or the target of a tag."""
         if meta == COMMIT:
             return self._format.commit(key, text)[1]
         if meta == TAG:
@@ -87,15 +87,15 @@ class GitSystem(System):
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """True if it is no blob."""
+        """Tell whether a record is no blob."""
         return meta != BLOB
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """True if it is a blob."""
+        """Tell whether a record is a blob."""
         return meta == BLOB
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """A commit's tree and parents, a tree's entries, a tag's target, each with the type it must have.
+        """Return a commit's tree and parents, a tree's entries, or a tag's target, each with the type it must have.
 
         A submodule's commit is left out: it lies elsewhere.
         """
@@ -115,7 +115,7 @@ class GitSystem(System):
         return ((0, _METAS[name], (target,)),)
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """The objects that differ, if a tree has others under the same names: so it is with 19 of 20 trees."""
+        """Return the objects that differ between trees of the same names, else None. 19 of 20 trees differ so."""
         found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None
@@ -129,20 +129,20 @@ class GitSystem(System):
         return _groups(now), _groups(before)
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """A part of the commits, or of their objects: a shallow or partial fetch."""
-        from smartserver.vcs.git.reading import read  # Not before: a client answers nothing.
+        """Return a part of the commits or of their objects, for a shallow or partial fetch."""
+        from smartserver.vcs.git.reading import read  # Imported late: a client answers no reads.
 
         return read(stored, self._format, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Its commits and trees."""
-        from smartserver.vcs.git.content import GitContents  # Not before: a client answers nothing.
+        """Return the `Contents` of a git repository."""
+        from smartserver.vcs.git.content import GitContents  # Imported late: a client answers no reads.
 
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """The rule of git-check-ref-format(1) that a name breaks; or that it is not below `refs/`, or too long for a
-        client."""
+        """Return why a ref cannot have this name; empty if it can. A name must follow git-check-ref-format(1), begin
+        with `refs/`, and have no part that is too long for a client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
@@ -151,19 +151,19 @@ class GitSystem(System):
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Why HEAD cannot name that ref."""
+        """Return why HEAD cannot name a ref; empty if it can."""
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """A branch is a commit; any other ref may be any object."""
+        """Return the meta that a ref's tip must have, or None if it may be any object. A branch must be a commit."""
         return COMMIT if ref.startswith(HEADS) else None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """The target of a tag."""
+        """Return the target of a tag; empty for any other object."""
         return self._format.tag(b"", text)[0] if meta == TAG else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """An annotated tag has as attributes the id of the object that it peels to, through tags of tags."""
+        """Return the tips. The attributes of an annotated tag are the id of the object to which it finally peels."""
         peeled = dict.fromkeys(tips, b"")
         at = {tip: tip for tip in tips}
         while at:
@@ -173,13 +173,13 @@ class GitSystem(System):
         return [Tip(tip, peeled[tip]) for tip in tips]
 
     def type_name(self, meta: bytes) -> str:
-        """The name of git's type."""
+        """Return the name of a type of objects, for a message."""
         return f"a {_NAMES[meta].decode()}" if meta in _NAMES else f"no object (its meta is {meta!r})"
 
 
 @functools.cache
 def _ref() -> re.Pattern[bytes]:
-    """A ref's name, compiled when it is needed: an `ls-remote` that is told of none needs it not."""
+    """Compile the pattern of a ref's name on first use: many an `ls-remote` never needs it."""
     return compile_pattern(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
 
 

@@ -1,1 +1,1 @@
-"""Mercurial: its changesets, manifests and files as records and back, its repositories on this machine."""
+"""Mercurial: conversion between its changesets, manifests and files and our records, and local repositories."""

@@ -1,4 +1,4 @@
-"""The names of Mercurial that are used here, and the types of the objects that a repository gives.
+"""Imports the names of Mercurial that are used here, and declares the types of a repository's parts.
 
 The rule of this file: nothing else under `vcs` imports Mercurial, and nothing imports this module before there is a
 Mercurial repository to read.
@@ -22,60 +22,60 @@ Node = bytes
 
 
 class Revlog(Protocol):
-    """A revlog, or what wraps one: the versions of a file, the manifests, the changesets."""
+    """A revlog, or an object that wraps one: the versions of a file, the manifests, the changesets."""
 
     def hasnode(self, node: Node) -> bool:
-        """True if a node is there."""
+        """Tell whether the revlog has a node."""
 
     def rev(self, node: Node) -> int:
-        """The number of a node, which is local."""
+        """Return the number of a node, which is local."""
 
     def node(self, rev: int) -> Node:
-        """The node of a number."""
+        """Return the node of a number."""
 
     def parents(self, node: Node) -> Sequence[Node]:
-        """Two, null where there is none."""
+        """Return the two parents of a node; null for a missing one."""
 
     def flags(self, rev: int) -> int:
-        """The revlog flags of a revision."""
+        """Return the revlog flags of a revision."""
 
     def rawdata(self, node: Node) -> bytes:
-        """The text as it is hashed."""
+        """Return the text as it is hashed."""
 
     def rawsize(self, rev: int) -> int:
-        """Bytes of that text."""
+        """Return the bytes of the text as it is hashed."""
 
     def deltaparent(self, rev: int) -> int:
-        """The number of the text that this one is stored as a delta on."""
+        """Return the number of the text on which this one is stored as a delta."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
-        """The difference between two texts in Mercurial's own form; quick where it is stored so."""
+        """Return the difference between two texts in Mercurial's own form; quick if it is stored so."""
 
     def clearcaches(self) -> None:
-        """Keep nothing of what was read."""
+        """Drop all cached texts."""
 
 
 def changesets(repository: Repository) -> Any:
-    """The store of changesets, which is more than a `Revlog`."""
+    """Return the store of changesets, which has more methods than a `Revlog`."""
     return repository.unfiltered().changelog
 
 
 def manifests(repository: Repository) -> Revlog:
-    """The store of manifests."""
+    """Return the store of manifests."""
     return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
 
 
 def file_versions(repository: Repository, path: bytes) -> Revlog:
-    """The store of a file's versions."""
+    """Return the store of a file's versions."""
     store: Any = _revlog(repository.unfiltered().file(path))
-    store.checkhash = _unchecked  # It is this one's alone.
+    store.checkhash = _unchecked  # This object is not shared.
     found: Revlog = store
     return found
 
 
 @contextlib.contextmanager
 def unchecked(*stores: Any) -> Iterator[None]:
-    """Have Mercurial not hash what it reads of some stores: it is proved where it goes to."""
+    """Keep Mercurial from hashing the texts that it reads from some stores: the receiver checks them."""
     for store in stores:
         store.checkhash = _unchecked
     try:
@@ -95,6 +95,6 @@ def _revlog(storage: Any) -> Revlog:
 
 
 def line_delta(text: bytes, base: bytes) -> bytes:
-    """The lines in which a text differs from another, in Mercurial's own form."""
+    """Return the lines in which a text differs from another, in Mercurial's own form."""
     found: bytes = mdiff.textdiff(base, text)
     return found

@@ -35,27 +35,27 @@ AT: Final = b"@"
 """The bookmark that a clone checks out."""
 
 DEFAULT: Final = b"default"
-"""The branch that it checks out without that."""
+"""The branch that a clone checks out if there is no such bookmark."""
 
 MAX_SECONDS: Final = 1 << 53
-"""The farthest from 1970 that a date is shown. Mercurial's own commands take dates of 32 bits alone."""
+"""The most seconds from 1970 to a date that is shown. Mercurial's own commands take dates of 32 bits alone."""
 
 MAX_METADATA: Final = 1 << 20
-"""Bytes that the metadata of a file's version may take: they name one other file."""
+"""The most bytes of a file version's metadata, which name one other file."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 
 
 class HgContents:
-    """A `Contents`."""
+    """The `Contents` of a Mercurial repository."""
 
     def __init__(self, stored: RepositoryView, branch: bytes) -> None:
-        """`branch`: the one that is meant without a name, if there is one of that name."""
+        """`branch`: the branch that an empty name stands for, if it exists."""
         self._stored = stored
         self._branch = branch
 
     def find(self, name: str) -> RevisionId:
-        """The changeset of a name."""
+        """Return the changeset of a name."""
         raw = name.encode()
         finder = Finder(self._stored, [raw])
         found = finder.find(raw) if raw else self._default(finder)
@@ -64,7 +64,7 @@ class HgContents:
         return found
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """The node at a path, and those in it."""
+        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         if line:
@@ -78,7 +78,7 @@ class HgContents:
         yield from _all_below(lines, path) if deep else _children(lines, start)
 
     def text(self, node: Node) -> Text:
-        """The text of a file, without Mercurial's metadata; the target of a link."""
+        """Return the text of a file without Mercurial's metadata, or the target of a link."""
         if node.place is None:
             return whole(b"")  # As Mercurial reads the null version, which no tool of its own writes.
         found = self._stored.text(*node.place)
@@ -90,7 +90,7 @@ class HgContents:
         return Text(found.meta, found.length - len(begin) + len(rest), itertools.chain((rest,), parts))
 
     def _with_metadata(self, parts: Iterator[Buffer]) -> bytes:
-        """The first part of a text, and those that its metadata go on in."""
+        """Return the first part of a text, and further parts as far as its metadata extend."""
         begin = bytes(next(parts, b""))
         if not has_open_metadata(begin):
             return begin
@@ -105,11 +105,11 @@ class HgContents:
         return bytes(gathered)
 
     def size(self, node: Node) -> int:
-        """The bytes of that, which only the text tells: it may begin with metadata."""
+        """Return the bytes of a node's text. The text must be read, because it may begin with metadata."""
         return self.text(node).length
 
     def header(self, revision: RevisionId) -> Header:
-        """The header of a changeset."""
+        """Return the header of a changeset."""
         record = self._changeset(revision)
         said = read_changeset(record.text)
         message = message_of(revision.hex(), said.message)
@@ -123,14 +123,14 @@ class HgContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """The line of a file; a hash of the lines of those in a folder."""
+        """Return the line of a file, or a hash of the lines of a folder's files; None if neither is at the path."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
         return line or (hashlib.blake2b(below).digest() if below else None)
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
-        """The differences of its manifest from that of its first parent."""
+        """Yield the differences between a changeset's manifest and that of its first parent."""
         first, _ = parents_of(self._changeset(revision).meta)
         before = b"" if first == NULL else self._manifest(first)
         mine, theirs = differing(self._manifest(revision), before)
@@ -138,7 +138,7 @@ class HgContents:
             yield ChangedPath("D" if path not in mine else "M" if path in theirs else "A", path)
 
     def _default(self, finder: Finder) -> RevisionId:
-        """The changeset that `hg clone` checks out, of the whole repository or a branch."""
+        """Return the changeset that `hg clone` checks out, of the whole repository or of a branch."""
         stored, refs = self._stored, self._stored.refs()
         value = refs.get(self._branch)
         if value is None:
@@ -170,7 +170,7 @@ def _missing(key: Key) -> ValueError:
 
 
 def _line_at(manifest: bytes, path: bytes) -> bytes:
-    """The line of a file; empty where none is at the path."""
+    """Return the line of a file; empty if no file is at the path."""
     return lines_starting(manifest, path + b"\0")[:-1] if path else b""
 
 
@@ -184,13 +184,13 @@ def _folder(path: bytes) -> Node:
 
 
 def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
-    """The nodes in the folder that the paths of the lines start with."""
+    """Yield the nodes in a folder. The paths of all lines begin with `start`, its path."""
     at = 0
     while at < len(lines):
         name, slash, _ = lines[at][len(start) :].partition(b"/")
         if slash:
             yield _folder(start + name)
-            at = bisect_left(lines, start + name + b"0", at)  # 0 follows the slash: the first line behind it.
+            at = bisect_left(lines, start + name + b"0", at)  # `0` follows the slash: skip the lines of the folder.
         else:
             yield _node(lines[at])
             at += 1
@@ -210,6 +210,6 @@ def _all_below(lines: Sequence[bytes], folder: bytes) -> Iterator[Node]:
 
 
 def _minutes_east(offset: int) -> int:
-    """The minutes that a clock is ahead of UTC, of the seconds that it is behind, as Mercurial rounds them."""
+    """Return the minutes that a clock is ahead of UTC, rounded as in Mercurial. `offset`: the seconds it is behind."""
     minutes = min(abs(offset) // 60, MAX_SECONDS)
     return -minutes if offset > 0 else minutes

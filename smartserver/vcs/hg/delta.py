@@ -1,4 +1,4 @@
-"""Mercurial's own deltas: hunks of where a piece of the base begins and ends, a length, and what takes its place."""
+"""Makes Mercurial's own deltas. A hunk has the start and end of a piece of the base, a length, and new bytes."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from smartserver.vcs.hg.format import differing_lines
 _HUNK: Final = struct.Struct(">lll")
 
 FEW: Final = 512
-"""Bytes between the first and the last line that differ, up to which it is not looked for equal ones among them."""
+"""If the first and the last differing line are at most so many bytes apart, equal lines between them are ignored."""
 
 
 def delta(text: bytes, base: bytes | None) -> bytes:
-    """The delta that makes a text of another by whole lines; None: of none."""
+    """Return the delta from `base` to `text` by whole lines; None stands for no base."""
     return packed([(0, 0, text)] if base is None else hunks(text, base))
 
 
 def packed(differing: Iterable[Hunk]) -> bytes:
-    """Hunks in Mercurial's form."""
+    """Encode hunks in Mercurial's form."""
     return b"".join([_HUNK.pack(start, end, len(added)) + added for start, end, added in differing])
 
 
 def hunks(text: bytes, base: bytes) -> list[Hunk]:
-    """The hunks that make a text of another, by whole lines."""
-    # What Mercurial's own function takes is in proportion to the whole texts.
+    """Return the hunks from `base` to `text` by whole lines."""
+    # Mercurial's own function takes time in proportion to the whole texts.
     start, end, old_end = differing_lines(text, base)
     piece = text[start:end]
     if end - start <= FEW or old_end - start <= FEW:
@@ -37,7 +37,7 @@ def hunks(text: bytes, base: bytes) -> list[Hunk]:
 
 
 def unpacked(found: bytes, begin: int = 0) -> list[Hunk]:
-    """The hunks that Mercurial's form says. `begin`: where in the base what it is about begins."""
+    """Decode hunks in Mercurial's form. `begin` is added to their offsets in the base."""
     made: list[Hunk] = []
     at = 0
     while at < len(found):

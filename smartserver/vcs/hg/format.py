@@ -1,4 +1,4 @@
-"""Reads the texts of changesets, manifests and files for what they name.
+"""Parses the texts of changesets, manifests and files.
 
 A manifest is lines, sorted by path: path, NUL, 40 hex digits of the node, a flag (`x`, `l` or none), newline.
 """
@@ -21,35 +21,35 @@ _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
 """The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
-"""An escape that ends every command of hg that reads the extras: a backslash at the end of one, an `x` without two
-digits."""
+"""Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of one, or an `x`
+without two digits."""
 
 _HEX: Final = 40
 
 _UNREADABLE: Final = "it cannot be read as a changeset"
 
 CENSORED: Final = b"\1\ncensored:"
-"""The begin of the text of a version that was taken away: Mercurial reads none that begins so."""
+"""The start of the text of a censored version. Mercurial does not read such a text."""
 
 _MARK: Final = b"\1\n"
-"""The mark before and after the metadata of a file's version; a text that begins so has some, if only none."""
+"""The mark before and after a file version's metadata. A text that begins with it has metadata, if only empty ones."""
 
 
 class Changeset(NamedTuple):
-    """The fields of a changeset, but for its files and extras."""
+    """The fields of a changeset, without its files and extras."""
 
     manifest: Node
-    """Null where its tree is empty."""
+    """The node of its manifest; null if its tree is empty."""
     user: bytes
     seconds: int
-    """Since 1970."""
+    """Seconds since 1970."""
     offset: int
     """Seconds that the user's clock is behind UTC."""
     message: bytes
 
 
 class ManifestLine(NamedTuple):
-    """A file in a manifest; `flag`: `x` of an executable, `l` of a link, else empty."""
+    """A file in a manifest. `flag`: `x` of an executable, `l` of a link, else empty."""
 
     path: bytes
     node: Node
@@ -57,12 +57,12 @@ class ManifestLine(NamedTuple):
 
 
 def changeset_manifest(text: bytes) -> Node:
-    """The manifest that a changeset names, null where its tree is empty."""
+    """Return the manifest that a changeset names; null if its tree is empty."""
     return read_changeset(text).manifest
 
 
 def read_changeset(text: bytes) -> Changeset:
-    """The fields of a changeset, read as Mercurial's `changelogrevision` reads it."""
+    """Parse a changeset as Mercurial's `changelogrevision` does."""
     try:
         manifest, user, line, rest = text.split(b"\n", 3)
         date, offset, *extras = line.split(b" ", 2)
@@ -92,24 +92,24 @@ def _check_extras(extras: bytes) -> None:
 
 
 def closes_branch(text: bytes) -> bool:
-    """True if a changeset, which can be read, closes its branch: it has the extra `close`."""
+    """Tell whether a changeset closes its branch, which its extra `close` says. Its text was checked before."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
     return any(extra.startswith(b"close:") for pairs in extras for extra in pairs.split(b"\0"))
 
 
 def file_text(text: bytes) -> bytes:
-    """The content of a file's version, without the metadata at its begin."""
+    """Return the content of a file's version, without the metadata at its start."""
     end = _end_of_metadata(text)
     return text[end + len(_MARK) :] if end else text
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """True if the metadata of a version may go on behind its begin. They do not end in the first `searched` bytes."""
+    """Tell whether a version's metadata may extend beyond `begin`. They do not end in the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """The file and its version that a file's version was copied or renamed from; None unless its metadata name both."""
+    """Return the file and version that a file's version was copied or renamed from; None if its metadata lack one."""
     end = _end_of_metadata(text)
     if not end:
         return None
@@ -120,7 +120,7 @@ def copied_from(text: bytes) -> tuple[bytes, Node] | None:
 
 
 def _end_of_metadata(text: bytes) -> int:
-    """The place of the mark behind the metadata; 0 where there are none."""
+    """Return the place of the mark behind the metadata; 0 if there are none."""
     if not text.startswith(_MARK):
         return 0
     end = text.find(_MARK, len(_MARK))
@@ -143,7 +143,7 @@ def _node(digits: bytes) -> Node:
 
 
 def read_line(line: bytes) -> ManifestLine:
-    """A line of a manifest, without its end."""
+    """Parse a line of a manifest, without its newline."""
     match = _LINE.fullmatch(line)
     if match is None:
         raise ValueError(f"a line of {len(line)} bytes cannot be read as one of a manifest")
@@ -151,7 +151,7 @@ def read_line(line: bytes) -> ManifestLine:
 
 
 def lines_starting(manifest: bytes, start: bytes) -> bytes:
-    """The lines of a manifest that begin so. They lie side by side, as the lines are sorted."""
+    """Return the lines of a manifest that begin with `start`. They are adjacent, because the lines are sorted."""
     if not start or b"\n" in start:
         return b"" if start else manifest
     at = 0 if manifest.startswith(start) else manifest.find(b"\n" + start) + 1
@@ -162,10 +162,10 @@ def lines_starting(manifest: bytes, start: bytes) -> bytes:
 
 
 def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
-    """The paths and nodes of lines of a manifest.
+    """Return the paths and nodes of lines of a manifest.
 
     Raises:
-        ValueError: one cannot be read.
+        ValueError: a line cannot be parsed, or its path cannot be checked out.
     """
     found: dict[bytes, Node] = {}
     for line in lines:
@@ -177,7 +177,7 @@ def entries(lines: Iterable[bytes]) -> dict[bytes, Node]:
 
 
 def lines_of(text: bytes) -> list[bytes]:
-    """The lines of a manifest, sorted as they must be."""
+    """Return the lines of a manifest. Check that they are sorted."""
     lines = text.split(b"\n")
     if lines.pop():
         raise ValueError("the last line of the manifest has no end")
@@ -187,7 +187,7 @@ def lines_of(text: bytes) -> list[bytes]:
 
 
 def all_entries(text: bytes) -> dict[bytes, Node]:
-    """The paths and nodes of a whole manifest."""
+    """Return the paths and nodes of a whole manifest."""
     lines = lines_of(text)
     found = entries(lines)
     if len(found) != len(lines):
@@ -196,9 +196,9 @@ def all_entries(text: bytes) -> dict[bytes, Node]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-    """The entries of the lines that each of two manifests has and the other has not.
+    """Return the entries that only the new and only the old of two manifests has.
 
-    Of the new one the lines around those are checked, too: if the old one is sound, so is the new one then.
+    In the new one the lines around these are checked, too. So if the old one is sound, the new one is.
     """
     if not old:
         return all_entries(new), {}
@@ -221,7 +221,7 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
-    """The same of a manifest that has these hunks otherwise, not checked; None where they are not of whole lines."""
+    """Return the entries that hunks add to and remove from a manifest, unchecked; None if one is not of whole lines."""
     added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]
@@ -236,19 +236,19 @@ def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], 
 
 
 def differing_lines(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """The begin of the whole lines in which two texts differ, and their end in each."""
+    """Return the start of the whole lines in which two texts differ, and their end in each text."""
     ahead = common_start(new, old)
     behind = common_end(new, old, min(len(new), len(old)) - ahead)
     start = new.rfind(b"\n", 0, ahead) + 1
     end = len(new) - behind
-    # The first line that is all of what they end with in common, and no part of a longer one in either.
+    # The common end must begin with a line that is whole in both texts, and no part of a longer one.
     if not all(at == 0 or text[at - 1 : at] == b"\n" for text, at in ((new, end), (old, len(old) - behind))):
         end = new.find(b"\n", end) + 1 or len(new)
     return start, end, len(old) - (len(new) - end)
 
 
 def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
-    """The same of two manifests, with a line more on both sides."""
+    """Return the `differing_lines` of two manifests, with one more line on both sides."""
     start, end, old_end = differing_lines(new, old)
     start = new.rfind(b"\n", 0, max(0, start - 1)) + 1
     more = (new.find(b"\n", end) + 1 or len(new)) - end
@@ -256,5 +256,5 @@ def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
 
 
 def keys(found: dict[bytes, Node]) -> list[bytes]:
-    """The keys of the records that entries name."""
+    """Return the keys of the records that entries name."""
     return [file_key(path, node) for path, node in found.items() if node != NULL]

@@ -1,8 +1,8 @@
-"""The received segments of a pull as Mercurial's own changegroup (version 03).
+"""Converts the received segments of a pull to Mercurial's own changegroup (version 03).
 
-Segments go to a spool file as they come. A changegroup has all changesets first, then all manifests, then the files one
-by one; each row of it is a text as Mercurial's delta on the first parent's. Every record is proved to be what its key
-says before it is given to Mercurial.
+Segments go to a spool file as they are received. A changegroup has all changesets first, then all manifests, then the
+files one by one. Each row of it is a text as Mercurial's delta on the first parent's. Every record is checked against
+its key before it is given to Mercurial.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.received import ReceivedRecord, ReceivedRecords
 
 FEW: Final = 5_000
-"""Records up to which no process is started for them."""
+"""The most records for which no second process is started."""
 
 STORES: Final = 500
-"""Files whose stores are kept open."""
+"""The number of files whose stores are kept open."""
 
 _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 """The head of a row: node, parents, base of the delta, changeset, flags."""
@@ -42,18 +42,18 @@ class Arrived(ReceivedRecords):
     """The received changesets, in order."""
 
     def __init__(self, repository: HgRepository | None) -> None:
-        """`repository`: has the bases of received records; None: no record has a base here."""
+        """`repository`: has the bases of received records. If it is None, no record has a base here."""
         super().__init__(KINDS)
         self._repository = repository
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
-        """The hunks that were read last, and whose they are."""
+        """The record whose hunks were read last, and these hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
 
     def add(self, block: bytes) -> None:
-        """Take a whole segment, after those of its parents.
+        """Add a whole segment; parents come first.
 
         Raises:
-            Malformed: it cannot be read.
+            Malformed: the segment cannot be decoded.
         """
         segment, _ = self._take(block)
         own = self._rows[CHANGESET].get(segment.revision)
@@ -61,15 +61,15 @@ class Arrived(ReceivedRecords):
             raise WrongContent(segment.revision, "its record did not come")
 
     def text(self, revision: RevisionId) -> bytes:
-        """The text of a received changeset.
+        """Return the text of a received changeset.
 
         Raises:
-            WrongContent: it is not what its key says.
+            WrongContent: the text does not match its key.
         """
         return self._text(CHANGESET, revision)
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """The changegroup of some received changesets, whose parents are wanted, too, or are in the repository."""
+        """Yield the changegroup of some received changesets. Each parent is wanted, too, or in the repository."""
         with rare_collections():
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
@@ -78,7 +78,7 @@ class Arrived(ReceivedRecords):
                     if link is not None:
                         yield from self._row(kind, key, key, row, link, lambda node: node)
                 yield _END
-            yield _END  # Of folders' manifests there are none.
+            yield _END  # There are no manifests of folders.
             for key in self._rows[FILE]:
                 by_file.setdefault(path_of(key), []).append(key[-len(NULL) :])
             for path in sorted(by_file):
@@ -86,8 +86,8 @@ class Arrived(ReceivedRecords):
             yield _END
 
     def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """The same; of a long clone another process makes them, while Mercurial stores what it gets."""
-        # Two processes may not read the files that Mercurial has open here: of a clone none is.
+        """Return the same as `chunks`. For a long clone, another process makes it while Mercurial stores it."""
+        # Two processes must not read files that Mercurial has open here. In a clone, none is open.
         is_clone = self._repository is None or not len(self._repository.changesets)
         if is_clone and self.objects > FEW and hasattr(os, "fork"):
             return streamed(self.chunks(wanted))
@@ -109,7 +109,7 @@ class Arrived(ReceivedRecords):
             yield _END
 
     def _link(self, kind: int, key: Key, wanted: Collection[RevisionId]) -> Node | None:
-        """The first of the wanted changesets that introduced a record."""
+        """Return the first of the wanted changesets that introduced a record, or None."""
         introduced = (self._rows[kind][key].revision, *self._copies.get((kind, key), ()))
         return next((changeset for changeset in introduced if changeset in wanted), None)
 

@@ -1,7 +1,8 @@
 """The kinds of the records of `hg sha1`, their keys and their meta.
 
-The key of a changeset or manifest is its node; that of a file's version the file's path, a NUL and the node. The meta
-is the two parents in Mercurial's own store, null parents at the end left out: a node is a hash of them and the text.
+The key of a changeset or manifest is its node. The key of a file's version is the file's path, a NUL and the node. The
+meta is the two parents in Mercurial's own store, without null parents at the end: a node is a hash of them and the
+text.
 """
 
 from __future__ import annotations
@@ -22,20 +23,20 @@ FILE_CHECK: Final = "hg-file"
 KINDS: Final = (Kind("changeset", NODE_CHECK, True), Kind("manifest", NODE_CHECK, True), Kind("file", FILE_CHECK, True))
 
 PUBLISHING: Final = "publishing"
-"""The setting that says whether what is pushed becomes public: `yes`, as without it, or `no`."""
+"""The setting that says whether pushed changesets become public: `yes`, which is the default, or `no`."""
 
 EVOLUTION: Final = "evolution"
-"""The setting that says whether obsolescence markers are exchanged: `yes` or, as without it, `no`."""
+"""The setting that says whether obsolescence markers are exchanged: `yes`, or `no`, which is the default."""
 
 YES: Final = b"yes"
 
 NO: Final = b"no"
 
 BOOKMARKS: Final = "bookmarks"
-"""The map of bookmarks: their names in UTF-8 and the changesets they are on."""
+"""The map of bookmarks: their names in UTF-8, and their changesets."""
 
 PUBLIC: Final = "public"
-"""The map of public changesets, by their ids in hex; what is below one is public, too."""
+"""The map of public changesets, by their ids in hex. Their ancestors are public, too."""
 
 OBSOLETE: Final = "obsolete"
 """The map of obsolescence markers; see `markers`."""
@@ -43,20 +44,20 @@ OBSOLETE: Final = "obsolete"
 NODE_BYTES: Final = 20
 
 NULL: Final = bytes(NODE_BYTES)
-"""The node that stands where there is none."""
+"""The node that stands for a missing parent or an empty manifest."""
 
 Node = bytes
 
 
 def meta_of(first: Node, second: Node) -> bytes:
-    """The meta of a record with these parents."""
+    """Return the meta of a record with these parents."""
     if second != NULL:
         return first + second
     return first if first != NULL else b""
 
 
 def parents_of(meta: bytes) -> tuple[Node, Node]:
-    """The two parents, null where there is none."""
+    """Return the two parents that a meta names; null for a missing one."""
     both = meta[: 2 * NODE_BYTES].ljust(2 * NODE_BYTES, b"\0")
     first, second = both[:NODE_BYTES], both[NODE_BYTES:]
     if meta_of(first, second) != meta:
@@ -65,24 +66,24 @@ def parents_of(meta: bytes) -> tuple[Node, Node]:
 
 
 def node_of(meta: bytes, text: bytes) -> Node:
-    """The node of a text with the parents of its meta."""
+    """Return the node of a text, whose parents are in `meta`."""
     digest = begin_node(meta)
     digest.update(text)
     return digest.digest()
 
 
 def begin_node(meta: bytes) -> Hash:
-    """The hash of a node before its text."""
+    """Return the hash of a node before its text is added."""
     return hashlib.sha1(b"".join(sorted(parents_of(meta))))
 
 
 def file_key(path: bytes, node: Node) -> Key:
-    """The key of a file's version."""
+    """Return the key of a file's version."""
     return path + b"\0" + node
 
 
 def path_of(key: Key) -> bytes:
-    """The path in the key of a file's version."""
+    """Return the path in the key of a file's version."""
     path = key[: -NODE_BYTES - 1]
     if not path or key[len(path)] or b"\0" in path or b"\n" in path or b"\r" in path:
         raise ValueError("its key is not a path, a NUL and a node")
@@ -90,5 +91,5 @@ def path_of(key: Key) -> bytes:
 
 
 def checked_file_key(key: Key, node: Node) -> Key:
-    """The key of a file's version; the path is what its key says, for the manifest that names both is the proof."""
+    """Return the key of a file's version with the path of `key`, which the manifest that names both proves."""
     return file_key(path_of(key), node)

@@ -1,13 +1,13 @@
-"""Obsolescence markers: which changeset others replace, and which markers matter to which changesets.
+"""Obsolescence markers: which changesets replace another, and which markers matter to which changesets.
 
-The map `obsolete` has one entry for each marker. The value is Mercurial's own encoding of it (version 1), the key is
+The map `obsolete` has one entry for each marker. The value is Mercurial's own encoding of it (version 1). The key is
 the node of the predecessor and the start of a hash of the value, both in hex. So the markers of a changeset are found
 by the start of their keys, and one marker that two users push is one entry.
 
-The map grows with every amend and is not told with the refs. A pull of all that is there gets the markers that came
-since the version it took them from last; the first pull gets every marker. A marker that matters to nothing there is
-sent, too: its changeset may come later, or come back, and nothing says then that the marker began to matter. A pull of
-a part leaves out what does not matter to that part, and is not remembered.
+The map grows with every amend and is not sent with the refs. A pull of everything gets the markers that were added
+since the version of the last such pull; the first pull gets every marker. A marker that matters to no changeset of the
+server is sent, too: its changeset may be added later, and nothing would tell then that the marker began to matter. A
+pull of a part leaves out markers that do not matter to that part, and its version is not remembered.
 """
 
 from __future__ import annotations
@@ -23,31 +23,31 @@ from smartserver.errors import Unsupported
 from smartserver.vcs.hg.kinds import NODE_BYTES, NULL, Node
 
 MARKERS: Final = b"o"
-"""Begins the selector of a history with its markers."""
+"""The first byte of a selector of a history with its markers."""
 
 WHOLE: Final = b"O"
-"""Begins the selector of the entries of the map after a key."""
+"""The first byte of a selector of the map's entries after a key."""
 
 VERSION: Final = b"\x01"
-"""Begins a stream of markers in Mercurial's encoding of version 1."""
+"""The first byte of a stream of markers in Mercurial's encoding of version 1."""
 
 _KNOWN: Final = struct.Struct(">16sQH")
-"""The version that markers were last taken from: incarnation, version, mark; all zero for none."""
+"""The version of the last pull of markers: incarnation, version, mark; all zero for none."""
 
 _HEAD: Final = struct.Struct(">IdhHBBB")
-"""Size, date, time zone, flags; how many successors, parents and pairs of metadata."""
+"""Size, date, time zone, flags; the numbers of successors, parents and pairs of metadata."""
 
 _COUNTS: Final = _HEAD.size - 3
-"""The place of the counts."""
+"""The offset of the three numbers in `_HEAD`."""
 
 _SECOND: Final = _HEAD.size + NODE_BYTES
-"""The place of the nodes behind the predecessor's."""
+"""The offset of the nodes behind the predecessor."""
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
 
 _NO_PARENTS: Final = 3
-"""The count of parents of a marker that does not tell them."""
+"""The number of parents that a marker has if it does not name them."""
 
 _HASH_BYTES: Final = 8
 
@@ -60,16 +60,16 @@ class Marker(NamedTuple):
     predecessor: Node
     successors: tuple[Node, ...]
     parents: tuple[Node, ...]
-    """The parents of the predecessor, where the marker tells them."""
+    """The parents of the predecessor, if the marker names them."""
 
     @property
     def anchors(self) -> tuple[Node, ...]:
-        """The changesets to which it matters: its successors; without any, the predecessor and its parents."""
+        """The changesets to which the marker matters: its successors; without any, the predecessor and its parents."""
         return self.successors or (self.predecessor, *self.parents)
 
 
 def parse(encoded: bytes) -> Marker:
-    """Read a marker."""
+    """Parse a marker."""
     if len(encoded) < _HEAD.size:
         raise ValueError(f"a marker of {len(encoded)} bytes")
     size, date, _zone, flags, successors, parents, pairs = _HEAD.unpack_from(encoded)
@@ -84,27 +84,27 @@ def parse(encoded: bytes) -> Marker:
     if size != len(encoded) or nodes[0] in nodes[1 : 1 + successors]:
         raise ValueError("a marker of another size, or of a changeset that replaces itself")
     if NULL in nodes[1 : 1 + successors] or not math.isfinite(date):
-        raise ValueError("a marker with a successor or a date that is none")  # Mercurial refuses to take it in.
+        raise ValueError("a marker with a successor or a date that is none")  # Mercurial refuses such a marker.
     return Marker(nodes[0], tuple(nodes[1 : 1 + successors]), tuple(nodes[1 + successors :]))
 
 
 def key_of(encoded: bytes) -> bytes:
-    """The key of a marker's entry.
+    """Return the key of a marker's entry.
 
     Raises:
-        ValueError: it cannot be read.
+        ValueError: the marker cannot be parsed.
     """
     start = blake2b(encoded, digest_size=_HASH_BYTES).hexdigest()
     return f"{parse(encoded).predecessor.hex()}{start}".encode()
 
 
 def relevant(entries: Mapping[bytes, bytes], is_wanted: Callable[[Node], bool]) -> set[bytes]:
-    """The keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` has it: those
-    of markers with one of them as an anchor, and those that matter to the predecessors of such markers."""
+    """Return the keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` does.
+    One of these changesets is an anchor of the marker, or the marker matters to the predecessor of such a marker."""
     predecessors = set(map(_predecessor, entries))
     found: set[bytes] = set()
     others: dict[Node, list[bytes]] = {}
-    """By those of their anchors that are predecessors; a marker may have 255 anchors."""
+    """The other entries, by those anchors that are predecessors; a marker may have 255 anchors."""
     for key, value in entries.items():
         anchors = _anchors(value)
         if any(map(is_wanted, anchors)):
@@ -126,7 +126,7 @@ def _predecessor(key: bytes) -> Node:
 
 
 def _anchors(encoded: bytes) -> Sequence[Node]:
-    """The same as `Marker.anchors`, of a marker that was parsed when it came: in a third of the time."""
+    """Return the same as `Marker.anchors`, in a third of the time. The marker was parsed when it was received."""
     successors = encoded[_COUNTS]
     if successors == 1:  # Nearly always.
         return (encoded[_SECOND : _SECOND + NODE_BYTES],)
@@ -136,16 +136,16 @@ def _anchors(encoded: bytes) -> Sequence[Node]:
 
 
 def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
-    """Selects the history that `names` selects, empty for that of the wants, and the markers that came since
-    `known`: with names those that matter to that history.
+    """Encode a selector of the history that `names` selects (if empty, that of the wants) and of the markers added
+    since `known`. With names, only markers that matter to that history are selected.
 
-    What the answer says of the names comes first, then the markers, one after the other.
+    The answer begins with the answer to the names. The markers follow, one after the other.
     """
     return MARKERS + _KNOWN.pack(*(known or (b"", 0, 0))) + names
 
 
 def decode_selector(selector: bytes) -> tuple[KnownVersion, bytes]:
-    """The version and the names of such a selector."""
+    """Return the version and the names of a selector with markers."""
     if len(selector) < 1 + _KNOWN.size:
         raise Unsupported("a selector of another release", "markers")
     incarnation, version, mark = _KNOWN.unpack_from(selector, 1)

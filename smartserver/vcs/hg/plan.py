@@ -1,7 +1,7 @@
-"""A push: the plan says which changesets are sent, and `HgExport` reads them as segments.
+"""Makes the segments of a push: `plan` finds the changesets to send, and `HgExport` reads them.
 
-The rule of this file: a candidate for a base is what a parent of the changeset has: the changeset itself, its manifest,
-its version of the same file; or what a file was copied from. So an ancestor introduced it.
+The rule of this file: a candidate for a base is a parent of the changeset, the parent's manifest, or the parent's
+version of the same file. Or it is the version that a file was copied from. So an ancestor introduced it.
 """
 
 from __future__ import annotations
@@ -26,23 +26,23 @@ from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, Node, file
 from smartserver.vcs.hg.repository import HgRepository
 
 FEW = 64
-"""Changesets up to which the writer uses the direct predecessor as base."""
+"""The most changesets for which the writer uses the direct predecessor as base."""
 
 _CACHE: Final = 32 << 20
-"""Bytes of text kept as bases."""
+"""Bytes of texts that are cached as bases."""
 
 _MANIFESTS: Final = 16 << 20
-"""Bytes of manifests kept, of which the next ones differ little."""
+"""Bytes of cached manifests, from which the next ones differ little."""
 
 _CHANGESETS: Final = 10_000
-"""Changesets of which the manifest is kept, for their children."""
+"""The number of changesets whose manifests are remembered for their children."""
 
 _STORES: Final = 500
-"""Files whose stores are kept open."""
+"""The number of files whose stores are kept open."""
 
 _ELSEWHERE: Final = 0xE000
-"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Others say how it is kept,
-such as that of 7.2 for a merged file with copy metadata."""
+"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Other flags say how a text is
+stored, such as that of 7.2 for a merged file with copy metadata."""
 
 _PART: Final = 1 << 20
 """Bytes of a part of a large text."""
@@ -64,22 +64,22 @@ class HgPlan:
 
     @property
     def bulk(self) -> bool:
-        """True if it is long enough for the ways of a bulk push."""
+        """True if the push has more than `FEW` changesets."""
         return len(self.graph) > FEW
 
     def without_bases(self, keys: Collection[Key]) -> Self:
-        """The same plan, using none of `keys` as a delta base."""
+        """Return the same plan with none of `keys` as a delta base."""
         return type(self)(self._repository, self._nodes, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Whole segments in the order of `graph`; may be asked for again."""
+        """Yield whole segments in the order of `graph`. It may be called again."""
         if self.graph:
             with rare_collections():
                 yield from HgExport(self._repository, self.bulk, self._excluded).segments(self.graph)
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:
-    """The plan of a push by which a server that holds `haves` will hold `tips`."""
+    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
     repository.check_format()
     tips = list(tips)
     for tip in tips:
@@ -89,7 +89,7 @@ def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[R
 
 
 class HgExport:
-    """One reading of what a plan sends."""
+    """Reads the records of a plan once, and makes the segments."""
 
     def __init__(self, repository: HgRepository, bulk: bool, excluded: frozenset[Key]) -> None:
         self._repository = repository
@@ -100,15 +100,15 @@ class HgExport:
         self._bulk = bulk
         self._texts = Cache[Node, bytes](_MANIFESTS, len)
         self._read: tuple[tuple[Key, Key], list[Hunk]] = (b"", b""), []
-        """The hunks that were read last, and between which records."""
+        """The hunks that were read last, after the keys of their two records."""
         self._manifest_of = Cache[Node, Node](_CHANGESETS, lambda manifest: 1)
         self._writer = SegmentWriter(
             repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True, hunks=self._hunks
         )
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Segments in that order, one with a large text in parts."""
-        # What is read is proved by the server, and hashing it here takes a tenth of a push.
+        """Yield the segments in the order of `graph`, one with a large text in parts."""
+        # The server checks the texts, and hashing them here takes a tenth of a push.
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:
                 try:
@@ -118,7 +118,7 @@ class HgExport:
 
     def _segment(self, node: Node, parents: Sequence[Parent]) -> list[bytes]:
         before = [parent.id for parent in parents]
-        candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream it is shorter without a base.
+        candidates = {} if self._bulk else dict.fromkeys(before)  # In a bulk stream, it is shorter without a base.
         records = [self._record(CHANGESET, node, self._changesets, candidates)]
         manifest = self._manifest_in(node)
         of_parents = dict.fromkeys([self._manifest_in(parent) for parent in before])
@@ -138,7 +138,7 @@ class HgExport:
         return parts
 
     def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord | HeldRecord]:
-        """A manifest and the versions of files that no parent has."""
+        """Yield a manifest, and the versions of files that no parent has."""
         yield self._record(MANIFEST, manifest, self._manifests, dict.fromkeys(of_parents))
         new: dict[Key, Candidates] = {}
         for number, parent in enumerate(of_parents or [NULL]):
@@ -146,7 +146,7 @@ class HgExport:
             here: dict[Key, Candidates] = {}
             for path, version in found.items():
                 key = file_key(path, version)
-                # Where the line has another flag alone, the version is the parent's.
+                # If only the flag of the line differs, the version is the parent's.
                 if version not in (NULL, others.get(path)) and (not number or key in new):
                     here[key] = new.get(key, {})
                     if path in others:
@@ -156,7 +156,7 @@ class HgExport:
             yield self._file(key, candidates)
 
     def _differing(self, manifest: Node, parent: Node) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-        """The entries that only the first and only the second of two manifests has."""
+        """Return the entries that only the first and only the second of two manifests has."""
         old = b"" if parent == NULL else self._manifest(parent)
         found = differing_in(self._hunks(MANIFEST, manifest, parent), old) if old else None
         return differing(self._manifest(manifest), old) if found is None else found
@@ -193,7 +193,7 @@ class HgExport:
     # ---- texts
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
-        """The hunks between a text and a candidate's, as they lie here if they do."""
+        """Return the hunks between a text and a candidate's, as they are stored here if they are."""
         if self._read[0] != (key, base):
             self._read = (key, base), self._find_hunks(kind, key, base)
         return self._read[1]

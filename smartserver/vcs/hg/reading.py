@@ -1,8 +1,8 @@
-"""`Repository.read` of Mercurial's histories: names become changesets as `hg` itself finds them, and their history is
-sent.
+"""Answers `Repository.read` of Mercurial repositories: finds changesets by name as `hg` does, and selects their
+history.
 
-In order: `tip`, `null`, the number of a changeset in this repository, a whole id, a bookmark, a tag of `.hgtags` of any
-head, a branch, the begin of an id that no other has.
+A name is looked up in this order: `tip`, `null`, the number of a changeset in this repository, a whole id, a bookmark,
+a tag in `.hgtags` of any head, a branch, the unique prefix of an id.
 """
 
 from __future__ import annotations
@@ -38,21 +38,21 @@ from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decod
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-"""Written otherwise, as `012`, it is no number to Mercurial."""
+"""Matches a number. In another form, as `012`, it is no number to Mercurial."""
 _TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 
 TAGS: Final = b".hgtags"
 
 PAGE: Final = 4 << 20
-"""Bytes of entries of the map of markers in one answer; the last one may be over it."""
+"""Bytes of entries of the map of markers in one answer. The last entry may be over it."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-    """The changesets of the selector's names, and what they reach if that is wanted; or a graph; or markers.
+    """Return the changesets of the selector's names, with their history if that is wanted; or a graph; or markers.
 
     Raises:
-        NoSuchPart: a name is none.
-        Unsupported: the selector is none of this release's.
+        NoSuchPart: a name is unknown.
+        Unsupported: this release does not know the selector.
     """
     if selector == GRAPH:
         wants, haves = _stored(stored, question.wants), _stored(stored, question.haves)
@@ -69,14 +69,14 @@ def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPl
 
 
 def _named(stored: RepositoryView, selector: bytes) -> ReadPlan:
-    """The changesets of names, and what they reach if that is wanted."""
+    """Return the changesets of names, with their history if that is wanted."""
     asked = decode(selector)
     found, heads = _find(stored, asked.names)
     return ReadPlan(encode_found(found), heads=heads if asked.is_all else None)
 
 
 def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequence[Node] | None) -> bytes:
-    """The obsolescence markers that came since a version. Where heads are named, only those that matter to them."""
+    """Return the obsolescence markers that were added since a version; with `heads`, only those that matter to them."""
     if stored.setting(EVOLUTION) != YES:
         return b""
     chosen = stored.changed(OBSOLETE, known)
@@ -90,7 +90,7 @@ def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequenc
 
 
 def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
-    """Entries after a key, and whether these are all."""
+    """Encode the entries after a key, and whether these are all."""
     entries: dict[bytes, bytes] = {}
     size = 0
     for key, value in table.items():
@@ -103,7 +103,7 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
-    """The changeset of each name, null for a branch; and all the heads they name."""
+    """Return the changeset of each name, null for a branch; and all heads that the names stand for."""
     finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
@@ -131,26 +131,26 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
 
 
 class _TagHistory(NamedTuple):
-    """The node of a tag in the files of some heads, and the nodes it had before."""
+    """The node of a tag in `.hgtags` of some heads, and the nodes that it had before."""
 
     node: Node
     history: Counter[Node]
-    """With how many lines say so."""
+    """The number of lines that name each earlier node."""
 
 
 class Finder:
-    """Finds changesets by names; what is read for one is kept for the next."""
+    """Finds changesets by names. Data that is read for one name is kept for the next."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
-        """`names`: all that will be looked for: one walk serves those that may be the begin of an id."""
+        """`names`: all names that will be looked up. One walk serves those that may be the prefix of an id."""
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """Two ids, at most, for each name that may be the begin of one."""
+        """At most two ids for each name that may be the prefix of an id."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
-        """The changeset of a name; null for `null`, and for `tip` of an empty repository."""
+        """Return the changeset of a name; null for `null`, and for `tip` of an empty repository."""
         stored = self._stored
         if name == b"tip":
             return stored.revision(self._count - 1) if self._count else NULL
@@ -171,7 +171,7 @@ class Finder:
         return found
 
     def bookmark(self, name: bytes) -> Node | None:
-        """The changeset that a bookmark is on, null where that is before the first one; None without the bookmark."""
+        """Return the changeset of a bookmark, null if it is before the first one; None if there is no such bookmark."""
         found = self._stored.map(BOOKMARKS).get(name)
         if found is not None and found != NULL and self._stored.ordinal(found) is None:
             raise NoSuchPart(f"unknown revision '{shown(name)}'")
@@ -202,7 +202,7 @@ class Finder:
         return found[0] if found else None
 
     def _scan(self) -> dict[bytes, list[Node]]:
-        """One walk over all changesets, for all names."""
+        """Walk over all changesets once, and return up to two ids that begin with each name."""
         begun: dict[bytes, list[Node]] = {name: [] for name in self._names if _HEX.fullmatch(name)}
         lengths = sorted({len(name) for name in begun})
         for ordinal in range(self._count):
@@ -216,7 +216,7 @@ class Finder:
         return begun
 
     def tags(self) -> dict[bytes, Node]:
-        """The tags of `.hgtags` of all heads, as Mercurial joins them."""
+        """Return the tags in `.hgtags` of all heads, joined as in Mercurial."""
         if self._tags is None:
             joined: dict[bytes, _TagHistory] = {}
             stored, seen = self._stored, set[Key]()
@@ -231,7 +231,7 @@ class Finder:
         return self._tags
 
     def _hgtags(self, ordinal: int) -> Key | None:
-        """The key of the version of `.hgtags` in a changeset."""
+        """Return the key of the version of `.hgtags` in a changeset, or None."""
         stored = self._stored
         changeset = stored.record(CHANGESET, stored.revision(ordinal))
         manifest = None if changeset is None else stored.record(MANIFEST, changeset_manifest(changeset.text))
@@ -242,7 +242,7 @@ class Finder:
 
 
 def newest_open(stored: RepositoryView, value: RefValue) -> Node:
-    """The newest head of a branch that does not close it; the newest of all where each does."""
+    """Return the newest head of a branch that does not close it, or the newest of all if each does."""
     return max(value, key=lambda tip: (not tip.closed, stored.ordinal(tip.id) or 0)).id
 
 

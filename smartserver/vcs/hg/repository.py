@@ -1,6 +1,6 @@
-"""A Mercurial repository on this machine: what it is, and which of its changesets are there.
+"""Reads a Mercurial repository on this machine: its format, and which changesets it has.
 
-What lies below a changeset that is here is here too: that is Mercurial's own rule.
+If a changeset is here, so are its ancestors: that is Mercurial's own rule.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from smartserver.vcs.hg.kinds import NULL, Node
 from smartserver.vcs.hg.system import HgSystem
 
 _FAR: Final = 4096
-"""Distance of the farthest ancestor offered below a head."""
+"""The distance of the farthest ancestor that is offered below a head."""
 
 _ANCESTOR_HEADS: Final = 8
 
@@ -59,49 +59,49 @@ class HgRepository:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Changesets, manifests, files."""
+        """The kinds of changesets, manifests and files."""
         return HgSystem.kinds
 
     def manifests(self) -> Revlog:
-        """The store of manifests."""
+        """Return the store of manifests."""
         return manifests(self.mercurial)
 
     def file(self, path: bytes) -> Revlog:
-        """The store of a file's versions."""
+        """Return the store of a file's versions."""
         return file_versions(self.mercurial, path)
 
     def check_format(self) -> None:
-        """Check that it can be sent.
+        """Check that the repository can be sent.
 
         Raises:
-            WrongFormat: it cannot.
+            WrongFormat: the repository cannot be sent.
         """
         for requirement, what in REFUSED.items():
             if requirement in self.mercurial.requirements:
                 raise WrongFormat(what)
 
     def has(self, revision: RevisionId) -> bool:
-        """True if a changeset is here."""
+        """Tell whether a changeset is here."""
         return revision != NULL and len(revision) == len(NULL) and bool(self.changesets.hasnode(revision))
 
     def parents(self, revision: RevisionId) -> tuple[RevisionId, ...]:
-        """The parents of a changeset that is here."""
+        """Return the parents of a changeset that is here."""
         return tuple([parent for parent in self.changesets.parents(revision) if parent != NULL])
 
     def missing(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> list[Node]:
-        """The ancestors of `tips` that are not ancestors of `haves`, parents first.
+        """Return the ancestors of `tips` that are not ancestors of `haves`, parents first.
 
-        Those of `haves` that are not here are ignored.
+        Haves that are missing here are ignored.
         """
         common = [have for have in haves if self.has(have)]
         found: list[Node] = self.changesets.findmissing(common, list(tips))
         return found
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Changesets that are here, most telling first, at most `limit`.
+        """Return at most `limit` changesets that are here, the most useful first.
 
-        `candidates`: tips of the remote as last seen. After those of them that are here come the heads; where no
-        candidate is here, some ancestors of the heads, in case they are ahead of the remote.
+        `candidates`: tips of the remote as last seen. Those that are here come first, then the heads. If no candidate
+        is here, some ancestors of the heads follow, in case the heads are ahead of the remote.
         """
         known = [revision for revision in candidates if self.has(revision)]
         heads = [head for head in self.mercurial.heads() if head != NULL]
@@ -111,19 +111,19 @@ class HgRepository:
         return list(haves)[:limit]
 
     def _ancestors(self, heads: Sequence[Node]) -> list[Node]:
-        """First-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return the first-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
         found: list[tuple[int, Node]] = []
         for head in heads:
             found += _steps(self.changesets.parents, head)
         return [node for _, node in sorted(found, key=lambda row: row[0])]
 
     def heads_of(self, nodes: Sequence[Node]) -> list[Node]:
-        """The heads among some local changesets."""
+        """Return the heads among some local changesets."""
         log = self.changesets
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 
     def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
-        """True if a changeset is one of `heads` or an ancestor of one."""
+        """Tell whether a changeset is one of `heads` or an ancestor of one."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 

@@ -1,7 +1,8 @@
-"""The selectors of `Repository.read` for named changesets, and the encoding of the answer.
+"""Encodes the selectors of `Repository.read` for named changesets, and the answers.
 
-A selector is a byte (`h`: their history is sent; `n`: only what they are) and the names, joined with NUL. The answer is
-20 bytes for each. The selector `g` asks for the ids and parents of what the wants reach and the haves do not.
+A selector is a byte (`h`: their history is sent; `n`: only their ids) and the names, joined with NUL. The answer has 20
+bytes for each name. The selector `g` asks for the ids and parents of changesets that the wants reach and the haves do
+not.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from smartserver.errors import Unsupported
 from smartserver.vcs.hg.kinds import NODE_BYTES, NULL, Node
 
 MAX_NAMES: Final = 4096
-"""Names in one selector."""
+"""The most names in one selector."""
 
 HISTORY: Final = b"h"
 ONLY: Final = b"n"
@@ -21,30 +22,30 @@ ONLY: Final = b"n"
 GRAPH: Final = b"g"
 
 BRANCH: Final = b"branch:"
-"""Begins a name that stands for all heads of a branch. Mercurial makes no name with a colon; an old one that begins
-with one of these three words is found by its id alone."""
+"""The prefix of a name that stands for all heads of a branch. Mercurial makes no name with a colon. An old name that
+begins with one of these three prefixes is found by its id alone."""
 
 FRAGMENT: Final = b"fragment:"
-"""Begins a name that is a branch if there is one, else any name: that after the # of a URL."""
+"""The prefix of a name that is a branch if there is one, else any name: the part after the # of a URL."""
 
 BOOKMARK: Final = b"bookmark:"
-"""Begins a name that is a bookmark alone. One that is not there is no error: the answer has the map of bookmarks."""
+"""The prefix of a name that is a bookmark alone. A missing one is no error: the answer has the map of bookmarks."""
 
 
 class RevisionNames(NamedTuple):
-    """The names of a selector; `is_all`: with their history, `BRANCH` names included."""
+    """The names of a selector. `is_all`: their history is wanted, too, including that of `BRANCH` names."""
 
     names: Sequence[bytes]
     is_all: bool = True
 
 
 def encode(names: RevisionNames) -> bytes:
-    """The selector of some names."""
+    """Encode the selector of some names."""
     return (HISTORY if names.is_all else ONLY) + b"\0".join(names.names)
 
 
 def decode(selector: bytes) -> RevisionNames:
-    """The names in a selector."""
+    """Decode the names in a selector."""
     form, rest = selector[:1], selector[1:]
     names = rest.split(b"\0", MAX_NAMES) if rest else []
     if form not in (HISTORY, ONLY) or len(names) > MAX_NAMES:
@@ -53,12 +54,12 @@ def decode(selector: bytes) -> RevisionNames:
 
 
 def encode_found(found: Sequence[Node]) -> bytes:
-    """The changesets of the names, null for a branch."""
+    """Encode the changesets of the names; null for a branch."""
     return b"".join(found)
 
 
 def decode_found(names: RevisionNames, said: bytes) -> dict[bytes, Node]:
-    """The changeset of each name; branches are left out."""
+    """Decode the changeset of each name; branches are left out."""
     nodes = [said[at : at + NODE_BYTES] for at in range(0, NODE_BYTES * len(names.names), NODE_BYTES)]
     of_names = zip(names.names, nodes, strict=False)
     return {name.removeprefix(FRAGMENT): node for name, node in of_names if node != NULL}

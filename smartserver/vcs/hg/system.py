@@ -1,7 +1,7 @@
-"""Mercurial's records: the parents of a changeset, and what records refer to.
+"""Describes Mercurial's records to the store: the parents of changesets, and the references of records.
 
-A changeset refers to its manifest, that to the version of each of its files; a manifest and a file's version to their
-parents in Mercurial's store.
+A changeset refers to its manifest, and a manifest to the version of each of its files. A manifest and a file's version
+refer to their parents in Mercurial's store, too.
 """
 
 from __future__ import annotations
@@ -84,23 +84,23 @@ class HgSystem(System):
     in_hunks = True
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents of a changeset."""
+        """Return the parents of a changeset."""
         return _present(meta)
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """True: each kind does."""
+        """Return True: records of each kind have references."""
         return True
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """True if it is no file's version: those name three others at most."""
+        """Tell whether a record may have many references. A file's version has three at most."""
         return kind != FILE
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """True if it is a file's version."""
+        """Tell whether a record is a file's version."""
         return kind == FILE
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """The records that this one needs."""
+        """Return the references of a record."""
         if kind == CHANGESET:
             manifest = changeset_manifest(text)
             return NOTHING if manifest == NULL else ((MANIFEST, None, (manifest,)),)
@@ -110,37 +110,37 @@ class HgSystem(System):
         path = path_of(key)
         if text.startswith(CENSORED):
             raise ValueError("it is a version that was taken away (censored)")
-        if parents_of(meta)[0] == NULL:  # With a first parent Mercurial does not look at what the text says.
+        if parents_of(meta)[0] == NULL:  # With a first parent, Mercurial does not read the source of a copy.
             copied_from(text)  # It may name a version that is on another branch, or nowhere.
         return ((FILE, None, [file_key(path, parent) for parent in parents]),) if parents else NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """The versions that the differing lines of a manifest name."""
+        """Return the versions that the differing lines of a manifest name; None for any other record."""
         if record.kind != MANIFEST:
             return None
         now, before = differing(record.text, base.text)
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Two settings are yes or no: that a repository publishes, and that it takes markers."""
+        """Return why a setting cannot have this value. `publishing` and `evolution` are yes or no."""
         return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "it is yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """Changesets by their names, with their history."""
-        from smartserver.vcs.hg.reading import read  # Not before: a client answers nothing.
+        """Return changesets by their names, with their history."""
+        from smartserver.vcs.hg.reading import read  # Imported late: a client answers no reads.
 
         return read(stored, selector, question)
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """Its changesets and manifests."""
-        from smartserver.vcs.hg.content import HgContents  # Not before: a client answers nothing.
+        """Return the `Contents` of a Mercurial repository."""
+        from smartserver.vcs.hg.content import HgContents  # Imported late: a client answers no reads.
 
         return HgContents(stored, question.ref)
 
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The changesets that stay public where a repository no longer publishes."""
+        """Return entries for the changesets that stay public after a repository stops publishing."""
         if not is_publishing(old) or is_publishing(new):
             return {}
         return {PUBLIC: {tip.hex().encode(): b"1" for tip in tips}}
@@ -152,7 +152,7 @@ class HgSystem(System):
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The public changesets of a part: an entry counts for all ancestors, even if its changeset is not copied."""
+        """Return the public changesets of a part. An entry covers all ancestors, even if its changeset is left out."""
         public = _nodes(maps.get(PUBLIC, {}))
         if not public or is_publishing(settings):
             return {}
@@ -162,12 +162,13 @@ class HgSystem(System):
         return {PUBLIC: {head.hex().encode(): b"1" for head in sorted(heads)}}
 
     def ref_problem(self, name: bytes) -> str:
-        """Nothing: what Mercurial refuses as the name of a new branch, old repositories have."""
+        """Return an empty string: old repositories have names that Mercurial refuses for new branches."""
         del name
         return ""
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Drafts with an obsolescence marker. One with a bookmark stays, as Mercurial shows it to clients."""
+        """Return the drafts with an obsolescence marker: those without a bookmark, and the others. Mercurial shows a
+        draft with a bookmark to clients."""
         if stored.settings.get(EVOLUTION) != YES or is_publishing(stored.settings):
             return (), ()
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
@@ -180,7 +181,7 @@ class HgSystem(System):
         return drafts - shown, shown
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Why a bookmark cannot have this name or be there, or why something is no marker."""
+        """Return why a map cannot have this entry, such as a bookmark's name or a damaged marker; empty if it can."""
         if table == OBSOLETE:
             try:
                 return "" if key == key_of(value) else "it is not the key of its marker"
@@ -203,22 +204,22 @@ class HgSystem(System):
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """The changeset that a bookmark is on, or that is public. A bookmark may be before the first changeset, and a
-        marker of one that was never here."""
+        """Return the changeset of a bookmark or of a public entry, else an empty id. A bookmark may be before the first
+        changeset, and a marker may be about one that was never here."""
         if table == BOOKMARKS:
             return b"" if value == NULL else value
         return bytes.fromhex(key.decode()) if table == PUBLIC else b""
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """A bookmark is made, moved and removed as a branch of one head would be. What is public stays so, and what is
-        obsolete: else who may write could take away the heads of others."""
+        """Return the right that each change needs. For a bookmark, the rights are those for a branch with one head. A
+        public or obsolete entry stays: else a user with the right to write could take away the heads of others."""
         if table != BOOKMARKS:
             return [EntryRight.WRITE if new is not None else EntryRight.ADMIN for _, new in changes]
         rights = [_bookmark_right(stored, *change) for change in changes]
         aside = {
             old for (old, new), right in zip(changes, rights, strict=True) if old and new and right is EntryRight.FORCE
         }
-        # One that leaves a draft which others replace moves forward, too.
+        # A bookmark that leaves a replaced draft moves forward, too.
         replaced = set().union(*self.superseded(stored, sorted(aside)))
         return [
             EntryRight.WRITE if new is not None and old in replaced else right
@@ -226,30 +227,30 @@ class HgSystem(System):
         ]
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """Something where it closes its branch."""
+        """Return a non-empty value if a changeset closes its branch."""
         return b"closed" if closes_branch(text) else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Each says whether it closes its branch."""
+        """Return the tips, each with whether it closes its branch."""
         return [Tip(tip, closed=bool(fact)) for tip, fact in zip(tips, stored.facts(tips), strict=True)]
 
 
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
 
 _NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
-"""The bytes that separate bookmarks in Mercurial's own file and answers, or are cut off there: they would end every
-pull."""
+"""Matches bytes that separate bookmarks in Mercurial's own file and answers, or are cut off there. They would make
+every pull fail."""
 
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
-    """True if everything that is pushed becomes public."""
+    """Tell whether all pushed changesets become public."""
     return settings.get(PUBLISHING) != NO
 
 
 def _bookmark_right(stored: MapReader, old: Node | None, new: Node | None) -> EntryRight:
     if old is None:
         return EntryRight.CREATE
-    # One that is not here an earlier release took, or it is before the first. Nothing is lost with it.
+    # A missing `old` was accepted by an earlier release, or is null. Nothing is lost with it.
     leads_forward = new not in (None, NULL) and (not stored.has_revision(old) or stored.is_ancestor(old, new))
     return EntryRight.WRITE if leads_forward else EntryRight.FORCE
 
