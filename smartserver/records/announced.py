@@ -177,7 +177,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
 
 
 class AnnouncedRevisions(list[GraphNode]):
-    """The same methods for revisions that were not read from a block: few ones, or the sender's own."""
+    """Revisions that were not read from a block, a few or the sender's own, with the methods of `AnnouncedGraph`."""
 
     def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)

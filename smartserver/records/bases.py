@@ -5,9 +5,9 @@ The candidates that the caller names (the versions of the path in the parents) a
 that is chosen here is looked up in the ancestry of the push.
 
 In a bulk push, skipping keeps chains short: the base of the n-th version of a path is the version d before it, where d
-is the largest power of 32 that divides n. So a chain of a million versions is at most 124 deep, while the base of 31 of
-32 records is the previous version, which makes the smallest frame. A push of a few revisions does not know n and uses
-the previous version. The server knows n, and encodes a record again if its chain is too deep.
+is the largest power of 32 that divides n. So a chain of a million versions is at most 124 deep. Still, the base of 31
+of 32 records is the previous version, which makes the smallest frame. A push of a few revisions does not know n and
+uses the previous version. The server knows n, and encodes a record again if its chain is too deep.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ CANDIDATES: Final = 2
 the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. So are a third
-of the records of one history; its first push takes a tenth less of the client's time, and 2 % fewer bytes."""
+"""Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. A third of the
+records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer bytes."""
 
 SIBLINGS: Final = 5
 """The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
@@ -109,8 +109,8 @@ class NewRecord(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record to send whose text is read by `texts` only if it is needed.
 
-    The text is not needed if the key was sent before in this push, or if hunks against a candidate are enough and the
-    key is the check.
+    The text is not needed if the key is the check, and either the key was sent before in this push, or hunks against a
+    candidate are enough.
     """
 
     kind: int

@@ -97,14 +97,15 @@ class Header(NamedTuple):
 
 
 def message_of(name: str, message: bytes) -> bytes:
-    """Return the message of a revision, if it is within its limit; called before the message is decoded."""
+    """Return the message of a revision, or raise LimitExceeded. It is called before the message is decoded."""
     if len(message) > MAX_MESSAGE:
         raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
     return message
 
 
 class ChangedPath(NamedTuple):
-    """A path that differs between a revision's tree and its first parent's; `action`: `A`, `M` or `D`."""
+    """A path that differs between a revision's tree and its first parent's. `action`: `A` (added), `M` (modified) or
+    `D` (deleted)."""
 
     action: str
     path: bytes
@@ -212,8 +213,8 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A revision of a log: the fields of `Header`, and the changes, each an action and a path; None if they were not
-    asked for."""
+    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if
+    they were not asked for."""
 
     id: str
     author: str

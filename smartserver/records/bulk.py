@@ -31,7 +31,7 @@ CONTENT_WINDOW_LOG: Final = 21
 """The window of content bodies, 2 MiB: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
 
 _FED: Final = 512
-"""Bytes given to the decoder at once. The shortest block, four bytes, may decode to 128 KiB, so they to 16 MiB."""
+"""Bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes to 16 MiB at most."""
 
 
 class BulkWriter:

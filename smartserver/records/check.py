@@ -50,7 +50,8 @@ class KeyCheck(NamedTuple):
 KEYS: Final[dict[str, KeyCheck]] = {
     "sha1-key": KeyCheck(lambda _, __, ___: hashlib.sha1(), lambda _, digest: b"sha1:" + digest.hex().encode())
 }
-"""The checks by key, by name: `sha1:` and the hex sha1 of the text, and those that systems register."""
+"""The checks in which the key proves the text, by name: `sha1:` and the hex sha1 of the text, and the checks that
+systems register."""
 
 
 def check_bytes(kind: Kind) -> int:

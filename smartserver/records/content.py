@@ -51,7 +51,7 @@ class RepositoryView(Protocol):
         a walk over them."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None if that is unknown."""
+        """The keys of a map's entries that changed since an incarnation, version and mark; None if they are unknown."""
 
     def setting(self, name: str) -> bytes | None:
         """A setting of the repository; None if it is not set."""
@@ -98,7 +98,7 @@ class MapReader(Protocol):
         """The entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """Those of `firsts` with which a key of a map begins."""
+        """The `firsts` with which a key of a map begins."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Tell whether a revision is stored or announced by the request."""

@@ -21,8 +21,8 @@ MAX_ENTRIES: Final = 1 << 20
 """Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
 
 MAX_RECORD: Final = 256 << 20
-"""Bytes of one fulltext. A server that checks a push and a client that checks a pull hold it whole in memory, and eight
-kilobytes of zstd can claim all of it."""
+"""Bytes of one fulltext. The server that checks a push, or the client that checks a pull, holds it whole in memory.
+Eight kilobytes of zstd can claim all of it."""
 
 MAX_TAKEN: Final = MAX_RECORD
 """Bytes of a stored segment. Both sides hold it whole, too. A client refuses to push a larger one before it sends."""

@@ -54,7 +54,7 @@ class MapType(NamedTuple):
 
 
 class EntryRight(enum.Enum):
-    """The right that a change of an entry needs, with the meaning that it has for refs."""
+    """A right that the change of an entry of a map may need; it means the same as for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -103,9 +103,9 @@ class System:
     """The maps of its repositories, by name; there are no others."""
 
     untold: Mapping[str, bytes] = {}
-    """The maps that are not sent with the refs, as they are long and few clients need all entries; by name, a selector.
-    The selector and a key read the entries after the key; without a key, the first ones. The answer is a msgpack array:
-    a map of entries in key order, and True if no more are left."""
+    """The maps that are not sent with the refs, as they are long and few clients need all entries. Each has a selector
+    here: with a key appended it reads the entries after the key, else the first ones. The answer is a msgpack array: a
+    map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
     """True if clients keep refs in files, so that `a` and `a/b` cannot both be refs."""

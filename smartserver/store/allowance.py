@@ -35,7 +35,7 @@ folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
 DECODED_OF_STORED: Final = 4096
 """Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
-of a history, of which a new one may take a thousandth of its size on the disk, and some again."""
+of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
 """Steps that a loop takes, in a millisecond, before it charges them."""
@@ -50,7 +50,7 @@ class Allowance:
     )  # fmt: skip
 
     def __init__(self, *, limited: bool = True) -> None:
-        """`limited`: False for local work, which can only be cancelled."""
+        """`limited`: False for work that no remote client requested; it can only be cancelled."""
         self.cancelled = False
         """True once no client waits for the work any more."""
         self._limited = limited

@@ -36,8 +36,8 @@ class Demand:
     """Follows the use of one cache, to compute the hits of a cache of another size.
 
     One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
-    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them, so the difference
-    between all uses and 16 times the followed ones is added to the smallest cache (SHARDS-adj in that paper). A cache
+    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
+    between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
     that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
     the sum of a range of a Fenwick tree, in the order of the last use.
     """

@@ -195,7 +195,8 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
 
 
 def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
-    """Create a file of a repository exclusively and durably, such as a record whose state has a checkpoint.
+    """Create a file of a repository exclusively and durably. It may be a record that follows none, if its state has a
+    checkpoint.
 
     Raises:
         FileExists: the file exists already.
@@ -230,8 +231,8 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
 
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
-    """The version of the newest checkpoint that is old enough, and not the newest of all; None if it is damaged or not
-    of this log."""
+    """The version of the newest checkpoint, but never the very newest, that is old enough. None if there is none, or it
+    is damaged or of another log."""
     looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]

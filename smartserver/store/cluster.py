@@ -1,7 +1,7 @@
 """The file of a store that several servers share: it names the database with the logs of the repositories.
 
-Such a store has the file `CLUSTER`, so that every server and command finds the logs, and none takes a repository for
-one that lacks its log.
+Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, its repositories
+would seem to lack their logs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The content of the file: the identity of the store, as in the database, and its address without a password."""
+    """The content of the file. `store`: the identity of the store, which the database has too. `log`: the address of
+    the database, without a password."""
 
     store: str
     log: str

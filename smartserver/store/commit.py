@@ -22,13 +22,13 @@
 #
 # 1) The commit refuses a request only on the newest state. Before its body arrived, a push may also be refused on the
 #    state that it began with, by its announced graph.
-# 2) The history is asked for the request's id before anything else is done on a new state. If the id is there, this
-#    request was carried out by an earlier sending.
+# 2) The history is searched for the request's id before anything else is done on a new state. If it has the id, the
+#    request was carried out when it was sent before.
 # 3) The pack is looked at *after* the state was read and *before* the record is published. A process that was stopped
 #    for a day may find its pack gone: from `incoming` as a leftover, from `packs` because a repeat of its request was
 #    carried out.
-# 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. That
-#    is why `_append` takes the clean-up away (`undo.pop_all`) and gives it back only on a clear refusal.
+# 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. So
+#    `_append` cancels the clean-up (`undo.pop_all`), and performs it only after a clear refusal.
 #
 # The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
 # so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
@@ -218,11 +218,11 @@ def approve_all(transaction: Transaction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """A request that was carried out, now or before."""
+    """The outcome of a request that was carried out, now or before."""
 
     state: State
     outcome: bytes
-    """The result of the plan when the request was carried out first."""
+    """The result of the plan when the request was first carried out."""
     changed: bool
     """True if this call changed the repository."""
 
@@ -401,7 +401,7 @@ class Commit:
         return head, last if is_last else None
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
-        """Behind a link, return the step that writes the record to a temporary file in the trip that moves the pack."""
+        """Return the step that writes the record to a temporary file; none if the store is not behind a link."""
         if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # The error is raised again when the record is made.
                 entries = (planned.entry,)

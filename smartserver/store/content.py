@@ -57,7 +57,7 @@ class SnapshotView:
         snapshot: Snapshot,
         allowance: Allowance,
     ) -> None:
-        """`refs`, `values`: return the refs, and a map by its name, with the changes of the request so far."""
+        """`refs`: returns the refs. `values`: returns a map by its name. Both include the request's changes so far."""
         self.refs = refs
         self.map = values
         self.snapshot = snapshot

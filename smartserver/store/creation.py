@@ -12,8 +12,8 @@ both are published before the look, and no folder is exclusive there.
 
 - The inner creation looks for a repository in each folder above. If a folder above has a log but no repository (yet),
   the inner creation takes the next number of that log with a record that does nothing.
-- The outer creation looks for foreign files and folders below `a`, each time it has judged on a state and before it
-  publishes the record that follows that state.
+- The outer creation looks for foreign files and folders below `a`. It does so each time after it has judged on a state,
+  and before it publishes the record that follows that state.
 
 One of them always sees the other. Either the folder of the inner creation exists when the outer one looks. Or the outer
 one looked before. Then it publishes its record before the inner creation takes that number, and the inner one finds a
@@ -71,7 +71,7 @@ class LookAbove:
             self.steps += [line, *self._foreign[place]]
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
-        """Refuse the place if it lies in a repository.
+        """Refuse the place if it lies in a repository, of ours or of another tool.
 
         `clock` is given if the folder of the new repository exists already. Then a creation above that has not looked
         below yet will see the folder. A creation that has looked must look again, as a record that does nothing takes

@@ -1,9 +1,9 @@
-"""A cursor: the version up to which a receiver was told the changes of a repository. It is a file beside the packs.
+"""A cursor: the newest version of a repository whose changes were sent to a receiver. It is a file beside the packs.
 
 The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next
 number, which exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A
-server takes the lease before it tells changes. Another server waits until the lease has expired by the store's clock,
-or is given back. A crash leaves the cursor unchanged, and some changes are told twice.
+server takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock,
+or is given back. A crash leaves the cursor unchanged, and some changes are sent twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """The content of the file. `position`: the newest version that was told; None: none was. `holder`: the server that
+    """The content of the file. `position`: the newest version that was sent; None: none was. `holder`: the server that
     holds the lease, for `lease` seconds from the file's time; empty: no server."""
 
     position: KnownVersion | None = None

@@ -1,9 +1,9 @@
 """Incoming segments: checks them against the stored revisions and writes them to quarantine. No lock is held meanwhile.
 
 Three things are proved: each record matches its key, the parents of each revision are those that its own record names,
-and everything that a record refers to is here (`proof`). Bytes of a client only lead to the errors of `Upload.write`.
-Stored revisions are left out. A record whose chain is too deep for a quick read is encoded again: only here does the
-server write a frame that differs from the client's.
+and everything that a record refers to is here (`proof`). Invalid bytes of a client cause no other errors than those of
+`Upload.write`. Stored revisions are left out. A record whose chain is too deep for a quick read is encoded again: only
+here does the server write a frame that differs from the client's.
 """
 
 from __future__ import annotations
@@ -86,7 +86,7 @@ class UploadValidator:
         self._is_read_from_file = False
         """True if the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
-        """`System.tip_fact` of each revision that has one."""
+        """The `System.tip_fact` of each revision for which it is not empty."""
         self._make_quarantine = quarantine
         self.draft: DraftPack | None = None
         """The pack of the new segments; None while there are none."""
@@ -101,13 +101,13 @@ class UploadValidator:
         self.bytes_left_out = 0
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a received revision; None for any other revision."""
+        """The meta of the own record of a new revision of the body; None for any other revision."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
         return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a received revision; None for any other revision."""
+        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
@@ -380,7 +380,7 @@ class UploadValidator:
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
@@ -403,7 +403,7 @@ class UploadValidator:
                 if len(begin) < BEGIN:
                     begin += part
             proof.finish()
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
 

@@ -82,7 +82,7 @@ class IndexRow(NamedTuple):
     length: int
     """Bytes of its fulltext."""
     base: int
-    """A row, `EXTERNAL` and an entry of the external bases, or `NO_BASE`."""
+    """The row of its base, `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int
     chain_kib: int
     lineage: int
@@ -162,7 +162,7 @@ class Index:
         self.blocks = blocks
         self.name = name = blocks.name
         self.hash = blocks.hash
-        """The file's trailer, as the log names it."""
+        """The hash at the end of the file, which is also in the log."""
         body = blocks.length
         if body < HEADER.size:
             raise CorruptFile(name, body, f"{body} bytes before its hashes, an index has {HEADER.size} or more")

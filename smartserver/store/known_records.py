@@ -29,9 +29,9 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
 
 TEXT_BYTES = 40 << 20
-"""Bytes of fulltext kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502 commits then
-takes the server 2 to 10 % less CPU and 25 MB more. 48 MiB cannot be told from 40 by CPU, and a push of 62,510 commits
-takes 19 MB more with them; with 32 MiB it takes a sixth more CPU."""
+"""Bytes of fulltext that are kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502
+commits then takes the server 2 to 10 % less CPU and 25 MB more. With 48 MiB it takes the same CPU as with 40, and a
+push of 62,510 commits takes 19 MB more; with 32 MiB it takes a sixth more CPU."""
 
 NO_BASE = -1
 STORED_BASE = -2
@@ -256,7 +256,7 @@ HOPS = (32, 1024, 32768)
 
 
 class StoredBases:
-    """The answers of one snapshot to a native prover's questions about the repository."""
+    """Answers the questions of a native prover about stored revisions and records."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
         self._snapshot = snapshot
@@ -304,8 +304,8 @@ class KnownRecords:
         self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """The depth, chain and lineage of an entry; and its base as in `Frame`. `before`: the entry's number, which is
-        higher than that of a base in the stream."""
+        """The depth, chain and lineage of an entry; and its base as in `Frame`. `before`: the number of the entry; a
+        base in the stream has a lower one."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
         # The base is the lowest copy: the one in the repository if it has one, else one of the stream.

@@ -286,8 +286,8 @@ class Turns:
 
     Processes race to publish the next record. The last winner would mostly win again: it knows the state, which the
     other processes have to read first. On a slow store, a process could lose for as long as another has changes to
-    make. So a process that lost a race in the last minute waits after each of its records, for as long as it needed
-    itself to read the new state and try again. This is best effort: nothing depends on it.
+    make. So a process that lost a race in the last minute waits after each of its records. It waits as long as it
+    needed itself to read the new state and try again. This is best effort: nothing depends on it.
     """
 
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> None:

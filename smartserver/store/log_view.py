@@ -103,7 +103,7 @@ class LogView:
     def still(
         self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform steps, tell whether a head is still the newest, and perform others, all in one trip."""
+        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])

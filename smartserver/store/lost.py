@@ -7,9 +7,9 @@ one, are its *line*. *Misfits* are damaged records and checkpoints, those of ano
 Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
 
 *Lost changes* are the entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of
-trailers of unnamed packs, unless their requests are in the state's entries. A record was published, so its change was
-made. A record as old as entries that the state has dropped is not lost. A trailer alone does not prove that the change
-was made: it may never have been acknowledged.
+trailers of unnamed packs. They are not lost if their requests are in the state's entries. A record was published, so
+its change was made. A record as old as entries that the state has dropped is not lost. A trailer alone does not prove
+that the change was made: it may never have been acknowledged.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """`OpenPack`: a pack and its index in use. The index is opened with the snapshot that names it, the pack when read.
 
 A pack that was joined with others is deleted a day later, and a snapshot may be read for longer. The joined pack has
-the same segments, unchanged. So a pack that is missing when it is first read is looked for in the newest state, by the
-ids and lengths of all its segments, and read there. A file is closed with the last reference to it, never by name or
+the same segments, unchanged. So if a pack is missing when it is first read, its segments are looked for in the newest
+state, by their ids and lengths, and read there. A file is closed with the last reference to it, never by name or
 number: a reader keeps the files that it began with.
 """
 

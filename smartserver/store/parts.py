@@ -119,7 +119,7 @@ class _Kept:
                     other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
-        """The bytes ahead that a reader may keep after its source was dropped; 0 if there is room for it again."""
+        """The bytes ahead that a reader may keep after its source was dropped; 0 if there is room for a new source."""
         with self._lock:
             others = self._others(reader)
         if sum(others.values()) + min(held, HELD) <= HELD:
@@ -148,8 +148,8 @@ def cut(text: Buffer) -> Iterator[Buffer]:
 
 
 ALONE = 32 << 20
-"""Bytes of a record's text and its base's above which records are decoded one at a time, so that all pushes to this
-process together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
+"""Bytes of a record's text and its base's above which records are decoded one at a time. So all pushes to this process
+together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
 
 _turn = threading.Lock()
 """Held while a large record is decoded."""

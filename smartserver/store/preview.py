@@ -25,7 +25,7 @@ from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 
 LONGEST_HEADER = 8 << 10
-"""Bytes of a record's header that are read: its key has 1,024 at most, and its base's key too."""
+"""Bytes of a record's header that are read: the record's key and its base's key have at most 1,024 each."""
 
 
 class Preview:

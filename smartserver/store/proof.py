@@ -124,7 +124,7 @@ class SegmentProof:
     _bases: dict[RecordName, bytes] = field(default_factory=dict)
     """The bases of these records, with their metas."""
     _granted: list[Group] = field(default_factory=list)
-    """The references of records of ancestors."""
+    """The references that bases from ancestors grant."""
     _needed: list[tuple[Entry, Group]] = field(default_factory=list)
 
     @property
@@ -297,7 +297,7 @@ class Judge:
         """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
 
     def look(self, revision: RevisionId, record: Record, base: Record | None) -> None:
-        """Judge a record by itself."""
+        """Judge a record by its own content, and note the roles that it gives to others."""
         if not self._judges:
             return
         kind, key, meta, text = record

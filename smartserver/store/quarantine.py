@@ -27,7 +27,8 @@ from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
-"""Bytes up to which an index, of some thousand records, is not synced, and new files are kept in memory."""
+"""Bytes up to which an index, of some thousand records, is not synced, and the files of a new pack are not read
+again."""
 
 
 class Quarantine:

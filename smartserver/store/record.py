@@ -26,7 +26,7 @@ HEADER = struct.Struct("<8sHH16s")
 bytes of a file tell which record it is."""
 
 MAX_RECORD = 64 << 20
-"""Bytes of a record. One that makes 500,000 refs takes 35 MB."""
+"""Bytes of a record, at most. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
 """The hash that record 1 has in place of the hash of the record before it."""
@@ -62,7 +62,7 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """One key of a table, before and after; None where it is absent."""
+    """The change of one key of a table, from `old` to `new`; None: the key is absent."""
 
     table: str
     key: bytes

@@ -130,7 +130,8 @@ class PackRepository:
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """The newest state; the place is looked at in the same trip, in case the request creates the repository."""
+        """The newest state. Behind a link, the place is looked at in the same trip, in case the request creates the
+        repository."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(

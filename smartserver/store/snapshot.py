@@ -36,7 +36,7 @@ from transports.errors import NoSuchFile
 
 
 class Snapshot(StoredRecords):
-    """The content of one state, opened."""
+    """The opened packs of one state and their graph."""
 
     @classmethod
     def open(

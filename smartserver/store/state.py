@@ -61,8 +61,7 @@ class Misfit(Exception):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A file in `packs` that the state no longer names since record `number`, made at `time` (milliseconds since the
-    epoch)."""
+    """A file in `packs` that record `number` dropped, at `time` (milliseconds since the epoch)."""
 
     time: int
     number: Natural
@@ -113,7 +112,7 @@ class State:
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a copy into the repository takes more requests than have come."""
+        """True if the repository waits for further requests of a copy."""
         return INCOMPLETE in self.settings
 
     @property

@@ -68,7 +68,7 @@ class StoredRecords:
         self.graph = graph
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
-        """External bases found so far: pack and entry -> pack and row."""
+        """The external bases found so far: from pack and entry to pack and row."""
         self.transport = transport
         self.is_remote = remote.is_remote(transport)
         """True if the packs lie behind a link."""
@@ -254,7 +254,7 @@ class StoredRecords:
             proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             source = partial(self._source, number, row, said, entry)
             yield from parts.PartedText(source, entry.length, proof, charge)
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:

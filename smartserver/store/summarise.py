@@ -39,7 +39,7 @@ class Summariser:
         state, system = snapshot.state, system_of(snapshot.state.vcs)
         self._view = SnapshotView(state.refs, state.map, snapshot, Allowance(limited=False))
         self._contents: Contents = system.contents(self._view, ReadScope())
-        self._changes = not system.ghosts  # With ghosts, what a revision changed depends on what else is stored.
+        self._changes = not system.ghosts  # With ghosts, the changes depend on which other revisions are stored.
 
     @property
     def columns(self) -> int:

@@ -57,7 +57,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, add or (None) remove a ref. The caller has checked that the user may do so."""
+        """Change, add or (None) remove a ref. The caller has decided that the change is allowed."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -111,7 +111,7 @@ class Transaction(RepositoryView):
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, add or (None) remove an entry of a map. The caller has checked that the user may do so."""
+        """Change, add or (None) remove an entry of a map. The caller has decided that the change is allowed."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind

@@ -31,7 +31,7 @@ MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
 LARGE = 64 << 10
-"""Bytes of a record, of some thousand refs, from which on it should not stay the newest: each look reads that."""
+"""Bytes, of some thousand refs, above which a record should not stay the newest one, as each look reads that."""
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for readers of an older state, and a leftover for a writer that still runs."""
 
@@ -54,7 +54,7 @@ def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> 
 
 
 class PackFile(NamedTuple):
-    """A file among the packs."""
+    """A pack file in `packs`."""
 
     name: bytes
     modified: float

@@ -99,12 +99,12 @@ class Upload:
         return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a revision of the body; None for any other revision."""
+        """The meta of the own record of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.own_meta(revision) if cut is None else cut[0]
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a revision of the body; None for any other revision."""
+        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.fact(revision) if cut is None else cut[1]
 
@@ -154,7 +154,7 @@ class Upload:
             self._checked = snapshot
             return
         quarantine = self.quarantine
-        assert quarantine is not None  # It holds the entry.
+        assert quarantine is not None  # It has the pack of `entry`.
         validator = UploadValidator(transaction, self._quarantine, self._policy)
         try:
             with contextlib.closing(quarantine.pack) as file:

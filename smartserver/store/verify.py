@@ -41,8 +41,8 @@ MAX_PROBLEMS = 10_000
 LEAST_HOLE = 8
 """The least number of zero bytes inside a file that a loss of power explains: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""The message for an index that must be rebuilt. It is not written to the disk: lineages are lost, so its hash may
-differ from that in the log."""
+"""The message for an index that must be rebuilt. The rebuilt index is not written to the disk: lineages are lost, so
+its hash may differ from the one in the log."""
 
 MEND = "smartserver verify --mend puts it right"
 REMADE = "logs read the records instead; smartserver pack makes it again"

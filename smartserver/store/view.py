@@ -31,8 +31,8 @@ from smartserver.store.state import MAP
 
 
 class RepositoryView:
-    """A snapshot with the changes of a request so far. A method that needs a repository raises NoSuchRepository if
-    there is none, and one that is given an unknown revision raises MissingRevision."""
+    """A snapshot with the changes of a request so far. A method that needs an existing repository raises
+    NoSuchRepository. A method with revisions as arguments raises MissingRevision for an unknown one."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class RepositoryView:
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a copy into the repository takes more requests than have come."""
+        """True if the repository waits for further requests of a copy."""
         return self.snapshot is not None and self.snapshot.state.is_incomplete
 
     @property
@@ -216,7 +216,7 @@ class RepositoryView:
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """Those of `firsts` with which a key of a map begins, with the changes so far."""
+        """The `firsts` with which a key of a map begins, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
