@@ -347,7 +347,7 @@ class Commit:
             last = None  # The next time everything is checked again.
             return planned.entry
 
-        # From here on nothing may be deleted, whatever interrupts, unless certainly nothing was changed.
+        # From here on nothing may be deleted after an error or interrupt, unless certainly nothing was changed.
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):

@@ -131,7 +131,7 @@ def folders_to(path: str) -> list[str]:
 
 
 def name_of(place: str) -> str:
-    """The last name of a folder, quoted, for a message that also has the whole path."""
+    """The last part of a folder's path, quoted, for a message that also has the whole path."""
     return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 

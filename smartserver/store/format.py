@@ -38,7 +38,7 @@ _LONGEST = 256
 
 
 def parse_format(content: bytes) -> str:
-    """Return the line of a format file, if this release reads such a repository; else raise Unsupported."""
+    """Return the line of a format file. Raise Unsupported or CorruptFile if this release cannot read it."""
     line, newline, rest = content[:_LONGEST].partition(b"\n")
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")

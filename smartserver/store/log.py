@@ -3,8 +3,8 @@
 # Theory of operation
 # ===================
 #
-# A repository is a folder `log` of numbered files. Record N says what change N did, and has the hash of record N - 1.
-# The newest record *is* the repository. A store offers one primitive that makes this work: to create a file that must
+# A repository is a folder `log` of numbered files. Record N has the effect of change N, and the hash of record N - 1.
+# The newest record *is* the repository. A store offers the one primitive that this needs: to create a file that must
 # not exist (`Publish`). Of any number of servers that publish record N, one succeeds. There are no locks.
 #
 # A `Log` is the view of one process on that folder. It keeps a `Head`: the state after the newest record that it saw.
@@ -15,7 +15,7 @@
 # 2) `_open` starts from a checkpoint. `look` calls it without a head, or after a look back that failed.
 # 3) `append` publishes a record. It asks `judge` for the content, once for each state that turns out to be the
 #    newest.
-# 4) `_settled` and `_counts` find out what happened when a store did not say whether it published.
+# 4) `_settled` and `_counts` find out whether a record was published when the store did not say.
 #
 # Rules:
 #

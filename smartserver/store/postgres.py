@@ -183,7 +183,7 @@ class Database:
         its number is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
-        # The record before that of a recovery may be missing.
+        # The record before the one of a recovery may be missing.
         if record.number == 1 or any(entry.begins for entry in record.entries):
             return {record.number: content} if self._change(path, _FIRST, *row) else {}
         added = self._change(path, _NEXT, repository, record.number - 1, record.parent, *row)

@@ -106,7 +106,7 @@ class Quarantine:
         moves = Rename(pack, self.pack_path)
         if self._index is None:
             return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]
-        # The index is written first, directly to `packs`, which saves a trip: without its pack it does no harm.
+        # The index is written directly to `packs`, before the pack moves there. This saves a trip, and does no harm.
         puts = [Put(pack, bytes(self.pack.content)), Put(self.index_path, self._index)]
         return [*puts, moves, SyncDirectory(PACKS)]
 

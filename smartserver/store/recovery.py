@@ -218,8 +218,8 @@ def _replay(transaction: Transaction, change: LostChange) -> list[str]:
 
 
 def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
-    """Keep the lost value of a ref that was changed since, in a new ref. Return the rest of the message; empty if it is
-    no ref."""
+    """Keep the lost value of a ref that was changed since, in a new ref. Return the rest of the message; empty if there
+    is no such value."""
     if change.table != REFS or change.new is None:
         return ""
     prefix, _, rest = change.key.rpartition(b"refs/")

@@ -1,7 +1,7 @@
 """Repack: joins neighbouring packs, copying their segments unchanged. The order stays, and no record is decoded.
 
-Sizes are kept geometric: after a repack each pack is at least twice as large as all later ones together. So a byte is
-rewritten about as often as the repository doubles. Packs of more than 1 GiB are left alone.
+Sizes are kept geometric: after a repack each pack is at least twice as large as the next one. So a byte is rewritten
+about as often as the repository doubles. Packs of more than 1 GiB are left alone.
 """
 
 from __future__ import annotations
