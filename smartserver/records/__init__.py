@@ -1,1 +1,1 @@
-"""Records and segments as bytes; pure, shared by both ends."""
+"""Encodes, decodes and checks records and segments, without I/O, for both client and server."""

@@ -1,8 +1,8 @@
-"""The announced graph of a push: read once, kept as it came and found by id, in a few times its own bytes.
+"""The announced graph of a push: revisions are found by id, in memory of a few times the size of the graph.
 
-A graph of 64 MiB names up to three million revisions. As Python objects they would take gigabytes, and the collector
-would stop everything to walk them. So the bytes are kept, and beside them columns of integers: where each id lies, the
-parents of each revision, and a hash table with open addressing over the ids. What is asked for is made from these.
+A graph of 64 MiB names up to three million revisions. As Python objects they would take gigabytes, and the garbage
+collector would stop the process to walk them. So the bytes are kept, with columns of integers: the offset of each id,
+the parents of each revision, and a hash table with open addressing over the ids. Objects are made from these on access.
 
     graph = length count (revision, count (0 parent | distance)*)*
 """
@@ -23,33 +23,33 @@ REVISIONS_OF_GRAPH: Final = "revisions of an announced graph"
 PARENTS_OF_GRAPH: Final = "parents of an announced graph"
 
 CHARGED: Final = 4096
-"""Revisions and parents that are read before they are charged: some milliseconds."""
+"""Revisions and parents that are read, in some milliseconds, before they are charged."""
 
 _ABSENT: Final = 1 << 31
 _MENTIONED: Final = 0xFFFFFFFF
-"""In the column of places: an id named only as a parent that is absent."""
+"""The place of an id that is named only as an absent parent."""
 _OUTSIDE: Final = 0xFFFFFFFE
-"""An id named as a parent that is elsewhere: a revision of that id cannot follow."""
+"""The place of an id that is named as a parent outside the graph: a revision of that id must not follow."""
 
 
 class AnnouncedGraph(Sequence[GraphNode]):
     """The revisions of a graph block, parents before children."""
 
     def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
-        """`charge` is told how many revisions and parents were read, as they are."""
+        """`charge`: is called with the number of revisions and parents while they are read."""
         self._block = block
         self._offsets = array("I")
-        """The place of each id in the block."""
+        """The offset of each id in the block."""
         self._lengths = array("H")
         self._places = array("I")
-        """The place of each id among the revisions, or one of the two values for those that are none."""
+        """The place of each id among the revisions, or `_MENTIONED` or `_OUTSIDE` if it is not among them."""
         self._slots = array("I", bytes(4 * 64))
         """The hash table: numbers of ids, plus one."""
         self._listed = array("I")
         """The number of the id of each revision."""
         self._starts = array("I", (0,))
         self._parents = array("I")
-        """The numbers of the ids of each revision's parents; `_ABSENT` in those that are marked so."""
+        """The numbers of the ids of each revision's parents, with the bit `_ABSENT` if the parent is marked absent."""
         self._read(charge)
 
     def __len__(self) -> int:
@@ -62,7 +62,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
     def __getitem__(self, place: int | slice) -> GraphNode | list[GraphNode]:
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
-        number = self._listed[place]  # Raises where there is no such place.
+        number = self._listed[place]  # This raises IndexError if there is no such place.
         place %= len(self)
         named = self._parents[self._starts[place] : self._starts[place + 1]]
         parents = [Parent(self._id(parent & ~_ABSENT), parent & _ABSENT != 0) for parent in named]
@@ -76,7 +76,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._id(self._listed[place])
 
     def find(self, revision: RevisionId) -> int | None:
-        """The place of a revision; None where it is not listed."""
+        """The place of a revision; None if it is not listed."""
         number = self._slots[self._slot(revision)]
         place = self._places[number - 1] if number else _OUTSIDE
         return place if place < _OUTSIDE else None
@@ -86,7 +86,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._block[at : at + self._lengths[number]]
 
     def _slot(self, name: bytes) -> int:
-        """The slot that has the number of an id, or the free one where it belongs."""
+        """The slot with the number of an id, or the free slot for it."""
         slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
         mask = len(slots) - 1
         at = hash(name) & mask
@@ -99,7 +99,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return at
 
     def _number(self, begin: int, end: int) -> int:
-        """The number of the id that lies there; a new one where it was not named before."""
+        """The number of the id in a range of the block; a new number if it was not named before."""
         slot = self._slot(self._block[begin:end])
         number = self._slots[slot]
         if not number:
@@ -143,7 +143,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         number = self._number(begin, end)
         if self._places[number] != _MENTIONED:
             raise Malformed(at, f"revision {shown(self._id(number))} is listed twice or after its child")
-        # Its place is noted below: a revision that names itself is not one that was listed before.
+        # Its place is set only after its parents, so that naming itself as a parent has an error of its own.
         count, at = decode(block, end)
         _limit("parents of a revision", count, limits.MAX_PARENTS)
         if count > len(block) - at:
@@ -177,7 +177,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
 
 
 class AnnouncedRevisions(list[GraphNode]):
-    """The same of revisions that were not read from a block: few, or the sender's own."""
+    """Revisions that were not read from a block, a few or the sender's own, with the methods of `AnnouncedGraph`."""
 
     def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)
@@ -188,12 +188,12 @@ class AnnouncedRevisions(list[GraphNode]):
         return self[place].revision
 
     def find(self, revision: RevisionId) -> int | None:
-        """The first place of a revision; None where it is not listed."""
+        """The first place of a revision; None if it is not listed."""
         return self._places.get(revision)
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """The begin and the end of an id of that length."""
+    """Check the length of an id; return its begin and end."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

@@ -1,13 +1,13 @@
-"""Which earlier text a record is encoded against, and the segments a client sends.
+"""Chooses the base of each record, and makes the segments that a client sends.
 
-The rule of a base, on both ends: it was introduced by the same revision or an ancestor and lies before the record. What
-the caller names as a candidate (the version of the path in a parent) is such a record by itself; whatever is chosen
-here beyond that is looked up in the ancestry of the push.
+The rule of a base, on both ends: it was introduced by the same revision or an ancestor, and comes before the record.
+The candidates that the caller names (the versions of the path in the parents) always obey this rule. Any other base
+that is chosen here is looked up in the ancestry of the push.
 
-In a bulk push chains are cut short by skipping: the n-th version of a path rests on the version d before it, d the
-largest power of 32 that divides n. So a chain of a million versions is 124 deep at most, while 31 of 32 records rest on
-their direct predecessor, which makes the smallest frame. A push of a few revisions cannot know n and rests on the
-predecessor; the server, which does, encodes a record anew when it lies too deep.
+In a bulk push, skipping keeps chains short: the base of the n-th version of a path is the version d before it, where d
+is the largest power of 32 that divides n. So a chain of a million versions is at most 124 deep. Still, the base of 31
+of 32 records is the previous version, which makes the smallest frame. A push of a few revisions does not know n and
+uses the previous version. The server knows n, and encodes a record again if its chain is too deep.
 """
 
 from __future__ import annotations
@@ -30,47 +30,48 @@ SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
 
 CANDIDATES: Final = 2
-"""Parents whose version is tried, both always: of 45,000 tries in one history a limit on the first frame spares 1 %."""
+"""Parents whose version is tried as base. Both are always tried: to stop at a short first frame would save only 1 % of
+the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""Bytes of one piece in which a text may differ from its base for a hunk, which zstd would not make shorter. A third of
-the records of one history are such; a first push of it takes a tenth less of the client, and 2 % fewer bytes."""
+"""Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. A third of the
+records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer bytes."""
 
 SIBLINGS: Final = 5
-"""Newest files of the same folder and extension that a text without predecessor is probed against."""
+"""The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
 
 _SIBLING_DEPTH: Final = 64
 _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
-"""Bytes of text: a smaller one cannot gain what the base's key costs."""
+"""Bytes of text from which a sibling is tried: a smaller text cannot save the bytes of the base's key."""
 
 
 class _Looks(NamedTuple):
-    """The levels of frames on a base in bulk: a low one first, which mostly is enough, then a better one."""
+    """The levels for frames on a base in bulk: a low level first, which is mostly enough, then a better one."""
 
     least: int
-    """Bytes of text and base together from which there is a first look."""
+    """Bytes of text and base together from which two levels are tried."""
     first: int
-    """Its level."""
+    """The first level."""
     enough: int
-    """Bytes up to which its frame stays; a longer one is made again."""
+    """Bytes up to which the first frame is used; a longer one is made again."""
     second: int
-    """The level of the second look."""
+    """The second level."""
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""For texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
+"""The levels for texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
 (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
-"""For texts that are nearly their bases: doc/design/0005."""
+"""The levels for texts that are nearly equal to their bases (doc/design/0005)."""
 
 _FRAME_CACHE: Final = 32 << 20
-"""Bytes of frames kept to be used again for further copies of a record."""
+"""Bytes of frames that are kept for further copies of a record."""
 
 _ENTRY: Final = 250
-"""Bytes that an entry of a cache counts for besides its value: its name, its place in the dictionary and in the order
-(measured: 240). Frames have 200 bytes on the average: what they hold is a half of what is taken for them."""
+"""Bytes that an entry of a cache costs besides its value: its name, its place in the dictionary and in the order
+(measured: 240). Frames have 200 bytes on average, so about half of the cost is for frames."""
 
 
 def _cost(value: bytes) -> int:
@@ -78,21 +79,21 @@ def _cost(value: bytes) -> int:
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""The hunks by which the text of a record differs from that of another of its kind: kind and both keys."""
+"""Returns the hunks that make the text of a record from that of another, given the kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
-"""The text of a record that is no longer, or was never, held here: kind and key."""
+"""Returns the text of a record that is not in the cache, given its kind and key."""
 
 
 class Candidate(NamedTuple):
-    """The version of a record's path in a parent of its revision; without `text` it is asked for when needed."""
+    """The version of a record's path in a parent of its revision. If `text` is None, it is read when needed."""
 
     key: Key
     text: bytes | None = None
 
 
 class NewRecord(NamedTuple):
-    """A record to send; `candidates`: at most one for each of the first two parents, in their order."""
+    """A record to send. `candidates`: at most one for each of the first two parents, in the parents' order."""
 
     kind: int
     key: Key
@@ -100,16 +101,16 @@ class NewRecord(NamedTuple):
     text: bytes
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
-    """Its place in the tree, by which siblings are found; empty: none are looked for."""
+    """Its path in the tree, by which siblings are found; empty: none are searched."""
     parts: delta.TextParts | None = None
-    """In place of the text where that is too large for a base; its kind has a key that is proof of the text."""
+    """The text in parts, if it is too large to have a base; then the key must prove the text."""
 
 
 class HeldRecord(NamedTuple):
-    """A record to send whose text stays where it is, and is asked for only if it is needed: `texts` gives it.
+    """A record to send whose text is read by `texts` only if it is needed.
 
-    It is not needed where the key was sent before in this push, or where it is enough to say in which hunks the text
-    differs from a candidate's, and the kind has no check beside the key.
+    The text is not needed if the key is the check, and either the key was sent before in this push, or hunks against a
+    candidate are enough.
     """
 
     kind: int
@@ -118,7 +119,7 @@ class HeldRecord(NamedTuple):
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
     length: int = 0
-    """Bytes of its text, if `hunks` says how it differs from its candidates."""
+    """Bytes of its text, if `hunks` can return its differences from the candidates; else 0."""
 
 
 AnyRecord = NewRecord | HeldRecord
@@ -133,7 +134,7 @@ def skip_distance(number: int) -> int:
 
 
 class _Choice(NamedTuple):
-    """A possible encoding of a record; `cost` counts the bytes that name the base."""
+    """A possible encoding of a record. `cost`: the bytes of the frame and of the base's key."""
 
     encoding: int
     frame: bytes
@@ -143,16 +144,16 @@ class _Choice(NamedTuple):
     length: int
     """Bytes of the text."""
     parts: Sequence[bytes] = ()
-    """The frame of a text that came in parts."""
+    """The frame of a text in parts."""
 
 
 @twin
 class SegmentWriter:
     """Makes the segments of one push, revision after revision, parents first.
 
-    `bulk`: a push of much history, see the module. `texts` gives the texts that candidates come without, and again
-    those that were dropped from the cache of `cache` bytes. `alike`: records differ little from their bases, so that in
-    bulk most frames need no good level. `hunks`: how held records differ from their bases.
+    `bulk`: True for a push of a long history, see the module. `texts`: reads texts that candidates lack, or that were
+    dropped from the cache of `cache` bytes. `alike`: True if records differ little from their bases, so that most
+    frames in bulk need no high level. `hunks`: returns the differences of held records from their bases.
     """
 
     def __init__(
@@ -180,7 +181,7 @@ class SegmentWriter:
         self._reach = 0
 
     def segment(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> bytes:
-        """The whole segment of a revision that introduced `items`.
+        """Make the segment of a revision that introduced `items`.
 
         Raises:
             LimitExceeded: the segment is over its limit.
@@ -188,10 +189,10 @@ class SegmentWriter:
         return b"".join(self.parts(revision, parents, items))
 
     def parts(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> list[bytes]:
-        """The same in parts: frames of texts that came in parts are not joined.
+        """Make the segment of a revision in parts: frames of texts in parts are not joined.
 
         Raises:
-            LimitExceeded: as `segment`.
+            LimitExceeded: as in `segment`.
         """
         ordinal, self._reach = self._ancestry.step(revision, parents)
         places = {parent.id: BaseTag.parent(n) for n, parent in reversed(list(enumerate(parents))) if not parent.absent}
@@ -199,7 +200,7 @@ class SegmentWriter:
         entries: list[Entry] = []
         joined: list[bytes] = []
         frames: list[bytes] = []
-        """Frames that are not joined yet."""
+        """The frames that are not joined yet."""
         size = 0
         for n, item in enumerate(items):
             tags = near[item.kind]
@@ -231,18 +232,18 @@ class SegmentWriter:
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def put(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> None:
-        """Have the parts of a segment made, natively by a thread: `texts` and `hunks` are asked by that. Until all are
-        taken nothing else is asked of this."""
+        """Start making the parts of a segment. The native twin does so in a thread, which calls `texts` and `hunks`.
+        Until all segments are taken, only `put`, `take` and `abandon` may be called."""
         try:
             self._made.append(self.parts(revision, parents, items))
         except LimitExceeded as error:
             self._made.append(error)
 
     def take(self, wait: bool) -> list[list[bytes]]:
-        """The parts of segments that were put and are made, in their order. `wait`: until each is made.
+        """Return the parts of finished segments, in the order of `put`. `wait`: True to wait until all are finished.
 
         Raises:
-            LimitExceeded: the next one is over its limit; nothing more is made.
+            LimitExceeded: the next segment is over its limit; no more segments are made.
         """
         made: list[list[bytes]] = []
         while self._made:
@@ -257,20 +258,20 @@ class SegmentWriter:
         return made
 
     def abandon(self) -> None:
-        """End the thread, and drop all segments: `texts` and `hunks` are not called any more. Nothing else may be asked
-        of this afterwards."""
+        """End the thread, and drop all segments. `texts` and `hunks` are not called any more, and the writer must not
+        be used afterwards."""
         self._made.clear()
 
     def sent(self, kind: int, key: Key) -> bool:
-        """True if a record that may be a base was sent before."""
+        """Tell whether a record that may be a base was sent before."""
         version = self._versions.get((kind, key))
         return version is not None and bool(version.revisions)
 
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """A record and how it is encoded; one that is held gets its text where that is needed."""
+        """Choose the encoding of a record. Return the record, with its text if a held one needs it, and the choice."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
-            if not check_bytes(self._kinds[kind]):  # A check that is not the key is made of the text.
+            if not check_bytes(self._kinds[kind]):  # Else the text is needed to make the check.
                 again = self._again(item, version)
                 if again is not None:
                     return item, again
@@ -293,7 +294,7 @@ class SegmentWriter:
         if best is not None and (best.encoding == STORED or best.cost * 2 <= len(record.text)):
             return best
         alone = self._alone(record)
-        # In bulk a little is paid for a full text, which makes every read of what follows cheaper.
+        # In bulk a full text may be a tenth larger, as it makes every read of later versions cheaper.
         if best is not None and alone.cost * 10 >= best.cost * (11 if self._bulk else 10):
             return best
         if best is None and alone.encoding != STORED:
@@ -305,7 +306,7 @@ class SegmentWriter:
         return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
     def _again(self, record: AnyRecord, version: SentVersion | None) -> _Choice | None:
-        """The frame of an earlier copy of the record, where its base is one of this revision also."""
+        """Reuse the frame of an earlier copy of the record, if its base is allowed for this revision too; else None."""
         if version is None or not version.revisions:
             return None
         if record.candidates if version.base is None else not version.base.is_in(self._reach):
@@ -333,7 +334,7 @@ class SegmentWriter:
         return best
 
     def _against(self, record: AnyRecord, base: SentVersion, number: int, tags: dict[Key, int]) -> _Choice | None:
-        """A record on a base; None where it cannot rest on that."""
+        """Encode a record on a base; None if the base cannot be used."""
         length = record.length if isinstance(record, HeldRecord) else len(record.text)
         if base.is_too_deep(length):
             return None
@@ -347,11 +348,11 @@ class SegmentWriter:
         return _Choice(encoding, frame, base, number, len(frame) + named, length)
 
     def _frame_on(self, record: NewRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """Encoding and frame of a text on a base."""
+        """The encoding and frame of a text on a base; None if the base cannot be used."""
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
-        # Where hunks are read elsewhere, the readers keep them as their own deltas, which may have rules of their own.
+        # With `hunks` of a tool, clients store hunks as that tool's deltas, which may have their own rules.
         hunk = single_hunk(record.text, text, FEW) if self._hunks is None else None
         if hunk is not None:
             return HUNKS, hunk
@@ -362,14 +363,14 @@ class SegmentWriter:
         return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """Encoding and frame of the hunks of a text that is held elsewhere."""
+        """The encoding and frame of the hunks of a held record; None if there are none, or too many."""
         if self._hunks is None:
             return None
         hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
         return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
-        """The best of the newest siblings, when it saves a tenth of what the record costs alone."""
+        """Encode a record on the best of its newest siblings, if that saves a tenth of its cost alone; else None."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
         best = None
@@ -392,7 +393,7 @@ class SegmentWriter:
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
     def _skip(self, version: SentVersion, number: int) -> SentVersion:
-        """The base the chain's rule names for the successor of `version`, or `version` itself."""
+        """The base of version `number`, the successor of `version`, by the rule of chains; else `version` itself."""
         target = number - skip_distance(number)
         base = version
         while base.number > target and base.base is not None:

@@ -1,9 +1,9 @@
-"""Trees, files and logs for users without the system's own tool. Every system that has trees answers these selectors of
+"""Trees, files and logs for users without the system's own tool. Every system with trees answers these selectors of
 `Repository.read`; the body of the answer is a content body, described in `doc/spec/wire.md`.
 
-A content body is a byte, `PLAIN` or `COMPRESSED`, and items, which `COMPRESSED` says are in a bulk stream
-(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: a `ListedNode`, whose
-text follows where texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
+A content body is a byte, `PLAIN` or `COMPRESSED`, and items; after `COMPRESSED` these are in a bulk stream
+(`records.bulk`). An item is its length in four bytes, the highest first, and a msgpack array: either a `ListedNode`,
+followed by its text if texts were asked for, or some `LogEntry`s. The end is a length of 0 and a checksum.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from smartserver.records.varint import Malformed
 from smartserver.spans import Part, spans_of
 
 MARK: Final = b"\xc1"
-"""Begins a selector of this module: msgpack has no such byte, and no system's own selector begins so."""
+"""The first byte of a selector of this module: msgpack never uses it, and no system's own selector begins with it."""
 
 PLAIN: Final = b"\0"
 COMPRESSED: Final = b"\1"
@@ -36,7 +36,7 @@ MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
 MAX_MESSAGE: Final = 8 << 20
-"""Bytes of a message that a log says. A server has it in memory some six times."""
+"""Bytes of a message in a log. A server has some six copies of it in memory."""
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -50,17 +50,17 @@ _MAX_REVISIONS: Final = 1 << 14
 """Revisions in one item that a reader accepts: each takes at least five bytes."""
 
 _END: Final = struct.Struct(">II")
-"""The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum finds
-one damaged packet in 65,536 sound."""
+"""The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum misses
+one of 65,536 damaged packets."""
 
 NO_TEXT: Final = -1
-"""The size of an entry whose text does not follow and whose size was not asked for."""
+"""The size of an entry if neither texts nor sizes were asked for."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""The name of a revision, as the system's tools take it; empty: what a clone checks out."""
+"""The name of a revision, as the system's tools take it; empty: the revision that a clone checks out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
-"""Inside a tree, without a slash at either end; empty: the root."""
+"""A path inside a tree, without a slash at either end; empty: the root."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
@@ -73,11 +73,11 @@ class NodeType(enum.IntEnum):
     EXECUTABLE = 2
     LINK = 3
     SUBMODULE = 4
-    """Another repository's revision, whose id is the text."""
+    """A revision of another repository, whose id is the text."""
 
 
 class Node(NamedTuple):
-    """A node of a tree; `place`: the kind and key of the record with its text. Without one, `value` is the text."""
+    """A node of a tree. `place`: the kind and key of the record with its text; if it is None, `value` is the text."""
 
     path: bytes
     type: NodeType
@@ -86,7 +86,7 @@ class Node(NamedTuple):
 
 
 class Header(NamedTuple):
-    """The header of a revision. `seconds`: since 1970; `zone`: minutes east of UTC."""
+    """The header of a revision. `seconds`: seconds since the epoch. `zone`: minutes east of UTC."""
 
     id: str
     parents: list[str]
@@ -97,14 +97,15 @@ class Header(NamedTuple):
 
 
 def message_of(name: str, message: bytes) -> bytes:
-    """The message of a revision, which nothing was made of yet."""
+    """Return the message of a revision, or raise LimitExceeded. It is called before the message is decoded."""
     if len(message) > MAX_MESSAGE:
         raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
     return message
 
 
 class ChangedPath(NamedTuple):
-    """A path that differs between a revision's tree and its first parent's; `action`: `A`, `M` or `D`."""
+    """A path that differs between a revision's tree and its first parent's. `action`: `A` (added), `M` (modified) or
+    `D` (deleted)."""
 
     action: str
     path: bytes
@@ -113,46 +114,46 @@ class ChangedPath(NamedTuple):
 class Contents(Protocol):
     """The trees and headers of one repository, as its system reads them.
 
-    Any method raises ValueError where a record cannot be read, and what `RepositoryView` raises.
+    Any method raises ValueError if a record cannot be read, and the errors of `RepositoryView`.
     """
 
     def find(self, name: str) -> RevisionId:
-        """The revision of a name.
+        """Find the revision with a name.
 
         Raises:
             NoSuchPart: there is none.
         """
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """The node at a path, then, of a folder, those in it, with `deep` all below; sorted, a folder before its
-        content.
+        """Yield the node at a path and, if it is a folder, the nodes in it, or with `deep` all nodes below it. They are
+        sorted, a folder before its content.
 
         Raises:
             NoSuchPart: there is nothing at the path.
         """
 
     def text(self, node: Node) -> Text:
-        """The text of a file, the target of a link, the id of a submodule's revision."""
+        """The text of a file, the target of a link, or the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
-        """The bytes of that."""
+        """The bytes of the `text` of a node."""
 
     def header(self, revision: RevisionId) -> Header | None:
-        """The header of a revision; None if a log does not show it, as it does not show a tag."""
+        """The header of a revision; None if a log does not show the revision, such as a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Something that is equal for two revisions where what is at a path is equal in both; None: nothing is."""
+        """A value that is equal for two revisions if they have equal content at a path; None if there is nothing."""
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
-        """The differences of its tree from that of its first parent, sorted by path."""
+        """Yield the differences of a revision's tree from that of its first parent, sorted by path."""
 
 
 # -- selectors
 
 
 class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
-    """The node at a path and, of a folder, those in it; `deep`: all below. `texts`: with their texts; else, with
-    `sizes`, with the sizes of them. `keys`: with the keys of their records.
+    """Selects the node at a path and, if it is a folder, the nodes in it. `deep`: all nodes below it. `texts`: with
+    their texts. `sizes`: with the sizes of their texts. `keys`: with the keys of their records.
     """
 
     revision: Name = ""
@@ -164,9 +165,9 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """The newest `limit` (0: all) of the revisions that `newest` reaches and `oldest` does not (empty: nothing is left
-    out), newest first; `path`: only those whose tree differs there from that of each parent. `messages`: what else than
-    id, author and date they say; `changes`: the paths that differ from the first parent.
+    """Selects the newest `limit` (0: all) revisions that `newest` reaches and `oldest` (if not empty) does not, newest
+    first. `path`: only revisions whose tree at the path differs from that of each parent. `messages`: with parents and
+    message. `changes`: with the paths that differ from the first parent.
     """
 
     newest: Name = ""
@@ -184,12 +185,12 @@ _encode: Final = _encoder.encode
 
 
 def encode_selector(selector: Selector) -> bytes:
-    """A selector as `Repository.read` takes it."""
+    """Encode a selector for `Repository.read`."""
     return MARK + _encode(selector)
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """The selector that a client sent; None: it is one of the repository's system."""
+    """Decode the selector that a client sent; None if it is a selector of the repository's system."""
     if not selector.startswith(MARK):
         return None
     try:
@@ -202,8 +203,8 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree, its path below that of the selector. `size`: of the text, whether it follows or not; `key`: of
-    its record, where keys were asked for and it has one."""
+    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, whether that follows or
+    not. `key`: the key of its record, if keys were asked for and it has one."""
 
     path: bytes
     type: NodeType
@@ -212,7 +213,8 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A revision of a log: as `Header`, and the changes, each an action and a path, where they were asked for."""
+    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if
+    they were not asked for."""
 
     id: str
     author: str
@@ -227,19 +229,19 @@ Item = TypeVar("Item", ListedNode, list[LogEntry])
 
 
 class ChangeList:
-    """The changes of a revision, encoded one by one: as objects they take ten times the memory."""
+    """The changes of a revision, encoded one by one: as objects they would take ten times the memory."""
 
     def __init__(self) -> None:
         self.encoded = bytearray()
         self._count = 0
 
     def add(self, change: ChangedPath) -> None:
-        """Another one."""
+        """Add a change."""
         _encoder.encode_into((change.action, change.path), self.encoded, -1)
         self._count += 1
 
     def array(self) -> msgspec.Raw:
-        """All of them, as the array that they are in a `LogEntry`."""
+        """The encoded array of all changes, as in a `LogEntry`."""
         count = self._count
         if count < 1 << 4:
             head = bytes((0x90 | count,))
@@ -251,14 +253,14 @@ class ChangeList:
 
 
 def encode_revision(entry: LogEntry, changes: ChangeList | None = None) -> bytes:
-    """A revision as it is in an item of a log; `changes`: in the place of the entry's own."""
+    """Encode a revision for an item of a log. `changes`: replaces the entry's own changes."""
     if changes is None:
         return _encode(entry)
     return _encode((*msgspec.structs.astuple(entry)[:-1], changes.array()))
 
 
 class _Parts(msgspec.Struct, frozen=True, array_like=True):
-    """A `LogEntry`, its parts as they are encoded."""
+    """A `LogEntry` whose parents, message and changes stay encoded."""
 
     id: str
     author: str
@@ -271,13 +273,13 @@ class _Parts(msgspec.Struct, frozen=True, array_like=True):
 
 _parts = msgspec.msgpack.Decoder(_Parts)
 _NO_SAID: Final = b"\x90\xa0"
-"""No parents and no message, encoded."""
+"""The encoding of no parents and no message."""
 _NO_CHANGES: Final = b"\xc0"
 
 
 def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
-    """A revision as `encode_revision` makes it, in the parts that each kind of log has of it: id, author and date; the
-    parents and the message; the changes. All are empty where the row is."""
+    """Split an encoded revision into the parts that logs select: id, author and date; parents and message; changes. All
+    are empty if the row is."""
     if not row:
         return b"", b"", b""
     parts = _parts.decode(row)
@@ -286,21 +288,21 @@ def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def join_revision(head: bytes, said: bytes | None, changes: bytes | None) -> bytes:
-    """The revision of such parts; None for those that a log does not have."""
+    """Join the parts of `split_revision` to an encoded revision; None for a part that the log does not select."""
     if not head:
         return b""
     return b"".join((head, _NO_SAID if said is None else said, _NO_CHANGES if changes is None else changes))
 
 
 def encode_item(item: ListedNode | Sequence[msgspec.Raw]) -> bytes:
-    """An item of a content body: a node of a tree, without its text, or some revisions of a log. A client decodes many
-    revisions at once in less time."""
+    """Encode an item of a content body: a node of a tree without its text, or some revisions of a log. Decoding many
+    revisions together takes a client less time."""
     encoded = _encode(item)
     return _LENGTH.pack(len(encoded)) + encoded
 
 
 def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The items of a content body, given in parts, and its end."""
+    """Yield the items of a content body, given in parts, and then its end with the checksum."""
     crc = 0
 
     def checked(part: Buffer) -> Buffer:
@@ -313,11 +315,11 @@ def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
 
 
 class ContentStream:
-    """Reads a content body as it comes, and holds no more of it than an item and a chunk.
+    """Reads a content body while it arrives, and holds at most one item and one chunk.
 
     Raises:
-        Malformed: the body is cut off, or holds something else.
-        CodedError, MediumError, ProtocolError: as the body.
+        Malformed: the body is cut off or invalid.
+        CodedError, MediumError, ProtocolError: raised by the body.
     """
 
     def __init__(self, body: Iterable[bytes]) -> None:
@@ -325,12 +327,12 @@ class ContentStream:
         self._buffer = b""
         self._at = 0
         self._before = 0
-        """Bytes of the items in front of the buffer."""
+        """The bytes of the items before the buffer."""
         self._text = 0
-        """Bytes of the last entry's text that were not read yet."""
+        """The bytes of the last entry's text that were not read yet."""
 
     def entries(self, *, texts: bool) -> Iterator[ListedNode]:
-        """The entries of a tree. `texts`: as in the selector; a text that is not read with `text` is passed over."""
+        """Yield the entries of a tree. `texts`: as in the selector. A text that is not read with `text` is skipped."""
         for entry in self._decoded(_entries):
             self._text = max(entry.size, 0) if texts else 0
             yield entry
@@ -338,7 +340,7 @@ class ContentStream:
                 pass
 
     def text(self) -> Iterator[memoryview]:
-        """The text of the last entry, in parts."""
+        """Yield the text of the last entry, in parts."""
         while self._text:
             if self._at == len(self._buffer):
                 self._next(self._text)
@@ -348,7 +350,7 @@ class ContentStream:
             yield part
 
     def log(self) -> Iterator[LogEntry]:
-        """The revisions of a log."""
+        """Yield the revisions of a log."""
         return itertools.chain.from_iterable(self._decoded(_revisions))
 
     def _decoded(self, decoder: msgspec.msgpack.Decoder[Item]) -> Iterator[Item]:
@@ -369,7 +371,7 @@ class ContentStream:
             taken = self._buffer[self._at : end]
             self._at = end
             return taken
-        # Only what is taken is joined: the chunks are a thousand times as long.
+        # Only the taken bytes are joined: the chunks are a thousand times as long.
         parts = [self._buffer[self._at :]]
         missing = end - len(self._buffer)
         while missing:
@@ -380,12 +382,12 @@ class ContentStream:
         return b"".join(parts)
 
     def _next(self, missing: int) -> None:
-        """Go on with the next chunk. `missing`: bytes of the item or text that did not come yet."""
+        """Get the next chunk. `missing`: the bytes of the item or text that did not arrive yet, for the error."""
         if not self._more():
             raise Malformed(self._before, f"it ends {missing} bytes before the end of an item")
 
     def _more(self) -> bool:
-        """Go on with the next chunk; whether there is one."""
+        """Get the next chunk; return False if there is none."""
         chunk = next(self._chunks, b"")
         self._before += len(self._buffer)
         self._buffer, self._at = chunk, 0
@@ -403,7 +405,7 @@ _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Dec
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """The bytes of the items of a content body; none where no body came."""
+    """Yield the bytes of the items of a content body, and check its end; nothing if there is no body."""
     first = next(chunks, b"")
     if not first:
         return

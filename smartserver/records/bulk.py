@@ -1,9 +1,9 @@
-"""A bulk stream: many texts as one zstd frame, so that whatever they share is sent once.
+"""A bulk stream: many texts as one zstd frame, so that their common parts are sent once.
 
-It is what answers that are put together for one reader travel in, and segments as they lie where a client asks for it:
-their headers are not compressed at rest. Records at rest are compressed one by one (`records.delta`), each against its
-base; here a window of `WINDOW_LOG` finds what is alike without anybody naming it.
-zstd is not imported before the first stream: a process that makes and reads none needs it not.
+Answers that are made for one client are sent as bulk streams. So are stored segments if a client asks for it, because
+their headers are not compressed in packs. Stored records are compressed one by one (`records.delta`), each against its
+base; here a window of `WINDOW_LOG` finds common parts without naming them. zstd is not imported before the first
+stream, as a process without streams does not need it.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
 LEVEL: Final = 9
 
 SEGMENT_LEVEL: Final = 3
-"""The level for segments as they lie, whose records are compressed already: level 9 makes them 2 % smaller, three times
+"""The level for stored segments, whose records are compressed already: level 9 makes them 2 % smaller, three times
 slower."""
 
 WINDOW_LOG: Final = 23
-"""8 MiB: what a reader must hold, and how far back a writer looks."""
+"""The window, 8 MiB: the bytes that a reader must hold, and in which a writer finds common parts."""
 
 CONTENT_WINDOW_LOG: Final = 21
-"""2 MiB, of content bodies: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
+"""The window of content bodies, 2 MiB: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
 
 _FED: Final = 512
-"""Bytes given to the decoder at once. The least block, four bytes, claims 128 KiB: so at most 16 MiB come."""
+"""Bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes to 16 MiB at most."""
 
 
 class BulkWriter:
@@ -45,7 +45,7 @@ class BulkWriter:
         self._zstd: zstandard.ZstdCompressionObj = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
 
     def add(self, text: bytes | memoryview) -> bytes:
-        """Take a text, and give what is ready to be sent."""
+        """Add a text, and return the bytes that are ready to be sent."""
         start = perf_counter_ns()
         ready = self._zstd.compress(text)
         tally = here.tally
@@ -55,11 +55,11 @@ class BulkWriter:
         return ready
 
     def flush(self) -> bytes:
-        """The bytes that were held back: with them a reader has all that was added."""
+        """Return the bytes held back: with them a reader can decode all texts so far."""
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
-        """The rest; nothing may be added after that."""
+        """Return the last bytes of the stream; nothing may be added afterwards."""
         return self._flush(self._flush_end)
 
     def _flush(self, how: int) -> bytes:
@@ -72,7 +72,7 @@ class BulkWriter:
 
 
 class BulkDecoder:
-    """Reads a bulk stream that comes in chunks, cut anywhere."""
+    """Decodes a bulk stream that arrives in chunks, cut anywhere."""
 
     def __init__(self) -> None:
         import zstandard
@@ -80,13 +80,13 @@ class BulkDecoder:
         self._error = zstandard.ZstdError
         self._zstd = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG).decompressobj()
         self.taken = 0
-        """Bytes of the stream so far."""
+        """The bytes of the stream so far."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """The text of the next bytes, in parts; no more is decoded than is asked for.
+        """Decode the next bytes of the stream, and yield their text in parts, each decoded on demand.
 
         Raises:
-            Malformed: they are no bulk stream, or something follows it.
+            Malformed: the bytes are no bulk stream, or follow its end.
         """
         zstd = self._zstd
         here.tally[DECOMPRESSED_IN] += len(chunk)
@@ -106,7 +106,7 @@ class BulkDecoder:
                 yield text
 
     def finish(self) -> None:
-        """Check that it is whole.
+        """Check that the stream is complete.
 
         Raises:
             Malformed: it is not.
@@ -116,10 +116,10 @@ class BulkDecoder:
 
 
 def read_bulk(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """The bytes of a bulk stream that comes in chunks.
+    """Decode a bulk stream that arrives in chunks.
 
     Raises:
-        Malformed: it is none, ends early, or something follows it.
+        Malformed: the chunks are no bulk stream, end early, or continue after its end.
     """
     decoder = BulkDecoder()
     for chunk in chunks:

@@ -1,4 +1,4 @@
-"""`Cache`: values by key up to a limit, the least recently used dropped first."""
+"""`Cache`: values by key up to a limit; the least recently used are dropped first."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ V = TypeVar("V")
 
 
 class Cache(Generic[K, V]):
-    """For one thread, unlike `store.caches`. A value that costs more than the limit is not kept."""
+    """A cache for one thread, unlike those of `store.caches`. A value that costs more than the limit is not kept."""
 
     def __init__(self, limit: int, cost: Callable[[V], int]) -> None:
         """`limit`: the most that all values may cost together, such as bytes."""
@@ -20,7 +20,7 @@ class Cache(Generic[K, V]):
         self.clear()
 
     def clear(self) -> None:
-        """Keep none."""
+        """Drop all values."""
         self._values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
         """The cost of all its values."""
@@ -29,15 +29,15 @@ class Cache(Generic[K, V]):
         return len(self._values)
 
     def get(self, key: K) -> V | None:
-        """The value of a key, which is used now."""
+        """Return the value of a key, or None, and make it the most recently used."""
         found = self._values.get(key)
         if found is not None:
             self._values.move_to_end(key)
         return found
 
     def put(self, key: K, value: V, *, spare: bool = False) -> int:
-        """Keep a value in the place of the one before, which goes even where this one is over the limit. `spare`: it
-        is the next to be dropped, unless it is used before (midpoint insertion).
+        """Keep a value. The old value of the key is dropped, even if the new one is over the limit. `spare`: True to
+        make it the next to be dropped, unless it is used before (midpoint insertion).
 
         Returns: how many values of other keys were dropped.
         """
@@ -54,7 +54,7 @@ class Cache(Generic[K, V]):
         return self.shrink()
 
     def shrink(self) -> int:
-        """Drop values until they cost no more than the limit; how many were dropped."""
+        """Drop values until the cost is within the limit. Return how many were dropped."""
         dropped = 0
         while self.size > self.limit:
             self.size -= self._cost(self._values.popitem(last=False)[1])

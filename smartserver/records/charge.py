@@ -1,4 +1,4 @@
-"""Charges for the work of a request: what is called with it, and how much an entry of a tree costs."""
+"""Charges for the work of a request: the type of the function that charges, and the cost of an entry of a tree."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from collections.abc import Callable
 from typing import Final
 
 Charge = Callable[[int], None]
-"""Told how many steps were taken, or how many bytes; ends the work by what it raises."""
+"""Called with a number of steps taken, or of bytes; ends the work by raising an error."""
 
 PATH_BYTES: Final = 64
-"""Bytes of a path that are a step: the paths of folders in each other take the square of what is stored of them."""
+"""Bytes of a path that cost one step: the paths of nested folders grow with the square of their stored size."""
 
 
 def free(steps: int) -> None:
-    """Charge nobody."""
+    """Charge nothing."""
 
 
 def steps_of(path: bytes) -> int:
-    """The steps that an entry of a tree is charged for."""
+    """The number of steps to charge for an entry of a tree."""
     return 1 + len(path) // PATH_BYTES

@@ -1,9 +1,9 @@
-"""Proofs of a record's text: its key, or a check in its header.
+"""Proofs of a record's text: by its key, or by a check in its header.
 
 A kind names one of these in `Kind.check`:
 
-a name of `KEYS`   the key follows from meta and text; a system may bring some of its own (`records.system`)
-blake2b-128        the key says nothing of the text; 16 bytes in the record's header do
+a name of `KEYS`   the key is computed from meta and text; a system may add checks of its own (`records.system`)
+blake2b-128        the key does not depend on the text; the record's header has a check of 16 bytes
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from smartserver.records.model import Key, Kind
 
 BLAKE2B: Final = "blake2b-128"
 CHECK_BYTES: Final = 16
-"""Bytes of a check that lies in the record's header."""
+"""Bytes of a check in the record's header."""
 
 
 class Hash(Protocol):
-    """The methods that are used of a hash of the standard library."""
+    """The used methods of a hash of the standard library."""
 
     def update(self, data: bytes | memoryview, /) -> None:
         """Take the next bytes."""
@@ -38,22 +38,24 @@ def _digest(_: bytes, digest: bytes) -> bytes:
 
 
 class KeyCheck(NamedTuple):
-    """A check by which a key follows from meta and text."""
+    """A check by which a key is computed from meta and text."""
 
     begin: Callable[[Key, bytes, int], Hash]
-    """The hash before the text, of key, meta and length of the text; it raises ValueError where they are impossible."""
+    """Returns the hash to which the text is added, for a key, meta and length of the text. Raises ValueError if no
+    record can have them."""
     key: Callable[[Key, bytes], Key] = _digest
-    """The key that the record must have, of that it has and the digest."""
+    """Returns the key that a record must have, from its present key and the digest."""
 
 
 KEYS: Final[dict[str, KeyCheck]] = {
     "sha1-key": KeyCheck(lambda _, __, ___: hashlib.sha1(), lambda _, digest: b"sha1:" + digest.hex().encode())
 }
-"""The checks by which a key follows from meta and text: `sha1:` and the hex sha1 of the text; those of systems."""
+"""The checks in which the key proves the text, by name: `sha1:` and the hex sha1 of the text, and the checks that
+systems register."""
 
 
 def check_bytes(kind: Kind) -> int:
-    """The bytes of check that a record of this kind has in its header: 0 where the key is the check."""
+    """The bytes of the check in the header of a record of this kind; 0 if the key is the check."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:
@@ -62,7 +64,7 @@ def check_bytes(kind: Kind) -> int:
 
 
 def make_check(kind: Kind, key: Key, meta: bytes, text: bytes) -> bytes:
-    """The check for a record's header: 16 bytes over kind, key, meta and text, or empty where the key is the check."""
+    """Make the check for a record's header: 16 bytes over kind, key, meta and text; empty if the key is the check."""
     if not check_bytes(kind):
         return b""
     digest = _begin_check(kind, key, meta)
@@ -78,19 +80,19 @@ def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
 
 @functools.lru_cache(maxsize=64)
 def _begin(name: str) -> bytes:
-    """The bytes that all checks of a kind begin with."""
+    """The first bytes that are hashed for a check of a kind."""
     named = name.encode()
     return varint.encode(len(named)) + named
 
 
 class TextProof:
-    """Proves a text, which comes in parts, to be what key and header say."""
+    """Proves that a text, given in parts to `update`, matches its key and header."""
 
     def __init__(self, kind: Kind, key: Key, meta: bytes, length: int, check: bytes) -> None:
-        """`length`: of the text.
+        """`length`: the bytes of the text.
 
         Raises:
-            ValueError: no text has that key and meta.
+            ValueError: no text can have this key and meta.
         """
         checked = KEYS.get(kind.check)
         if checked is None:
@@ -102,19 +104,19 @@ class TextProof:
         self._length = length
 
     def finish(self) -> None:
-        """Check what came.
+        """Check the text after its last part.
 
         Raises:
-            ValueError: it is not that; the message says what was expected.
+            ValueError: the text does not match; the message has the expected hash.
         """
         _compare(self._key(self._expected, self._hash.digest()), self._expected, self._length)
 
 
 def verify_record(kind: Kind, key: Key, meta: bytes, text: bytes, check: bytes) -> None:
-    """Check that the text is what key and header say.
+    """Check that a text matches its key and header.
 
     Raises:
-        ValueError: it is not; the message says what was expected.
+        ValueError: the text does not match; the message has the expected hash.
     """
     checked = KEYS.get(kind.check)
     if checked is None:

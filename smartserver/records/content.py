@@ -1,4 +1,4 @@
-"""The view that a system has of a repository it answers `Repository.read` from, and its answer."""
+"""The views of a repository that a system reads, and the system's answer to `Repository.read`."""
 
 from __future__ import annotations
 
@@ -12,79 +12,80 @@ from smartserver.records.model import Key, Piece, Record, RefValue, RevisionId, 
 
 
 class Text(NamedTuple):
-    """The text of a record, in parts where it is large."""
+    """The text of a record, in parts if it is large."""
 
     meta: bytes
     """The meta of the record."""
     length: int
     parts: Iterable[Buffer]
-    """Asked for once; raises CorruptFile where the text is damaged, before its end."""
+    """The parts of the text, to be read once; raises CorruptFile before the end if the text is damaged."""
     check: bytes = b""
-    """The check of the record, where the text is large and the kind has one."""
+    """The check of the record, if the text is large and the kind has one."""
 
 
 def whole(text: bytes) -> Text:
-    """One that is no record's."""
+    """Return a `Text` that belongs to no record."""
     return Text(b"", len(text), (text,))
 
 
 class RepositoryView(Protocol):
-    """A repository at one moment. Revisions have ordinals; a revision's is higher than those of its parents.
+    """A repository at one moment. Revisions have ordinals; a revision's ordinal is higher than those of its parents.
 
-    Besides what is said here, any method may raise what ends the request, or says that the repository is damaged.
+    Besides the errors named here, any method may raise an error that ends the request or reports damage.
     """
 
     def charge(self, steps: int, size: int = 0) -> None:
-        """Charge the request for work beside what it is charged for here: steps, and bytes of texts that are gone
-        through again. A loop charges each entry, page or record that it looks at, before it keeps anything of it.
+        """Charge the request for the caller's own work: steps, and bytes of texts that are read again. A loop must
+        charge each entry, page or record before it keeps anything of it.
 
         Raises:
-            Cancelled: nobody waits for the answer any more.
-            LimitExceeded: it is too much.
+            Cancelled: the client has disconnected.
+            LimitExceeded: the work of the request exceeds its limits.
         """
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs. The caller charges a walk over them."""
+        """All refs. The caller must charge a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; the key of one of a ref begins with its name and NUL. The caller charges a walk."""
+        """The entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must charge
+        a walk over them."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None if that is unknown."""
+        """The keys of a map's entries that changed since an incarnation, version and mark; None if they are unknown."""
 
     def setting(self, name: str) -> bytes | None:
-        """A setting of the repository, None where it is not set."""
+        """A setting of the repository; None if it is not set."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None where it is not stored."""
+        """The ordinal of a revision; None if it is not stored."""
 
     def revision(self, ordinal: int) -> RevisionId:
         """The id of a revision."""
 
     def parents(self, ordinal: int) -> Sequence[int]:
-        """The parents of a revision that are stored."""
+        """The ordinals of a revision's stored parents."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The first parent of a revision; None where it has none, or that is not stored."""
+        """The ordinal of a revision's first parent; None if it has no parent, or the first one is not stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
         """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """The record of a kind and key; None where there is none."""
+        """The record of a kind and key; None if it is not stored."""
 
     def text(self, kind: int, key: Key) -> Text | None:
-        """The text of that; None where there is none."""
+        """The text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
-        """Read records that are asked for next together, where the store is behind a link. They are few."""
+        """Read a few records together that will be needed next, if the store is behind a link."""
 
     def length(self, kind: int, key: Key) -> int | None:
-        """The bytes of its text, which is not read; None where there is none."""
+        """The bytes of a record's text, without reading the text; None if the record is not stored."""
 
 
 class MapReader(Protocol):
-    """A repository with the changes that a request has made so far, as a system decides on refs and entries of maps."""
+    """A repository with the changes of a request so far, from which a system decides on refs and entries of maps."""
 
     def charge(self, steps: int) -> None:
         """Charge the request for a walk over entries of a map."""
@@ -97,37 +98,37 @@ class MapReader(Protocol):
         """The entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """The members of `firsts` that a key of a map begins with."""
+        """The `firsts` with which a key of a map begins."""
 
     def has_revision(self, revision: RevisionId) -> bool:
-        """True if a revision is stored, or comes with the request."""
+        """Tell whether a revision is stored or announced by the request."""
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """True if `revision` is `ancestor` or descends from it; both are stored or come."""
+        """Tell whether `revision` is or descends from `ancestor`; both are stored or announced."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """The members of `revisions` that are neither among `others` nor ancestors of one. Ids of `others` that are
-        neither stored nor come are ignored."""
+        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are
+        ignored."""
 
 
 class TipReader(Protocol):
-    """A repository with the revisions that a request brought, as a system proves the attributes of tips."""
+    """A repository with the revisions that a request brought, from which a system proves the attributes of tips."""
 
     def proved(self) -> Iterator[Tip]:
         """The tips whose attributes were proved before."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision, higher than those of its parents; None where it is not here."""
+        """The ordinal of a revision, higher than those of its parents; None if it is neither stored nor announced."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The first parent of a revision; None where it has none, or that is not here."""
+        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """The `System.tip_fact` of each revision, read together; empty of one that is not here."""
+        """The `System.tip_fact` of each revision, read together; empty for an unknown revision."""
 
 
 class ReadScope(NamedTuple):
-    """The wants, the haves and the ref that a reader names beside the selector."""
+    """The wants, the haves and the ref that a client names besides the selector."""
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()
@@ -136,21 +137,21 @@ class ReadScope(NamedTuple):
 
 
 class ReadPlan(NamedTuple):
-    """The answer of a system."""
+    """The answer of a system: a message, and at most one of `heads`, `pieces` and `items` for the body."""
 
     said: bytes = b""
-    """Goes into the result as it is: the client's side of the system reads it."""
+    """The message, which is put into the result unchanged, for the client's part of the system."""
     heads: Sequence[RevisionId] | None = None
-    """Whole revisions are sent: what these reach and the haves do not. None: none are."""
+    """The heads of a body of whole revisions: the revisions that the heads reach and the haves do not."""
     pieces: Iterator[Piece] | None = None
-    """These records, or a graph, are sent instead."""
+    """The records or revisions of a body of single records."""
     items: Iterator[Buffer] | None = None
-    """A content body (`records.browse`) is sent instead."""
+    """The items of a content body (`records.browse`)."""
 
 
 @contextmanager
 def damage_of(revision: RevisionId) -> Iterator[None]:
-    """Take a ValueError for damage of this revision."""
+    """Turn a ValueError in the block into a CorruptRecord of this revision."""
     try:
         yield
     except ValueError as error:
@@ -158,5 +159,5 @@ def damage_of(revision: RevisionId) -> Iterator[None]:
 
 
 def as_graph(ordinals: Iterable[int]) -> Iterator[Piece]:
-    """The pieces of a `ReadPlan` that sends the ids and parents of these revisions alone."""
+    """Return the pieces of a `ReadPlan` that sends only the ids and parents of revisions."""
     return ((ordinal, ()) for ordinal in ordinals)

@@ -1,12 +1,12 @@
-"""A record's frame: its text, compressed by zstd with its base's as prefix. zstd is imported here and in `bulk`.
+"""A record's frame: its text, compressed by zstd with the base's text as prefix. zstd is imported here and in `bulk`.
 
-A frame is one zstd frame of level 9, in bulk 6, 5, 3 or 1, of a large text alone 3, without magic number: content size
-on, checksum and dictionary id off, the base a raw-content prefix. What is read is looked over before zstd sees it
-(`_inspect`), so that no frame can claim more than its header or its own blocks could hold.
+A frame is one zstd frame without magic number: content size on, checksum and dictionary id off, and the base is a
+raw-content prefix. The level is 9; in bulk 5, 3 or 1; for a large text without a base 3. A received frame is checked
+before zstd reads it (`_inspect`), so that no frame can claim more text than its header or its own blocks could hold.
 
-The native part calls zstd with contexts that are kept, which is four times as fast on small records as zstandard's
-public interface. Both read and refuse the same; the frames they make differ by some bytes. zstandard is not imported
-before the first frame is made or read.
+The native part keeps its zstd contexts, which is four times as fast on small records as zstandard's public interface.
+Both accept and refuse the same frames; the frames that they make differ by some bytes. zstandard is not imported before
+the first frame is made or read.
 """
 
 from __future__ import annotations
@@ -36,35 +36,36 @@ from smartserver.records.varint import Malformed, decode, encode
 LEVEL: Final = 9
 
 BULK_LEVEL: Final = 5
-"""For much history at once: 2 % more bytes than level 6, in 7 % less of a client's time (doc/design/0005)."""
+"""The level for a long history: 2 % more bytes than level 6, in 7 % less of a client's time (doc/design/0005)."""
 
 
 _LARGE_LEVEL: Final = 3
-"""For a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time (doc/design/0005)."""
+"""The level for a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time
+(doc/design/0005)."""
 _LARGE: Final = 64 << 10
 """Bytes from which a text is large."""
 
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
-"""Bytes of hunks from which they are compressed: of a few zstd takes a third off, in as long as it takes of many."""
+"""Bytes above which hunks are compressed. Fewer bytes shrink by a third, but take zstd as long as many bytes."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
-"""The most text one block of a zstd frame may hold."""
+"""The most bytes of text that one block of a zstd frame may hold."""
 
 _PROBE_LEVEL: Final = 1
 
 _PROBE: Final = 64 << 10
-"""Bytes of a large text that are compressed alone, to see whether it is worth while."""
+"""Bytes of a large text that are compressed first, to see whether the text is compressible."""
 
 _PROBED: Final = 128 << 10
-"""Texts from this size are probed first: below, the probe is most of the whole."""
+"""Bytes from which a text is probed first: for a smaller text, the probe would take most of the time."""
 
 
 def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
-    """The encoding and frame of `text`; a base that does not count (see `usable_base`) is left out.
+    """Return the encoding and frame of `text`. A base that is not usable (`usable_base`) is ignored.
 
-    Where the frame would be no smaller than the text, the text itself is stored. Then it has no base.
+    If the frame would be no smaller than the text, the text itself is the frame, without a base.
     """
     if not usable_base(text, base):
         base = b""
@@ -88,7 +89,8 @@ def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, b
 
 
 class TextParts:
-    """A text over `limits.MAX_BASED` in parts, which are dropped as they are taken: it is not held beside its frame."""
+    """A text over `limits.MAX_BASED` in parts, which are dropped when taken, so that the text is not held besides its
+    frame."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = deque(parts)
@@ -100,13 +102,13 @@ class TextParts:
         return self._parts[len(self._parts) // 2]
 
     def take(self) -> Iterator[bytes]:
-        """The parts; once."""
+        """Yield each part, and drop it: this works once."""
         while self._parts:
             yield self._parts.popleft()
 
 
 def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
-    """The encoding and frame of a text, both in parts."""
+    """Return the encoding, and the frame in parts, of a text in parts."""
     if incompressible(text.middle):
         return STORED, list(text.take())
     import zstandard as zs
@@ -130,28 +132,28 @@ def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
 
 
 def usable_base(text: bytes, base: bytes) -> bool:
-    """True if `base` may be the base of `text`: not too short to count, and both within `limits.MAX_BASED`."""
+    """Tell whether `base` may be the base of `text`: it is not too short, and both are within `limits.MAX_BASED`."""
     return len(base) >= limits.MIN_BASE and len(base) + len(text) <= limits.MAX_BASED
 
 
 def incompressible(text: bytes) -> bool:
-    """True if a piece from the middle of `text` gains under 2 % alone, as compressed and encrypted files do."""
+    """Tell whether a piece from the middle of `text` shrinks by less than 2 %, as in compressed or encrypted files."""
     middle = max(0, (len(text) - _PROBE) // 2)
     piece = text[middle : middle + _PROBE]
     return probe(piece) * 100 > len(piece) * 98
 
 
 def probe(text: bytes, base: bytes = b"") -> int:
-    """About how long the frame would be, at a tenth of the price; `base` must be usable."""
+    """Estimate the length of the frame, in a tenth of the time; `base` must be usable."""
     return len(_zstd().compress(text, base, _PROBE_LEVEL))
 
 
 def decompress(encoding: int, frame: bytes | memoryview, length: int, base: bytes = b"") -> bytes:
-    """The text of `length` bytes that a frame holds; `base` is the whole text of its base.
+    """Decode the text of `length` bytes in a frame; `base` is the whole text of its base.
 
     Raises:
-        Malformed: it is no such frame: wrong length, bytes left over, a window, dictionary or block that is not legal,
-            hunks that are not of that base.
+        Malformed: the frame is invalid: wrong length, bytes after its end, a window, dictionary or block that is not
+            allowed, or hunks that do not fit the base.
     """
     if encoding == STORED:
         if len(frame) != length:
@@ -182,11 +184,11 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """The same in parts: no more is held than the frame's own window. `base` comes in parts too; that of a zstd frame
-    is held, which `limits.MAX_BASED` bounds.
+    """Decode a text as `decompress`, but yield it in parts, and hold only the frame's own window. `base` is in parts
+    too; the base of a zstd frame is held whole, which `limits.MAX_BASED` bounds.
 
     Raises:
-        Malformed: as `decompress`, once that is known.
+        Malformed: as in `decompress`, perhaps after some parts.
     """
     if encoding in (HUNKS, ZSTD_HUNKS):
         yield from hunk_parts(decode_hunks(hunks_in(encoding, b"".join(frame))), length, base)
@@ -204,7 +206,8 @@ def decompress_parts(
 
 
 def window(frame: bytes, length: int) -> int:
-    """Bytes of text that the decoder of a frame keeps. `frame`: its begin; `length`: of the text."""
+    """The bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
+    text."""
     if not frame or frame[0] & 0x20 or len(frame) < 2:
         return length
     size = 1 << limits.MIN_WINDOW_LOG + (frame[1] >> 3)
@@ -212,7 +215,7 @@ def window(frame: bytes, length: int) -> int:
 
 
 def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[bytes]:
-    """The text of a zstd frame, a block at a time: none has more than `_BLOCK`."""
+    """Yield the text of a zstd frame, one block of at most `_BLOCK` bytes at a time."""
     import zstandard as zs
 
     blocks = _blocks(frame)
@@ -230,7 +233,7 @@ def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[b
         made.decompress(_MAGIC + head)
         for block in blocks:
             text = made.decompress(block)
-            tally = here.tally  # Another thread may go on with it.
+            tally = here.tally  # Another thread may continue the iteration.
             tally[DECOMPRESSED_IN] += len(block)
             tally[DECOMPRESSED_OUT] += len(text)
             if text:
@@ -242,7 +245,7 @@ def _zstd_parts(frame: Iterable[Buffer], length: int, base: bytes) -> Iterator[b
 
 
 def _blocks(frame: Iterable[Buffer]) -> Iterator[bytes]:
-    """The head of a zstd frame, then each of its blocks."""
+    """Yield the head of a zstd frame, then each of its blocks."""
     parts = iter(frame)
     rest = b""
 
@@ -269,7 +272,7 @@ def _blocks(frame: Iterable[Buffer]) -> Iterator[bytes]:
 
 
 def pack_hunks(hunks: bytes) -> tuple[int, bytes]:
-    """The encoding and frame of hunks."""
+    """Return the encoding and frame of encoded hunks."""
     if len(hunks) > _LEAST_PACKED:
         encoding, frame = compress(hunks, level=_HUNKS_LEVEL)
         if encoding == ZSTD:
@@ -278,7 +281,7 @@ def pack_hunks(hunks: bytes) -> tuple[int, bytes]:
 
 
 def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
-    """The hunks that a frame of them has."""
+    """Return the encoded hunks in a frame of encoding `HUNKS` or `ZSTD_HUNKS`."""
     if encoding == HUNKS:
         return bytes(frame)
     size, at = decode(frame, 0)
@@ -288,12 +291,12 @@ def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
 
 
 def window_log(size: int) -> int:
-    """The window for `size` bytes of base and text together: always all of them, within zstd's and our limits."""
+    """The window for `size` bytes of base and text together: it covers all of them, within zstd's and our limits."""
     return min(max(size.bit_length(), limits.MIN_WINDOW_LOG), limits.MAX_WINDOW_LOG)
 
 
 def _inspect(frame: bytes | memoryview, length: int) -> None:
-    """Check everything a frame says of itself, and that it ends where it says."""
+    """Check the head and all block headers of a frame, and that it ends after its last block."""
     at = _check_head(frame, length)
     blocks = 0
     last = 0
@@ -312,7 +315,7 @@ def _inspect(frame: bytes | memoryview, length: int) -> None:
 
 
 def _check_head(frame: bytes | memoryview, length: int) -> int:
-    """Check what a frame says of itself; gives where its blocks begin."""
+    """Check the head of a frame, and return the offset of its first block."""
     if length > limits.MAX_RECORD:
         raise Malformed(0, f"a text of {length} bytes, expected no more than {limits.MAX_RECORD}")
     if not frame:
@@ -337,14 +340,15 @@ def _check_head(frame: bytes | memoryview, length: int) -> int:
 
 
 def _head_size(descriptor: int) -> int:
-    """Bytes before the first block: the descriptor, the window unless the frame is a single segment, the length."""
+    """The bytes before the first block: the descriptor, the window unless the frame is a single segment, the length."""
     single = descriptor >> 5 & 1
     return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 
 
 @twin
 class Zstd:
-    """zstd through zstandard's public interface: a context and a dictionary a frame. Not shared between threads."""
+    """Compresses by zstandard's public interface, with a new context and dictionary for each frame. It must not be
+    shared between threads."""
 
     def __init__(self) -> None:
         import zstandard
@@ -352,7 +356,7 @@ class Zstd:
         self._zstandard = zstandard
 
     def compress(self, text: bytes, base: bytes, level: int) -> bytes:
-        """The frame of `text`, without magic number; `base` is empty or at least `limits.MIN_BASE` bytes."""
+        """Return the frame of `text`, without magic number. `base` is empty or has at least `limits.MIN_BASE` bytes."""
         zs = self._zstandard
         size = len(text) + len(base)
         options: dict[str, int] = {"window_log": window_log(size)}
@@ -366,7 +370,7 @@ class Zstd:
         return frame[len(_MAGIC) :]
 
     def decompress(self, frame: bytes | memoryview, length: int, base: bytes) -> bytes:
-        """The `length` bytes of text in an inspected frame.
+        """Decode the `length` bytes of text in an inspected frame.
 
         Raises:
             ValueError: the frame is damaged.

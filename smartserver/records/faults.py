@@ -1,6 +1,6 @@
-"""Faults of a record that is what its key says: what they are called, and which of them are refused.
+"""Faults of a record that matches its key, and the policy that decides which faults are refused.
 
-The names are those of the system's own checker.
+The ids of faults are those of the system's own checker.
 """
 
 from __future__ import annotations
@@ -17,22 +17,22 @@ class Severity(enum.Enum):
     """The severity of a fault."""
 
     HARM = "harm"
-    """A clone, or the repository that it makes, is broken or unsafe."""
+    """The fault makes a clone fail, or the cloned repository unsafe."""
     ERROR = "error"
-    """The system's own checker calls it an error or a warning, and every client can live with it."""
+    """The system's own checker calls the fault an error or a warning, but every client works with it."""
     NOTE = "note"
-    """The checker only mentions it."""
+    """The system's own checker only mentions the fault."""
 
 
 class Level(enum.StrEnum):
-    """Which faults of new records refuse a push."""
+    """The faults of new records for which a push is refused."""
 
     OFF = "off"
-    """None: records are not looked at."""
+    """No faults: records are not looked at."""
     SAFE = "safe"
-    """Faults that harm clients."""
+    """Faults that harm clients (`Severity.HARM`)."""
     STRICT = "strict"
-    """Errors, too."""
+    """Faults that harm clients, and errors."""
 
 
 class RecordFault(NamedTuple):
@@ -43,7 +43,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordRole(NamedTuple):
-    """A record that another one gives a meaning: a file whose name makes the system read it."""
+    """The role that another record gives to a record: that of a file which the system reads because of its name."""
 
     kind: int
     key: Key
@@ -51,37 +51,36 @@ class RecordRole(NamedTuple):
 
 
 CHARGE_EVERY: Final = 256
-"""Steps between two charges: a tenth of a millisecond."""
+"""Steps between two charges, which take a tenth of a millisecond."""
 
 Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
-"""The faults of a record, and the records that it gives a meaning."""
+"""The faults of a record, and the roles that it gives to other records."""
 
 NONE: Final[Findings] = ((), ())
-"""The answer for nearly every record."""
+"""No faults and no roles, the findings for nearly every record."""
 
 
 class FaultChecker:
-    """Looks for the faults of one system's records; here, of one nothing is known of: none."""
+    """Looks for faults of one system's records. This base class finds none."""
 
     severities: Mapping[str, Severity] = {}
-    """Every fault that is looked for."""
+    """The severity of each fault that is looked for, by id."""
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """The faults of a record that can be read, each once, and the records that it gives a meaning.
+        """The faults of a readable record, each once, and the roles that it gives to other records.
 
-        `base`: the text of a record of the same kind and meta. What is of it need not be looked at again: it was when
-        that record came.
+        `base`: the text of a record of the same kind and meta. Parts that are equal in both need not be checked again.
         """
         del kind, meta, text, base
         return NONE
 
     def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
-        """Why a record is unfit for its role, found without its text. `size`: bytes of that text."""
+        """The faults of a record in its role that can be found without its text. `size`: the bytes of the text."""
         del role, meta, size
         return ()
 
     def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
-        """All faults that a record has because of its role. The work is charged as it is done."""
+        """All faults of a record in its role. The work is charged while it is done."""
         del role, record, charge
         return ()
 
@@ -91,12 +90,12 @@ class Policy(NamedTuple):
 
     level: Level = Level.SAFE
     ignored: frozenset[str] = frozenset()
-    """Ids of faults that count as none."""
+    """The ids of faults that are ignored."""
 
     def refuses(self, severity: Severity) -> bool:
-        """True if a record with a fault that bad is refused."""
+        """Tell whether a record with a fault of this severity is refused."""
         return severity is Severity.HARM or (severity is Severity.ERROR and self.level is Level.STRICT)
 
 
 SAFE: Final = Policy()
-"""The policy of a server that was given none."""
+"""The default policy of a server."""

@@ -1,10 +1,10 @@
-"""Hunks: which pieces of its base a text has otherwise.
+"""Hunks: the differences of a text from its base.
 
     hunks = hunk*
-    hunk = kept removed added bytes     integers: bytes of the base to keep, then to leave out; bytes that come instead
+    hunk = kept removed added bytes     integers: bytes of the base to keep, and to remove; bytes to add; then these
 
-What is left of the base after the last hunk is kept. Hunks are decompressed without the base, unlike a zstd frame that
-has the base as its prefix. So a bulk stream can compress those of many records together.
+The rest of the base after the last hunk is kept. Hunks can be decompressed without the base, unlike a zstd frame with
+the base as its prefix. So a bulk stream can compress the hunks of many records together.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from smartserver.records.varint import Malformed, decode, encode
 Buffer = bytes | memoryview
 
 Hunk = tuple[int, int, bytes]
-"""The begin and the end of a piece of the base, and the bytes that replace it."""
+"""The start and end of a piece of the base, and the bytes that replace it."""
 
 
 def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
-    """The bytes of hunks, which are in order and do not overlap."""
+    """Encode hunks, which must be in order and must not overlap."""
     out: list[bytes] = []
     at = 0
     for start, end, added in hunks:
@@ -32,8 +32,8 @@ def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
 
 
 def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
-    """The one hunk that makes a text of its base, if it adds at most `most` bytes and is shorter than the text; else
-    None."""
+    """Encode the single hunk that makes a text from its base. Return None if it adds more than `most` bytes, or is no
+    shorter than the text."""
     head = common_start(text, base)
     tail = common_end(text, base, min(len(text), len(base)) - head)
     added = text[head : len(text) - tail]
@@ -44,7 +44,7 @@ def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
 
 
 def decode_hunks(said: bytes) -> list[Hunk]:
-    """The hunks, in order."""
+    """Decode hunks."""
     size = len(said)
     if size > limits.MAX_HUNKS:
         raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
@@ -81,10 +81,10 @@ def decode_hunks(said: bytes) -> list[Hunk]:
 
 
 def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
-    """The text of `length` bytes that hunks make of a base.
+    """Make the text of `length` bytes from hunks and a base.
 
     Raises:
-        Malformed: they make another, or reach beyond the base.
+        Malformed: the text has another length, or a hunk reaches beyond the base.
     """
     out: list[bytes] = []
     at = 0
@@ -101,11 +101,11 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """The same in parts, of a base in parts: no more than one of the base's is held."""
+    """Make a text as `apply_hunks`, but yield it in parts, from a base in parts, of which one at a time is held."""
     parts = iter(base)
     part = memoryview(b"")
     passed = 0
-    """Bytes of the base before the part."""
+    """The bytes of the base before `part`."""
 
     def before(stop: int) -> Iterator[Buffer]:
         nonlocal part, passed

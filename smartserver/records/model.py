@@ -8,28 +8,28 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 RevisionId = bytes
-"""1 to 1,024 bytes; a hash is its raw bytes, 20 or 32."""
+"""The id of a revision, 1 to 1,024 bytes; a hash is its 20 or 32 raw bytes."""
 
 Key = bytes
-"""Identifies a record within its kind; 1 to 1,024 bytes."""
+"""The key of a record, unique within its kind; 1 to 1,024 bytes."""
 
 HERE = b"."
-"""The branch that a request's path names, where the request says that it may; the name, which no path can spell, of a
-branch at its repository's own path."""
+"""The name that stands for the branch which a request's path names, if the request allows that. It is also the name of
+a branch at the path of its repository, which no path can spell."""
 
 
 made = tuple.__new__
-"""Makes a named tuple of its values as they are: `made(Entry, (kind, ...))`, for those that are made of each record.
+"""Makes a named tuple, as `made(Entry, (kind, ...))`: for tuples that are made for each record.
 
-`Entry(...)` does the same by a function that is Python: 0.70 us for its nine fields where this takes 0.28
+`Entry(...)` does the same through a function in Python: 0.70 us for its nine fields, while this takes 0.28 us
 (`python -m timeit`, 2026-11-22, CPython 3.11).
 """
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of record a repository holds.
+    """A kind of record in a repository.
 
-    `check` names an entry of the table in `records.check`; `base`: may a record of this kind have or be a delta base.
+    `check`: a check of `records.check`. `base`: True if a record of this kind may have or be a delta base.
     """
 
     name: str
@@ -38,14 +38,14 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Parent(NamedTuple):
-    """A parent of a revision; `absent`: the writer did not have it, and the edge is cut for ever."""
+    """A parent of a revision. `absent`: True if the writer did not have it: the graph never has this edge."""
 
     id: RevisionId
     absent: bool = False
 
 
 class Record(NamedTuple):
-    """One keyed, immutable blob; `kind` is an index into the repository's kinds."""
+    """A keyed, immutable blob. `kind`: an index into the repository's kinds."""
 
     kind: int
     key: Key
@@ -57,11 +57,11 @@ RecordName = tuple[int, Key]
 """The kind and the key of a record."""
 
 SentRecord = RecordName | tuple[int, Key, Key]
-"""The name of a record that is sent. A third: the key of one of its kind that it may rest on, since the reader has it
-or it was sent before."""
+"""The name of a record to send. A third item is the key of a possible base of its kind, which the client has or which
+was sent before."""
 
 Piece = tuple[int, Iterable[SentRecord]]
-"""Records that are sent under a revision, which is an ordinal; `()`: only its id and parents are."""
+"""The ordinal of a revision, and the records to send in its segment; `()`: only its id and parents."""
 
 
 class BaseTag:
@@ -72,12 +72,12 @@ class BaseTag:
 
     @staticmethod
     def entry(index: int) -> int:
-        """The record at `index` of the same segment."""
+        """The tag of the record at `index` of the same segment."""
         return 2 + 2 * index
 
     @staticmethod
     def parent(index: int) -> int:
-        """The record of the same kind whose key is the id of parent `index`."""
+        """The tag of the record of the same kind whose key is the id of parent `index`."""
         return 3 + 2 * index
 
 
@@ -91,13 +91,13 @@ class Entry(NamedTuple):
     base: int
     """A `BaseTag` value."""
     base_key: Key
-    """Key of the base for `BaseTag.FULL_KEY`, else empty."""
+    """The key of the base for `BaseTag.FULL_KEY`, else empty."""
     length: int
-    """Bytes of the fulltext."""
+    """The bytes of the fulltext."""
     frame_length: int
-    """Bytes of the frame."""
+    """The bytes of the frame."""
     check: bytes
-    """Empty where the kind's check is its key."""
+    """The check of the text; empty if the kind's check is its key."""
 
 
 class Segment(NamedTuple):
@@ -107,14 +107,14 @@ class Segment(NamedTuple):
     parents: tuple[Parent, ...]
     entries: tuple[Entry, ...]
     frames_at: int
-    """Offset of the first frame from the start of the segment."""
+    """The offset of the first frame from the start of the segment."""
     length: int
-    """Bytes of the whole segment, its own length field included."""
+    """The bytes of the whole segment, including its own length field."""
     headers: tuple[int, ...]
-    """Offsets of the entries' own bytes from the start of the segment."""
+    """The offsets of the record headers from the start of the segment."""
 
     def base_of(self, entry: Entry) -> Key:
-        """The key of `entry`'s base, or empty when it has none."""
+        """The key of an entry's base; empty if it has none."""
         tag = entry.base
         if tag == BaseTag.NONE:
             return b""
@@ -126,32 +126,33 @@ class Segment(NamedTuple):
 
 
 class GraphNode(NamedTuple):
-    """A revision named in a graph announcement, before its segment comes."""
+    """A revision in an announced graph, before its segment arrives."""
 
     revision: RevisionId
     parents: tuple[Parent, ...]
 
 
 class Plan(Protocol):
-    """The content of a push: the graph now, the segments when asked. An adapter (`vcs`) makes it, a client reads it."""
+    """The content of a push: the graph, and the segments on demand. An adapter (`vcs`) makes it, a client reads it."""
 
     @property
     def graph(self) -> Sequence[GraphNode]:
         """The revisions and their parents, parents first."""
 
     def segments(self) -> Iterable[bytes]:
-        """Segments in the order of `graph`, made anew at each call; one may come in several parts.
+        """Make the segments in the order of `graph`, again at each call; a segment may be yielded in several parts.
 
         Raises:
-            vcs.base.CannotSend: an object is missing here.
+            vcs.base.CannotSend: an object is missing locally.
         """
 
     def without_bases(self, keys: Collection[Key]) -> Plan:
-        """The same plan, using none of `keys` as a delta base."""
+        """Return a plan of the same content that uses none of `keys` as a delta base."""
 
 
 class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, gc=False):
-    """One tip of a ref with its opaque attributes, such as a number; `closed` is the one attribute the store reads."""
+    """One tip of a ref with its opaque attributes, such as a number. `closed` is the only attribute that the store
+    reads."""
 
     id: RevisionId
     attributes: bytes = b""
@@ -159,11 +160,11 @@ class Tip(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=Tr
 
 
 RefValue = tuple[Tip, ...]
-"""The value of a ref, sorted by id: one tip, or a set of heads where a branch of the system may have several."""
+"""The value of a ref, sorted by id: one tip, or several heads if a branch of the system may have them."""
 
 
 def encode_ref(value: Sequence[Tip]) -> list[list[object]]:
-    """A ref's value as it lies in msgpack: the shortest form of each tip."""
+    """Convert the value of a ref for msgpack: the shortest form of each tip."""
     rows: list[list[object]] = []
     for tip in value:
         row: list[object] = [tip.id]

@@ -1,8 +1,8 @@
-"""The one place that chooses between a part in Python and its native twin.
+"""The only place that chooses between a part in Python and its native twin.
 
-`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds where there is cargo. Each of its parts
-does what Python's part of the same name does, in a fraction of the time. Python's part is the reference: it runs where
-the crate was not built, it decides what is wrong with anything that the native part refuses, and tests run on both.
+`smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds if cargo is installed. Each of its parts
+does the same as Python's part of the same name, in a fraction of the time. Python's part is the reference: it runs if
+the crate was not built, it makes the error for data that the native part refuses, and tests run on both.
 `SMARTSERVER_NATIVE=0` in the environment turns the native parts off.
 """
 
@@ -32,11 +32,11 @@ def _load() -> Any:
 _native: Final = _load()
 
 PARTS: Final[dict[str, tuple[Any, Any]]] = {}
-"""Each part by its name, in Python and, where there is one, natively."""
+"""The parts by name, each in Python and as its native twin or None."""
 
 
 def twin(python: T) -> T:
-    """The native part with the name of one in Python, or that one."""
+    """Return the native part with the name of a part in Python; if there is none, return the part in Python."""
     name: str = python.__name__  # type: ignore[attr-defined]
     native: T | None = getattr(_native, name, None)
     PARTS[name] = python, native
@@ -44,12 +44,12 @@ def twin(python: T) -> T:
 
 
 def native(name: str) -> Any:
-    """A native part; None where it was not built."""
+    """The native part with a name; None if it was not built."""
     return getattr(_native, name, None)
 
 
 def said() -> str:
-    """The line that `smartserver --version` adds; empty where the native parts are used."""
+    """The line that `smartserver --version` adds; empty if the native parts are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

@@ -1,13 +1,13 @@
 """The bytes of a revision: a header that names its parents and records, then the records' frames.
 
-Disk, push and pull use these same bytes, so whatever this module accepts is stored and sent on as it stands: nothing
-may be legal in two forms, and every count and length is checked before anything is built from it.
+Disk, push and pull use the same bytes, so a segment that this module accepts is stored and sent on unchanged. No value
+may have two legal forms, and every count and length is checked before it is used.
 
     segment = length revision parents records frame*        length: bytes that follow it
     revision = bytes                                        bytes: a length, then so many bytes
     parents = count (length << 1 | absent, id)*
     records = count (kind u8, encoding u8, key, meta, base, text length, frame length, check?)*
-    key = bytes                                             empty where it is the revision's own id
+    key = bytes                                             empty if it is the revision's own id
     base = 0 | 1 bytes | 2+2i | 3+2i                        none, a key, entry i, the key that is parent i's id
     graph = length count (revision, count (0 parent | distance)*)*
 """
@@ -31,21 +31,21 @@ from smartserver.records.varint import MAX_BYTES, Malformed, decode, encode
 Buffer = bytes | bytearray | memoryview
 
 STORED: Final = 0
-"""Encoding of a frame that is the text itself."""
+"""The encoding of a frame that is the text itself."""
 
 ZSTD: Final = 1
-"""Encoding of a zstd frame whose prefix is the text of the base."""
+"""The encoding of a zstd frame whose prefix is the text of the base."""
 
 HUNKS: Final = 3
-"""Encoding of a frame that says which pieces of its base are others (`records.hunks`)."""
+"""The encoding of a frame that lists the differences from its base (`records.hunks`)."""
 
 ZSTD_HUNKS: Final = 4
-"""Encoding of such hunks in a zstd frame without prefix, after an integer that is their length."""
+"""The encoding of hunks in a zstd frame without prefix, after an integer that is their length."""
 
 _ON_A_BASE: Final = (HUNKS, ZSTD_HUNKS)
 
 _LEAST_ENTRY: Final = 7
-"""Bytes of the shortest record header, so that a count cannot claim more than the bytes that came."""
+"""Bytes of the shortest record header: a count of records that cannot fit into the received bytes is refused."""
 
 
 def encode_segment(
@@ -55,7 +55,7 @@ def encode_segment(
     frames: Sequence[bytes],
     kinds: Sequence[Kind],
 ) -> bytes:
-    """The segment of `revision`: its records' headers and, in the same order, their frames.
+    """Encode the segment of `revision`: its records' headers and, in the same order, their frames.
 
     Raises:
         LimitExceeded: the segment, a count in it or a text is over its limit.
@@ -66,10 +66,10 @@ def encode_segment(
 def encode_header(
     revision: RevisionId, parents: Sequence[Parent], entries: Sequence[Entry], size: int, kinds: Sequence[Kind]
 ) -> bytes:
-    """The header of a segment whose frames have `size` bytes.
+    """Encode the header of a segment whose frames have `size` bytes.
 
-    The entries must describe the frames and one another as `decode_segment` wants it; whoever reads the segment checks
-    that, so it is not checked twice here.
+    The entries must describe the frames and one another as `decode_segment` requires. This is not checked here, as the
+    reader of the segment does so.
     """
     _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
     _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
@@ -100,10 +100,10 @@ def encode_header(
 
 
 def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
-    """The header of the segment at `at`; its frames need not be in `buf`.
+    """Decode the header of the segment at `at`; its frames need not be in `buf`.
 
     Raises:
-        Malformed: this is no segment.
+        Malformed: the bytes are no segment.
         LimitExceeded: a length or count is over its limit.
     """
     start = at
@@ -111,7 +111,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     body = at
     _limit(limits.BYTES_OF_SEGMENT, length, limits.MAX_SEGMENT)
     if not isinstance(buf, bytes):
-        # The model holds bytes, and a memoryview is slower to read one byte at a time.
+        # The model holds bytes, and reading a memoryview byte by byte is slower.
         buf = bytes(buf[start : body + length])
         body, at, start = body - start, at - start, 0
     revision, at = _read_bytes(buf, at, "revision id", 1, limits.MAX_ID)
@@ -125,20 +125,20 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
 
 
 def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
-    """The parents of the segment at `at`, of which no more need be in `buf`.
+    """Decode the parents of the segment at `at`; the bytes after them need not be in `buf`.
 
     Raises:
-        Malformed: this is no segment, or `buf` ends before they do.
+        Malformed: the bytes are no segment, or `buf` ends within the parents.
         LimitExceeded: a length or count is over its limit.
     """
     return decode_revision(buf, at).parents
 
 
 def decode_revision(buf: Buffer, at: int) -> GraphNode:
-    """The revision whose segment is at `at`, of which no more than its parents need be in `buf`.
+    """Decode the revision and parents of the segment at `at`; the bytes after them need not be in `buf`.
 
     Raises:
-        Malformed, LimitExceeded: as `decode_parents`.
+        Malformed, LimitExceeded: as in `decode_parents`.
     """
     _, at = decode(buf, at)
     buf = bytes(buf)
@@ -147,7 +147,7 @@ def decode_revision(buf: Buffer, at: int) -> GraphNode:
 
 
 def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
-    """The frames of the segment that lies at `at`, in entry order."""
+    """Yield the frames of the segment at `at`, in entry order."""
     if len(buf) - at < segment.length:
         raise Malformed(at, f"{len(buf) - at} bytes of a segment of {segment.length}")
     view = memoryview(buf)
@@ -158,7 +158,8 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
-    """The announcement of `revisions`, parents before children; about 24 bytes a revision with an id of 20."""
+    """Encode the graph that announces `revisions`, parents before children: about 24 bytes for each with an id of
+    20."""
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)
@@ -179,10 +180,11 @@ def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
 
 
 def read_length(head: Buffer) -> tuple[int, int]:
-    """The length that a segment or a graph begins with, and how many bytes say it; none where these are cut off.
+    """Read the length at the start of a segment or graph. Return it and its own size in bytes; both are 0 if it is cut
+    off.
 
     Raises:
-        Malformed: it cannot be read.
+        Malformed: the length is invalid.
     """
     if len(head) < MAX_BYTES and all(byte & 0x80 for byte in head):
         return 0, 0
@@ -190,15 +192,13 @@ def read_length(head: Buffer) -> tuple[int, int]:
 
 
 class SegmentStream:
-    """Cuts a stream into the announced graph, when one comes first, and whole segments.
-
-    Holds at most one unfinished segment; `limit` bytes is the largest one taken.
-    """
+    """Cuts a stream into the announced graph, if one comes first, and whole segments. It holds at most one unfinished
+    segment, of `limit` bytes at most."""
 
     def __init__(
         self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None
     ) -> None:
-        """`charge` is told how many revisions and parents of the graph were read, as they are."""
+        """`charge`: is called with the number of revisions and parents of the graph while they are read."""
         self._charge = charge
         self._limit = limit
         self._graph_due = graph_first
@@ -212,14 +212,14 @@ class SegmentStream:
         """Take the next bytes of the stream, cut anywhere.
 
         Raises:
-            Malformed: they are no segments.
+            Malformed: the bytes are no segments.
             LimitExceeded: a segment or the graph is longer than its limit.
         """
         at = 0
         end = len(chunk)
         while at < end:
             if self._rest is None:
-                # The length before anything else, so that nothing is spooled that is going to be refused.
+                # The length is checked first, so that no bytes are gathered of a segment that will be refused.
                 total = self._total(chunk[at : at + MAX_BYTES])
                 if total and total <= end - at:
                     self._take(bytes(chunk[at : at + total]))
@@ -234,24 +234,24 @@ class SegmentStream:
             else:
                 at += self._rest.write(chunk[at : at + self._due - self._rest.tell()])
             if self._rest.tell() == self._due:
-                # BytesIO hands over its own buffer here: a large segment is never held twice.
+                # BytesIO returns its own buffer here, without a copy: a large segment is never held twice.
                 whole, self._rest = self._rest.getvalue(), None
                 self._take(whole)
 
     def graph(self) -> AnnouncedGraph | None:
-        """The announced graph; None until it is here whole, and where none comes."""
+        """The announced graph; None until it is complete, or if there is none."""
         return self._graph
 
     def segments(self) -> Iterator[bytes]:
-        """The segments that are here whole and were not given before."""
+        """Yield the complete segments that were not yielded before."""
         while self._whole:
             yield self._whole.popleft()
 
     def finish(self) -> None:
-        """Check that the stream ended where a segment does.
+        """Check that the stream ended at the end of a segment.
 
         Raises:
-            Malformed: it ended within a segment or the graph, or before the graph.
+            Malformed: the stream ended within a segment or the graph, or before the graph.
         """
         if self._rest is not None:
             raise Malformed(self._taken, f"the stream ends {self._rest.tell()} bytes into a segment or graph")
@@ -259,7 +259,7 @@ class SegmentStream:
             raise Malformed(self._taken, "the stream ends before its graph")
 
     def _total(self, head: Buffer) -> int:
-        """Bytes of the unit that begins with `head`, or 0 when the length itself is cut off."""
+        """The bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
         try:
             length, size = read_length(head)
         except Malformed as error:
@@ -282,7 +282,7 @@ class SegmentStream:
 
 
 class _Kinds:
-    """The facts about a repository's kinds that a reader of record headers needs, by index."""
+    """The properties of a repository's kinds that a reader of record headers needs, by index."""
 
     __slots__ = ("base", "check", "count")
 
@@ -308,7 +308,7 @@ def _bytes(value: bytes) -> bytes:
 
 def _read_bytes(buf: bytes, at: int, what: str, least: int, most: int) -> tuple[bytes, int]:
     begin = at + 1
-    if at >= len(buf) or (length := buf[at]) >= 0x80:  # Nearly all are one byte.
+    if at >= len(buf) or (length := buf[at]) >= 0x80:  # Nearly all lengths are one byte.
         length, begin = decode(buf, at)
     if length > most:
         _limit(f"bytes of a {what}", length, most)
@@ -347,7 +347,7 @@ def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Pare
 def _read_entries(
     buf: bytes, at: int, revision: RevisionId, parents: tuple[Parent, ...], kinds: _Kinds
 ) -> tuple[tuple[Entry, ...], list[int], int]:
-    """The entries, where each begins, and where they end."""
+    """Decode the entries of a segment. Return them, the offset of each, and their end."""
     count, at = _read_count(buf, at, "records of a revision", limits.MAX_ENTRIES, _LEAST_ENTRY)
     entries: list[Entry] = []
     headers: list[int] = []
@@ -413,7 +413,7 @@ def _check_base(
     parents: tuple[Parent, ...],
     entries: list[Entry],
 ) -> None:
-    """Refuse a base no writer may name; whether it exists and is an ancestor's is the store's to know."""
+    """Raise Malformed for a base that no writer may name. The store checks that it exists and an ancestor has it."""
     if not may_have_base:
         raise Malformed(at, f"a record of kind {kind} with a base")
     if encoding == STORED:

@@ -1,4 +1,4 @@
-"""The records and revisions that a push has sent so far: what may be the base of a further record."""
+"""The records and revisions that a push has sent so far, among which the bases of further records are chosen."""
 
 from __future__ import annotations
 
@@ -11,44 +11,44 @@ from smartserver.records.cache import Cache
 from smartserver.records.model import Key, Parent, RevisionId
 
 _REACH_CACHE: Final = 32 << 20
-"""Bytes of the ancestors of revisions that are kept; of others they are looked for again."""
+"""Bytes of cached sets of ancestors; dropped ones are computed again."""
 
 _ENTRY: Final = 256
-"""Bytes that an entry of the cache takes beside its bits."""
+"""Bytes of an entry of the cache besides its bits."""
 
 
 @dataclass(eq=False, slots=True)
 class SentVersion:
-    """A record that was sent, or that a parent of what is sent has; one for all copies of a key."""
+    """A record that was sent, or that the remote has in a parent; one object for all copies of a key."""
 
     key: Key
     size: int
-    """Bytes of its text."""
+    """The bytes of its text."""
     base: SentVersion | None
     number: int
     """Its n in the rule of skip chains."""
     encoding: int
     revisions: list[int] = field(default_factory=list)
-    """The revisions of this push that introduced it; none where it was there before."""
+    """The numbers of the revisions of this push that introduced it; empty if none has."""
     depth: int = field(init=False)
     chain: int = field(init=False)
-    """Bytes of text of it and of all it rests on."""
+    """The bytes of the texts along its chain, including its own."""
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.base is None else self.base.depth + 1
         self.chain = self.size if self.base is None else self.base.chain + self.size
 
     def is_too_deep(self, size: int) -> bool:
-        """Tell whether a text of that size cannot rest on it: its chain would be too long."""
+        """Tell whether it cannot be the base of a text of `size` bytes, whose chain would be too long."""
         return self.depth >= limits.MAX_DEPTH or self.chain + size > limits.MAX_CHAIN // 2
 
     def is_in(self, reach: int) -> bool:
-        """Tell whether one of the revisions of `reach`, which has a bit for each, introduced it."""
+        """Tell whether a revision of `reach` introduced it; `reach` has a bit for each revision."""
         return any(reach >> revision & 1 for revision in reversed(self.revisions))
 
 
 class SentAncestry:
-    """For each revision of a push all its ancestors in the push, as bits of an integer."""
+    """Computes the ancestors in the push of each revision of the push, as bits of an integer."""
 
     def __init__(self) -> None:
         self._numbers: dict[RevisionId, int] = {}
@@ -56,7 +56,7 @@ class SentAncestry:
         self._reach = Cache[int, int](_REACH_CACHE, lambda reach: reach.bit_length() // 8 + _ENTRY)
 
     def step(self, revision: RevisionId, parents: Sequence[Parent]) -> tuple[int, int]:
-        """The number of `revision`, and the bits of itself and its ancestors."""
+        """Add a revision if it is new. Return its number, and the bits of it and its ancestors."""
         known = [self._numbers.get(parent.id) for parent in parents if not parent.absent]
         number = self._numbers.setdefault(revision, len(self._numbers))
         if number == len(self._parents):

@@ -1,8 +1,8 @@
-"""`System`: what one version-control system says of its records; `system_of` finds it by its name.
+"""`System`: the interface by which a version-control system describes its records; `system_of` finds one by name.
 
-`store`, `verbs` and both ends know no system: what they must know of one, they ask here. Each system registers itself
-(`vcs.<system>.system`). `smartserver.vcs.all` imports them; it is loaded by its name when a system is first looked for
-that nobody has registered, so that a client of one system loads no other.
+`store`, `verbs` and both ends know no system: they ask it through this interface. Each system registers itself
+(`vcs.<system>.system`). `smartserver.vcs.all` imports all systems. It is loaded when an unregistered system is first
+looked for, so that a client of one system loads no other.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
 
 References = Sequence[tuple[int, bytes | None, Collection[Key]]]
-"""The references of a record, in groups: the kind, the meta those records must have (None: any), and the keys."""
+"""The references of a record in groups: the kind of the records, the meta that they must have (None: any), and their
+keys."""
 
 NOTHING: Final[References] = ()
 
@@ -36,24 +37,24 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 Tips = Collection[RevisionId]
 
 Changes = tuple[References, References]
-"""The references that only the newer and only the older of two versions of a record has; a key may be in both."""
+"""The references of only the newer, and of only the older version of a record; a key may be in both."""
 
 
 EntryValues = tuple[bytes | None, bytes | None]
-"""The value of an entry of a map, and the one that it is to have; None: there is none."""
+"""The old and the new value of an entry of a map; None: the entry does not exist."""
 
 
 class MapType(NamedTuple):
-    """The type of one of a system's maps."""
+    """The type of a map of a system."""
 
     kind: str
     """The type of its values: `ids` or `opaque`."""
     of_refs: bool = False
-    """True if each entry belongs to a ref; else none does."""
+    """True if each entry belongs to a ref; False if no entry does."""
 
 
 class EntryRight(enum.Enum):
-    """The right that a change of an entry needs, with the meaning that it has for refs."""
+    """A right that the change of an entry of a map may need; it means the same as for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -62,83 +63,84 @@ class EntryRight(enum.Enum):
 
 
 Beyond = Callable[[Sequence[RevisionId], Sequence[RevisionId]], Iterable[GraphNode]]
-"""Gives what the first revisions reach and the second ones do not; it may be given more than that."""
+"""Yields the revisions that the first ids reach and the second ones do not; it may yield others too."""
 
 
 class System:
-    """One version-control system; kinds are indexes into its `kinds`.
+    """One version-control system; a kind is given as an index into `kinds`.
 
-    Everything but the name and the kinds may be left as it is here: such a system says nothing of its records. A server
-    then stores whatever a client says. It proves as much as a system tells it: the parents of a revision by `own_kind`
-    and `own_parents`, that nothing is missing by `may_refer` and `references`. `changes` only saves time. `faults` and
-    `read` are further services: what a push is refused for, and reads of less than whole revisions.
+    A subclass must set only the name and the kinds. A server then stores any valid records. It proves as much as the
+    subclass allows: the parents of a revision by `own_kind` and `own_parents`, the presence of all references by
+    `may_refer` and `references`. `changes` only saves time. `faults` and `contents`, `read` are further services: the
+    refusal of faulty records, and reads of less than whole revisions.
     """
 
     name: str
-    """The name of the system in a repository, by which clients ask for it."""
+    """The name of the system in a repository."""
 
     kinds: tuple[Kind, ...] = ()
 
     keys: Mapping[str, KeyCheck] = {}
-    """Checks of its own that a kind may name.
+    """The system's own checks, by the names that its kinds use.
 
-    Of the key one may take a part that is a name, as a file's path, and no more. What else a key depends on, as the
-    parents of a file's version, belongs into the meta.
+    A check may use a part of the key that is a name, as a file's path, but nothing else of it. Other data that a key
+    depends on, as the parents of a file's version, must be in the meta.
     """
 
     own_kind: int | None = None
-    """The kind whose record is a revision's own, the one with the revision's id as key; None where there is none."""
+    """The kind of a revision's own record, which has the revision's id as key; None if there is none."""
 
     label: bytes | None = None
-    """The meta of an own record that only says something of its parent, as an annotated tag does of a commit."""
+    """The meta of an own record that only describes its parent, as an annotated tag does; None if there is none."""
 
     ghosts = True
     """True if parents may be absent."""
 
     of_revision: frozenset[int] = frozenset()
-    """Kinds whose records have the id of the revision that introduces them as key."""
+    """The kinds whose records have the id of the revision that introduces them as key."""
 
     maps: Mapping[str, MapType] = {}
-    """Its maps, by name. A repository of it has no others."""
+    """The maps of its repositories, by name; there are no others."""
 
     untold: Mapping[str, bytes] = {}
-    """Maps that are not told with the refs, because they are long and few clients need all of one. With the selector
-    that, followed by a key, gives the entries after it, or the first of them: a msgpack array of a map, in the order of
-    the keys, and whether it has all that are left."""
+    """The maps that are not sent with the refs, as they are long and few clients need all entries. Each has a selector
+    here: with a key appended it reads the entries after the key, else the first ones. The answer is a msgpack array: a
+    map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
     """True if clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
-    """The selector of revisions and their parents without records; empty where there is none, nor `part_entries`."""
+    """The selector of revisions and their parents without records; empty if the system has none, nor `part_entries`."""
 
     settings_matter = False
-    """True if `settings_entries` gives any: a copy has to know the settings of its target before."""
+    """True if `settings_entries` may return entries: a copy must then know the settings of its target first."""
 
     hash_bytes = 0
-    """Bytes of each key, where all keys are hashes. 0 elsewhere."""
+    """The bytes of each key if all keys are hashes; else 0."""
 
     in_hunks = False
-    """True if clients push records as hunks: then a bulk stream has them uncompressed."""
+    """True if clients push records as hunks, which are then sent uncompressed in a bulk stream."""
 
     @functools.cached_property
     def content_keys(self) -> frozenset[int]:
-        """Kinds with a key that is proof of the text: what a record refers to can be remembered by it."""
+        """The kinds whose key proves the text, so that the references of a record can be cached by its key."""
         return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:
-        """Why a ref cannot have this name; empty where it can. NUL and the length were checked before."""
+        """The reason why a ref cannot have this name; empty if it can. NUL and the length were checked before."""
         return "it has a control character" if _CONTROL.search(name) else ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Why a setting cannot have this value; empty where it can."""
+        """The reason why a setting cannot have this value; empty if it can."""
         del name, value
         return ""
 
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """Entries that opaque maps need when settings change, so that history of `tips` keeps its meaning; by map."""
+        """The entries, by map, that opaque maps need when settings change, so that the history of `tips` keeps its
+        meaning."""
         del old, new, tips
         return {}
 
@@ -149,23 +151,23 @@ class System:
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """Entries of `maps` that the history of `tips` alone needs to keep its meaning; by map."""
+        """The entries, by map, that a copy of only the history of `tips` needs from `maps` to keep its meaning."""
         del settings, maps, tips, beyond
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Why an entry of a map cannot have this key or value; empty where it can."""
+        """The reason why an entry of a map cannot have this key or value; empty if it can."""
         del table, key, value
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """The revision that an entry of a map is about and that must be stored; empty where there is none. The entry
-        has no `entry_problem`."""
+        """The revision that an entry of a map names and that must be stored; empty if there is none. It is called only
+        for an entry without `entry_problem`."""
         del table, key, value
         return b""
 
     def named_revisions(self, table: str, entries: Mapping[bytes, bytes]) -> Iterator[RevisionId]:
-        """The revisions that entries of a map keep alive, and that a copy of it takes with them."""
+        """Yield the revisions that entries of a map keep alive, and that are copied with the map."""
         if table in self.maps and table not in self.untold:
             is_ids = self.maps[table].kind == "ids"
             for key, value in entries.items():
@@ -181,23 +183,23 @@ class System:
         return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that others replace, as entries of maps say: those that the ref no longer has, and those
+        """The tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the tips
         that it keeps although they do not count as heads."""
         del stored, tips
         return (), ()
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """The meta that the own record of this ref's tip must have; None: any."""
+        """The meta that the own record of a tip of this ref must have; None: any."""
         del ref
         return None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """The part of a revision's own record that the attributes of a tip there depend on; empty for most."""
+        """The part of a revision's own record on which the attributes of tips depend; mostly empty."""
         del meta, text
         return b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """These tips with the attributes that they have: what a client claims of them is no proof."""
+        """Return tips with their attributes, proved from stored data: a client's values cannot be trusted."""
         del stored
         return [Tip(tip) for tip in tips]
 
@@ -210,7 +212,7 @@ class System:
         return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents a revision's own record names.
+        """The parents that a revision's own record names.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -219,22 +221,22 @@ class System:
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """True if a record of this kind and meta can refer to others, whatever its text."""
+        """Tell whether a record of this kind and meta can refer to others, whatever its text."""
         del kind, meta
         return False
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """True if the record is mainly a list of references. The size of such records is limited. Of a large record of
-        another type only the first bytes are looked at (`store.incoming.BEGIN`)."""
+        """Tell whether a record is mainly a list of references; the size of such records is limited. Of a large record
+        that is no list, only the first bytes are passed to this class (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
     def is_file(self, kind: int, meta: bytes) -> bool:
-        """True if the record is the text of a file in a tree."""
+        """Tell whether a record is the text of a file in a tree."""
         del kind, meta
         return False
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """The records that this one needs, in its order; a key may come twice.
+        """The references of a record, in its order; a key may come twice.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -243,9 +245,9 @@ class System:
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """The references that only a record and only its base, of the same kind, has; None: `references` of both say.
+        """The references that only a record, or only its base has; None: compare the `references` of both.
 
-        `base`: a record whose references were read before, for it was proved.
+        `base`: a record of the same kind that was proved before, so its references can be read.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -255,19 +257,19 @@ class System:
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """Looks for the faults of its records; none here."""
-        from smartserver.records.faults import FaultChecker  # Not before: a client judges nothing.
+        """The object that looks for faults of records; by default it finds none."""
+        from smartserver.records.faults import FaultChecker  # Imported here, as a client never judges records.
 
         return FaultChecker()
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-        """The answer to `Repository.read`. The selector is this system's own: nothing else reads it.
+        """Plan the answer to `Repository.read`. The selector has a format of the system's own.
 
         Raises:
-            LimitExceeded: it asks for too much.
-            MissingRevision: a revision it names is not stored.
-            NoSuchPart: something else that it names is not there.
-            Unsupported: it is none of this release's, or the system has none.
+            LimitExceeded: the selector asks for too much.
+            MissingRevision: a revision in the selector is not stored.
+            NoSuchPart: another object in the selector does not exist.
+            Unsupported: this release does not know the selector, or the system has none.
         """
         del stored, selector, question
         raise Unsupported(f"reading parts of a repository of {self.name}", "whole revisions of it")
@@ -276,21 +278,21 @@ class System:
         """The trees and headers of a repository, for the selectors that every system understands (`records.browse`).
 
         Raises:
-            Unsupported: the system has none.
+            Unsupported: the system has no trees.
         """
         del stored, question
         raise Unsupported(f"reading files of a repository of {self.name}", "whole revisions of it")
 
 
 SYSTEMS: Final[dict[str, System]] = {}
-"""Every system registered so far, by name."""
+"""The systems that were registered so far, by name."""
 
 
 def register(*systems: System) -> None:
-    """Make systems known.
+    """Register systems and their checks.
 
     Raises:
-        ValueError: a name, or a check that a system brings, is taken.
+        ValueError: the name of a system or check is taken.
     """
     for system in systems:
         if system.name in SYSTEMS:
@@ -303,7 +305,7 @@ def register(*systems: System) -> None:
 
 
 def system_of(vcs: str) -> System:
-    """The system of that name.
+    """The system with a name.
 
     Raises:
         Unsupported: this release has none.

@@ -1,17 +1,17 @@
-"""LEB128: unsigned integers in groups of seven bits, lowest first, in the shortest form and never another."""
+"""LEB128: unsigned integers in groups of seven bits, the lowest first. Only the shortest form is valid."""
 
 from __future__ import annotations
 
 from typing import Final
 
 MAX_BYTES: Final = 9
-"""Nine groups hold 63 bits, more than any length or count; so no reader meets an integer that a signed 64-bit lacks."""
+"""Nine groups hold 63 bits, more than any length or count needs, and every value fits into a signed 64-bit integer."""
 
 _SMALL: Final = tuple(bytes((n,)) for n in range(0x80))
 
 
 class Malformed(ValueError):
-    """Bytes that are not what the format says; `offset` counts from the start of the buffer that was read."""
+    """The bytes do not have the expected format. `offset`: counted from the start of the buffer that was read."""
 
     def __init__(self, offset: int, why: str) -> None:
         super().__init__(offset, why)
@@ -23,7 +23,7 @@ class Malformed(ValueError):
 
 
 def encode(n: int) -> bytes:
-    """The shortest form of `n`.
+    """Encode `n` in its shortest form.
 
     Raises:
         ValueError: `n` is negative or has more than 63 bits.
@@ -43,10 +43,10 @@ def encode(n: int) -> bytes:
 
 
 def decode(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
-    """The integer at `at`, and where the next byte after it is.
+    """Decode the integer at `at`. Return it and the offset after it.
 
     Raises:
-        Malformed: the buffer ends within it, it has more than 63 bits, or it is not in its shortest form.
+        Malformed: the integer is cut off, has more than 63 bits, or is not in its shortest form.
     """
     end = len(buf)
     if at >= end:
@@ -55,7 +55,7 @@ def decode(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
     if n < 0x80:
         return n, at + 1
     n &= 0x7F
-    if at + 1 < end and 0 < (byte := buf[at + 1]) < 0x80:  # Most of the rest have two bytes.
+    if at + 1 < end and 0 < (byte := buf[at + 1]) < 0x80:  # Most others have two bytes.
         return n | byte << 7, at + 2
     shift = 7
     for i in range(at + 1, at + MAX_BYTES):

@@ -1,4 +1,4 @@
-"""The limits of one request, and a flag that says that its client has gone.
+"""The limits of one request, and a flag that is set when its client has disconnected.
 
 The problem: a few bytes can ask for minutes of work. The rule: every loop over data of the client or of the repository
 charges its steps to the request's `Allowance`. An allowance limits steps and decoded bytes. Both limits grow with the
@@ -14,7 +14,7 @@ from typing import Final
 from smartserver.errors import Cancelled, LimitExceeded
 
 STEPS: Final = 1 << 20
-"""Steps of any request, half a second to three. A step is a revision, a parent, a record, an entry or a page."""
+"""Steps of any request, which take half a second to three. A step is a revision, parent, record, entry or page."""
 
 STEPS_OF_BYTE: Final = 4
 """Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""
@@ -27,7 +27,7 @@ STEPS_OF_RECORD: Final = 64
 """Steps for each record, for a request that reads content: a log with changes reads some trees again for each merge."""
 
 DECODED: Final = 1 << 30
-"""Bytes that a request may have decoded whatever it sent: four files of `records.limits.MAX_TAKEN`."""
+"""Bytes that any request may have decoded: four files of `records.limits.MAX_TAKEN`."""
 
 DECODED_OF_BYTE: Final = 1024
 """Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
@@ -35,14 +35,14 @@ folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
 DECODED_OF_STORED: Final = 4096
 """Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
-of a history, of which a new one may take a thousandth of its size on the disk, and some again."""
+of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
-"""Steps that a loop takes before it charges them: a millisecond."""
+"""Steps that a loop takes, in a millisecond, before it charges them."""
 
 
 class Allowance:
-    """The limits of one request; charged by one thread at a time, cancelled from any."""
+    """The limits of one request. It is charged by one thread at a time, and may be cancelled by any thread."""
 
     __slots__ = (
         "_limited", "_most_decoded", "_most_steps", "_records", "_sent", "_size", "_stored", "cancelled", "decoded",
@@ -50,9 +50,9 @@ class Allowance:
     )  # fmt: skip
 
     def __init__(self, *, limited: bool = True) -> None:
-        """`limited`: False for work that nobody asked for over a link, which can only be cancelled."""
+        """`limited`: False for work that no remote client requested; it can only be cancelled."""
         self.cancelled = False
-        """True once nobody waits for the work any more."""
+        """True once no client waits for the work any more."""
         self._limited = limited
         self._sent = 0
         self._stored = 0
@@ -63,7 +63,7 @@ class Allowance:
         self._set_limits()
 
     def __call__(self) -> None:
-        """Check that the work is still wanted."""
+        """Raise Cancelled if no client waits for the work any more."""
         if self.cancelled:
             raise Cancelled
 
@@ -73,17 +73,17 @@ class Allowance:
         self._set_limits()
 
     def rests_on(self, stored: int) -> None:
-        """Say how many revisions and parents the repository has."""
+        """Set how many revisions and parents the repository has."""
         self._stored = max(self._stored, stored)
         self._set_limits()
 
     def reads(self, records: int, size: int) -> None:
-        """Say how many records of content may be read, and how many bytes they take in the packs."""
+        """Set how many records of content may be read, and how many bytes they take in the packs."""
         self._records, self._size = records, size
         self._set_limits()
 
     def _set_limits(self) -> None:
-        """A record is charged in half a microsecond: what a charge is compared with is computed here."""
+        """Compute both limits here, so that a charge takes only half a microsecond."""
         of_records = STEPS_OF_RECORD * self._records
         self._most_steps = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored + of_records
         self._most_decoded = DECODED + DECODED_OF_BYTE * self._sent + DECODED_OF_STORED * self._size
@@ -91,7 +91,7 @@ class Allowance:
             self._most_steps = self._most_decoded = sys.maxsize
 
     def restart(self) -> None:
-        """Forget what was charged: the same work is done again, for a reason the client has no part in."""
+        """Reset the charges, because the same work is done again for a reason that the client did not cause."""
         self.steps = self.decoded = 0
 
     @property

@@ -1,21 +1,22 @@
-"""Questions about descent, among the revisions of one stream and those stored before it.
+"""Answers whether a revision descends from another, among the revisions of one stream and the stored ones.
 
-Ordinals: the stored revisions first, then those of the stream in order; a parent's is always lower than its child's.
+The stored revisions have the lower ordinals, then those of the stream in order. A parent's ordinal is always lower than
+its child's.
 
-The problem: a table of all ancestors is quadratic, and so is a walk for each question. The rule, so that a revision
-costs a few steps for each of its parents:
+The problem: a table of all ancestors is quadratic, and so is a walk for each question. The solution takes a few steps
+for each parent of a revision:
 
-1. Along first parents each revision keeps one long jump (skew-binary, as Myers described it), so that "is it on the
-   line of first parents" takes a logarithm of the line's length. Most questions end here, or at the revision.
-2. Else it may be on the line of the second parent of one of the next merges (`MERGES`) down the line; or the ancestors
-   in the stream of the first of them are marked downward, no further than asked, and kept for the next question. Where
-   several revisions will do, as those that introduced a record, the first few (`ASIDE`) are looked for on such lines
-   before anything is marked.
-3. What lies in the repository is marked downward in the same way, from the stored revisions that the stream rests on.
-   Revisions that rest on the same ones share one `_Front`, and so its marks.
+1. Each revision keeps one long jump along its line of first parents (skew-binary, as Myers described it). So finding a
+   revision on the line takes the logarithm of the line's length. Most questions end here, or at the revision itself.
+2. Else the lines of the second parents of the next merges (`MERGES`) down the line are searched. Then the ancestors in
+   the stream of the first merge are marked downward, only as far as needed, and the marks are kept. If any of several
+   revisions will do, as those that introduced a record, the first few (`ASIDE`) are searched for on lines before
+   anything is marked.
+3. Stored ancestors are marked downward in the same way, from the stored revisions that the stream's revisions are based
+   on. Revisions based on the same stored ones share one `_Front`, and so its marks.
 
-Marks are bounded in bytes (`MARKS_KEPT`); each step of a walk is charged, so that a stream that makes the walks long
-ends in an error and not in minutes.
+Marks are bounded in bytes (`MARKS_KEPT`). Each step of a walk is charged, so that a stream that makes walks long ends
+in an error and not in minutes of work.
 """
 
 from __future__ import annotations
@@ -32,35 +33,36 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
 MARKS_KEPT = 8 << 20
-"""Bytes of marks kept, one for each revision a walk may meet: 64 walks over 125,000 revisions."""
+"""Bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
-"""Stored revisions that a `_Front` names itself: a set of so many costs no more than the edges it came from."""
+"""Stored revisions that a `_Front` has as a set, at most: such a set costs no more than the edges that it came from."""
 
 MERGES = 8
-"""Merges whose second parents' lines are looked at before anything is marked: a look takes 2 microseconds, and a walk
-500. With none a check of 62,525 revisions takes 14 % longer, with 64 of them no less."""
+"""Merges whose second parents' lines are searched before anything is marked: a search takes 2 microseconds, a walk 500.
+Without, a check of 62,525 revisions takes 14 % longer; with 64 merges it takes no less than with 8."""
 
 ASIDE = 8
-"""Revisions that wait for marks while others are looked for nearby: 4,000 copies must not cost 4,000 looks."""
+"""Revisions that are searched for on lines before the first is searched for by marks: with 4,000 copies of a record,
+4,000 such searches would take too long."""
 
 QUESTION = 4
-"""Steps that a question costs besides those of its walk: it takes 2 microseconds."""
+"""Steps charged for a question besides those of its walk: it takes 2 microseconds."""
 
 NONE = 0xFFFFFFFF
-"""In the columns: no such revision."""
+"""The value in the columns for no revision."""
 
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """The stored revisions a revision of the stream rests on: its own, and those of the fronts it was joined from."""
+    """The stored revisions that a revision of the stream is based on: `ordinals`, and those of the `joined` fronts."""
 
     ordinals: frozenset[int] | array[int]
-    """The revisions that it names itself, a set of a few or a sorted array of many."""
+    """The front's own revisions: a set of a few, or a sorted array of many."""
     joined: tuple[_Front, ...] = ()
 
     def names(self, ordinal: int) -> bool:
-        """Tell whether it names that revision itself."""
+        """Tell whether a revision is one of the front's own."""
         if isinstance(self.ordinals, frozenset):
             return ordinal in self.ordinals
         at = bisect.bisect_left(self.ordinals, ordinal)
@@ -71,18 +73,19 @@ _NO_FRONT = _Front(frozenset())
 
 
 class _Marks:
-    """The ancestors of some revisions, marked from the top down as far as anyone asked."""
+    """The ancestors of some revisions, marked from the top down as far as needed so far."""
 
     def __init__(self, starts: Collection[int], parents: Callable[[int, int, bytearray], int]) -> None:
-        """`parents` marks the parents of all that is marked in a range, from the top, and says where it stopped."""
+        """`parents`: marks the parents of all marked revisions in a range, from the top down, and returns where it
+        stopped."""
         self._marks = bytearray(max(starts, default=-1) + 1)
         for ordinal in starts:
             self._marks[ordinal] = 1
-        self._low = len(self._marks)  # Everything marked at or above it has marked its parents.
+        self._low = len(self._marks)  # The parents of all marked revisions at or above it are marked.
         self._parents = parents
 
     def __len__(self) -> int:
-        """Bytes it takes."""
+        """The bytes of the marks."""
         return len(self._marks)
 
     def has(self, ordinal: int) -> bool:
@@ -94,27 +97,27 @@ class _Marks:
 
 
 class Ancestry:
-    """The graph of one stream over the stored one; not for several threads at once."""
+    """The graph of one stream on top of the stored graph; not for several threads at once."""
 
     def __init__(self, graph: Graph, charge: Charge = free) -> None:
         self.stored = graph.count
-        """The number of revisions below those of the stream."""
+        """The number of stored revisions: the ordinal of the first revision of the stream."""
         self._graph = graph
         self._charge = charge
         self._uncharged = 0
         self._starts = array("I", (0,))
-        """The begin in `_entries` of the parents in the stream, for each revision of the stream."""
+        """The offset in `_entries` of the parents in the stream, for each revision of the stream."""
         self._entries = array("I")
         self._first = array("I")
-        """Its first parent in the stream."""
+        """The first parent in the stream of each revision."""
         self._jump = array("I")
-        """An ancestor further down the line of first parents."""
+        """An ancestor of each revision further down its line of first parents."""
         self._depth = array("I")
-        """The number of first parents, counted to the end of the line."""
+        """The length of each revision's line of first parents."""
         self._merge = array("I")
-        """The first revision on its line, itself included, that has several parents in the stream."""
+        """The first revision on each revision's line, itself included, that has several parents in the stream."""
         self._fronts: list[_Front] = []
-        # What is over the limit costs no more than that: it is kept alone.
+        # Marks over the limit cost no more than the limit: they are kept alone.
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
@@ -122,7 +125,7 @@ class Ancestry:
         return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
-        """Append a revision of the stream, its parents stored or appended before, and give its ordinal."""
+        """Append a revision of the stream, whose parents are stored or were appended before. Return its ordinal."""
         index = len(self._first)
         above = [parent - self.stored for parent in parents if parent >= self.stored]
         self._entries.extend(above)
@@ -162,7 +165,7 @@ class Ancestry:
         return any(is_marked(far, ordinal) for far in aside)
 
     def is_stored_below(self, front: Iterable[int], ordinals: Iterable[int]) -> bool:
-        """Tell whether a stored revision of `front` is or descends from any of `ordinals`, which are stored, too."""
+        """Tell whether a revision of `front` is or descends from any of `ordinals`; all are stored."""
         named = frozenset(front)
         for ancestor in ordinals:
             self._count(QUESTION)
@@ -171,7 +174,7 @@ class Ancestry:
         return False
 
     def _is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
-        """Tell whether `ordinal` is or descends from `ancestor`; None where only marks tell."""
+        """Tell whether `ordinal` is or descends from `ancestor`; None if only marks can tell."""
         self._count(QUESTION)
         if ancestor >= ordinal:
             return ancestor == ordinal
@@ -193,7 +196,7 @@ class Ancestry:
         return None
 
     def _is_marked_ancestor(self, ancestor: int, ordinal: int) -> bool:
-        """Tell whether `ordinal` descends from `ancestor`, where `_is_near_ancestor` gave None."""
+        """Tell whether `ordinal` descends from `ancestor`, after `_is_near_ancestor` returned None."""
         index = ordinal - self.stored
         if index < 0:
             return self._stored_marks(frozenset((ordinal,))).has(ancestor)
@@ -215,7 +218,7 @@ class Ancestry:
     def _join(self, below: Collection[int], above: Sequence[int]) -> _Front:
         fronts = list(dict.fromkeys([self._fronts[parent] for parent in above]))
         if not below and len(fronts) < 2:
-            return fronts[0] if fronts else _NO_FRONT  # Nearly always: it rests on what its parent rests on.
+            return fronts[0] if fronts else _NO_FRONT  # Nearly always, it has the front of its only parent.
         if not any(front.joined for front in fronts):
             ordinals = frozenset(below).union(*(front.ordinals for front in fronts))
             if len(ordinals) <= FRONT_LIMIT:
@@ -223,7 +226,7 @@ class Ancestry:
         return _Front(array("I", sorted(below)), tuple(fronts))
 
     def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
-        """The marks below a front. One that names all its revisions itself is known by them."""
+        """The marks of the ancestors of a front. If the front is a set, the set itself is the key of the cache."""
         if not isinstance(front, _Front):
             return self._kept(front, lambda: _Marks(front, self._mark_stored_parents))
         if isinstance(front.ordinals, frozenset):
@@ -231,7 +234,7 @@ class Ancestry:
         return self._kept(front, lambda: _Marks(self._collected(front), self._mark_stored_parents))
 
     def _collected(self, front: _Front) -> set[int]:
-        """Every stored revision that a front rests on."""
+        """All stored revisions of a front and of the fronts joined in it."""
         found: set[int] = set()
         seen = {front}
         todo = [front]
@@ -248,7 +251,7 @@ class Ancestry:
         found = self._marks.get(key)
         if found is None:
             found = make()
-            self._count(len(found) >> 8)  # To clear that many bytes takes about as long as a step for 256.
+            self._count(len(found) >> 8)  # Clearing 256 bytes takes about as long as a step.
             self._marks.put(key, found)
         return found
 
@@ -257,7 +260,7 @@ class Ancestry:
         steps = 0
         while (low := marks.rfind(1, stop, low)) >= 0:
             start, end = starts[low], starts[low + 1]
-            if end - start == 1:  # Nearly always; a slice is made and thrown away.
+            if end - start == 1:  # Nearly always; this saves making a slice.
                 marks[entries[start]] = 1
             else:
                 for entry in entries[start:end]:
@@ -270,7 +273,7 @@ class Ancestry:
         return stop
 
     def _mark_stored_parents(self, stop: int, low: int, marks: bytearray) -> int:
-        """Go on downward to `stop`, or to where the part of the graph ends that it is in."""
+        """Mark parents downward to `stop`, or to the start of the current part of the graph."""
         part = self._graph.parts[self._graph.part_at(low - 1)]
         first, starts, entries, outside = part.first, part.starts, part.entries, part.outside
         stop = max(stop, first)
@@ -288,7 +291,7 @@ class Ancestry:
         return stop
 
     def _count(self, steps: int) -> None:
-        """Charge steps, many at a time."""
+        """Count steps, and charge them once there are many."""
         self._uncharged += steps
         if self._uncharged > CHECK:
             steps, self._uncharged = self._uncharged, 0

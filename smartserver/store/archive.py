@@ -1,8 +1,8 @@
-"""A repository as the bytes of a tar archive (doc/spec/dump.md): its folder at a moment, so that what reads a folder
-reads the archive too. What an earlier archive has is left out: the archives are read together, or unpacked in order.
+"""A repository as a tar archive (doc/spec/dump.md) of its folder at a moment, so that code which reads a folder can
+read the archive too. Packs in an earlier archive are left out: the archives are read together, or unpacked in order.
 
-A *backup* has the files as they lie, and the log from its newest checkpoint. A *dump* has what a server tells
-anybody who may read: a log of two records, and one pack. A later dump adds a record and a pack.
+A *backup* has the unchanged files of packs, and the log from its newest checkpoint. A *dump* has the data that any
+reader gets from a server: a log of two records, and one pack. A later dump adds a record and a pack.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ USER = "dump"
 
 
 class ServerDump(NamedTuple):
-    """A repository as a server tells it; the maps by name, each with the kind of its values."""
+    """A repository as read from a server. `maps`: by name, the kind and the entries of each map."""
 
     vcs: str
     kinds: tuple[Kind, ...]
@@ -53,11 +53,11 @@ class ServerDump(NamedTuple):
 
 
 def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterator[bytes]:
-    """The files of a repository in that state, without the packs that an earlier archive has."""
+    """Yield the archive of a repository in a state, without the packs that an earlier archive has."""
     least: dict[str, int] = {}
     for entry in state.packs:
         least[pack_path(entry.name)] = entry.length
-        least[index_path(entry.name)] = 0  # One that is missing is made again from the pack.
+        least[index_path(entry.name)] = 0  # A missing index is rebuilt from the pack.
     looks = [GetStat(path) for path in least if earlier is None or not earlier.exists(path)]
     record = GetPublished(record_path(state.version))
     folder.perform([*looks, record])
@@ -74,7 +74,7 @@ def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterat
 
 
 def _files(folder: Transport, sizes: Mapping[str, int]) -> Iterator[bytes]:
-    """Files as they lie, `AT_ONCE` bytes in a trip."""
+    """Yield the archive members of files, read `AT_ONCE` bytes in a trip."""
     pieces = [(path, at) for path, size in sizes.items() for at in range(0, size, CHUNK)]
     for first in range(0, len(pieces), AT_ONCE // CHUNK):
         group = pieces[first : first + AT_ONCE // CHUNK]
@@ -97,12 +97,12 @@ def dumped(
     body: Iterable[bytes],
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
-    """A server's repository, alone or as an addition to the state of an earlier archive. `body`: the segments that the
-    earlier one lacks, so many and so many bytes. `last`: pages of maps that are read after them."""
+    """Yield the archive of a server's repository, alone or as an addition to the state of an earlier archive. `body`:
+    the `segments` segments, `size` bytes, that the earlier one lacks. `last`: pages of maps to read after the body."""
     yield _member(FORMAT, LINE)
     begin, first = beginning(NOTHING, 0)
     state = earlier or first
-    # Of two dumps of the same all is equal.
+    # The name follows from the content, so two dumps of the same repository are equal.
     said = msgspec.msgpack.encode(
         [
             state.hash,
@@ -128,7 +128,7 @@ def dumped(
         yield digest.digest() + _padding(length)
         pack = PackEntry(name, length, digest.digest(), 0, NOTHING, segments, 0)
     else:
-        yield from body  # It is empty, but read to its end.
+        yield from body  # The body is empty, but must be read to its end.
     maps = {word: (kind, dict(entries)) for word, (kind, entries) in told.maps.items()}
     for word, page in last:
         maps.setdefault(word, ("opaque", {}))[1].update(page)
@@ -138,7 +138,7 @@ def dumped(
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """The changes that make a state equal to a server's repository."""
+    """Yield the changes that make a state equal to a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

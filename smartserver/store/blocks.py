@@ -1,11 +1,11 @@
-"""`Blocks`: the bytes of an index, read in blocks by position, each proved before it is used.
+"""`Blocks`: the bytes of an index, read in blocks by position; each block is proved before it is used.
 
-A file that is mapped into memory ends the process when another program truncates it, as `cp` of a backup does. So an
-index is read as it is needed, 16 KiB at a time. The blocks that were read are kept in one cache, which is bounded in
-bytes and shared by the process. Behind the body lies the hash of each block, and at the end the hash of those hashes,
-which the log names too. So opening an index costs its header and its hashes, and a block is proved when it is read. A
-damaged block may be met long after the index was opened. Then the index is made again from its pack, and the reader
-gets the right bytes: the layout is the same.
+A process that maps a file into memory is killed if another program truncates the file, as `cp` of a backup does. So
+only the needed blocks of an index are read, 16 KiB each. Blocks are kept in one cache, which is bounded in bytes and
+shared by the process. The body is followed by the hash of each block, and by the hash of these hashes, which is also in
+the log. So opening an index reads its header and its hashes, and a block is proved when it is read. A damaged block may
+be found long after the index was opened. Then the index is rebuilt from its pack, and the reader gets the right bytes:
+the layout is the same.
 """
 
 from __future__ import annotations
@@ -21,20 +21,21 @@ from smartserver.store.pack import TRAILER
 from transports.base import BytesFile, ReadFile
 
 BLOCK = 16 << 10
-"""Bytes of a block, as the format says: to read and hash one takes 20 microseconds, and a lookup needs about four."""
+"""Bytes of a block in the format. Reading and hashing one takes 20 microseconds, and a lookup needs about four."""
 PIECE = 64 * BLOCK
 """Bytes that are written at once."""
 
 CACHED_BYTES = 32 << 20
 CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
-"""Blocks of all indexes of the process: all of 500,000 records. A key is a file's hash and a number."""
+"""The blocks of all indexes of the process: room for 500,000 records. A key is the file's hash and a block's number."""
 
 Remake = Callable[[], bytes]
-"""Makes the whole file again from its pack."""
+"""Returns the whole index, rebuilt from its pack."""
 
 
 def seal(body: Iterable[bytes]) -> Iterator[bytes]:
-    """A body and the hashes of its blocks, in pieces of `PIECE` bytes. The last piece has the whole hash at its end."""
+    """Yield a body and the hashes of its blocks, in pieces of `PIECE` bytes. The last piece has the final hash at its
+    end."""
     checks = bytearray()
     rest = bytearray()
     for piece in body:
@@ -49,7 +50,7 @@ def seal(body: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _checks(blocks: bytes) -> bytes:
-    """The hashes of some blocks, the first at the start."""
+    """The hashes of the blocks in some bytes, joined."""
     return b"".join([_hash(blocks[at : at + BLOCK]) for at in range(0, len(blocks), BLOCK)])
 
 
@@ -61,22 +62,22 @@ class Blocks:
     """The body of an index file; usable from several threads at once."""
 
     def __init__(self, file: ReadFile | bytes, name: str) -> None:
-        """`file`: open for reading, or its content; `name`: its path, for messages."""
+        """`file`: the file open for reading, or its content. `name`: its path, for messages."""
         self.name = name
         self.remade: bytes | None = None
-        """The whole file as made from the pack, where that was necessary."""
+        """The whole file as rebuilt from the pack; None if that was not necessary."""
         self.remake: Remake | None = None
-        """Makes the file again. Without it a damaged block is an error."""
+        """Rebuilds the file. If it is None, a damaged block is an error."""
         self._remaking: set[int] = set()
-        """Threads that make it again: what they read of it meanwhile must not begin that once more."""
+        """The threads that are rebuilding the file: their own reads must not start another rebuild."""
         self._file = BytesFile(file) if isinstance(file, bytes) else file
         self._content: bytes | None = None
-        """The body, where it is in memory."""
+        """The body, if it is in memory."""
         self.size = self._file.size()
-        """Bytes of the file."""
+        """The bytes of the file."""
         count = -(-(self.size - TRAILER) // (BLOCK + TRAILER))
         self.length = self.size - TRAILER * (count + 1)
-        """Bytes of the body."""
+        """The bytes of the body."""
         if count < 1 or self.length <= BLOCK * (count - 1):
             raise CorruptFile(name, self.size, f"{self.size} bytes: no index has as many")
         whole = count == 1 or isinstance(file, bytes)
@@ -84,7 +85,7 @@ class Blocks:
         tail = content[self.length :] if whole else self._file.read_at(self.length, self.size - self.length)
         self._checks = tail[:-TRAILER]
         self.hash = tail[-TRAILER:]
-        """The hash at the end, as the log names it."""
+        """The hash at the end, which is also in the log."""
         if len(tail) != self.size - self.length or _hash(self._checks) != self.hash:
             raise CorruptFile(name, self.size - TRAILER, "the index does not have the hash it ends with")
         self._keys = [self.hash + number.to_bytes(4, "little") for number in range(0 if whole else count)]
@@ -96,11 +97,11 @@ class Blocks:
 
     @property
     def descriptor(self) -> int | None:
-        """That of the file, where it is one of this machine that was not made again."""
+        """The descriptor of the file; None if it is not local, or was rebuilt."""
         return None if self.remade is not None else self._file.descriptor
 
     def read(self, at: int, size: int) -> bytes:
-        """A range of the body."""
+        """Read a range of the body."""
         if not 0 <= at <= at + size <= self.length:
             raise CorruptFile(
                 self.name, at, f"{size} bytes are outside of the {self.length} that the index has before its hashes"
@@ -108,7 +109,7 @@ class Blocks:
         content = self._content
         if content is not None:
             return content[at : at + size]
-        if not size:  # It may be at the very end, where no block begins.
+        if not size:  # The range may be at the very end, where no block begins.
             return b""
         number, start = divmod(at, BLOCK)
         block = CACHED.get(self._keys[number]) or self._fetch(number)
@@ -124,13 +125,13 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read all of the file; where it is damaged, it is `remade`."""
+        """Read the whole file; if it is damaged, it is rebuilt (`remade`)."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)
 
     def _fetch(self, number: int) -> bytes:
-        """A block from the file, kept in the cache; or from the file as it is made again."""
+        """Read a block from the file and cache it; if it is damaged, rebuild the file and take the block from there."""
         at = number * BLOCK
         size = min(BLOCK, self.length - at)
         if self._content is None:
@@ -142,7 +143,7 @@ class Blocks:
             else:
                 CACHED.put(self._keys[number], block)
                 return block
-        assert self._content is not None  # It was made again.
+        assert self._content is not None  # The file was rebuilt.
         return self._content[at : at + size]
 
     def _prove(self, number: int, block: bytes) -> None:
@@ -150,7 +151,8 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
 
     def _make_again(self) -> None:
-        """Make the file from the pack. Threads do not wait for each other: two damaged indexes may need each other."""
+        """Rebuild the file from the pack. Threads do not wait for each other, as two damaged indexes may need each
+        other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
             raise CorruptFile(self.name, 0, "the index is damaged and cannot be made again")

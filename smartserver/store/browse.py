@@ -1,7 +1,7 @@
 """Answers the selectors that every system understands (`records.browse`): a tree or a log, as a content body.
 
-What a log says of a revision is kept encoded, in blocks of revisions that lie side by side in a pack: in memory, and in
-the file of summaries beside a large pack. Only where neither has it is a record read.
+The rows of a log are kept encoded, in blocks of neighbouring revisions of a pack: in memory, and in the file of
+summaries beside a large pack. A record is read only if neither has the row.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from smartserver.store.summaries import BITS, BLOCK
 from transports.errors import CodedError, TransportError
 
 LONGEST: Final = 16 << 10
-"""Bytes of a header that is kept: a block takes 4 MiB at most."""
+"""Bytes of a row that is kept, at most: so a block takes 4 MiB at most."""
 
 AT_ONCE: Final = 4 << 20
-"""Bytes of headers that are read before the first of them is sent."""
+"""Bytes of rows that are read before the first of them is sent."""
 
 FIRST_PIECE: Final = 64 << 10
 """Bytes of the first piece of a body."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
-    """The answer to a selector. `inner`: the part of the request's path below the branch, where its paths begin. A name
-    that does not exist is refused here. Trees and headers are read while the answer is sent."""
+    """Plan the answer to a selector. `inner`: the part of the request's path below the branch; the selector's path is
+    below it. A missing name is refused here. Trees and headers are read while the answer is sent."""
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
@@ -69,10 +69,10 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """The bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
+    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
-        """`level`: of zstd; 0: it is not compressed."""
+        """`level`: the level of zstd; 0: no compression."""
         checked = checked_items(items)
         parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         super().__init__(parts, FIRST_PIECE)
@@ -141,7 +141,7 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """The ordinals whose tree differs at a path from that of each parent; a parent comes after its children."""
+    """Yield the ordinals whose tree at a path differs from that of each parent. Children come before parents."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:
@@ -161,13 +161,13 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """The row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
+    """Yield the row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
 
 def row_of(view: SnapshotView, contents: Contents, ordinal: int, *, changes: bool) -> bytes | None:
-    """The same of one revision, without caches and summaries."""
+    """The row of one revision as in `rows_of`, read without caches and summaries."""
     return _kept(_Rows(view, contents, LogSelector(changes=changes)).decoded, ordinal)
 
 
@@ -182,23 +182,24 @@ def _kept(read: Callable[[int], bytes], ordinal: int) -> bytes | None:
 
 
 class _Rows:
-    """The revisions of a log, encoded, by their ordinals. Those of a block are kept as far as they were needed."""
+    """The rows of a log, encoded, by ordinal. The needed rows of a block are kept in the cache."""
 
     def __init__(self, view: SnapshotView, contents: Contents, selector: LogSelector) -> None:
         self._view = view
         self._contents = contents
         self._selector = selector
-        # Where a first parent may be missing, what differs from it depends on what else is stored.
+        # If first parents may be missing, the changes depend on which other revisions are stored.
         self._keeps = not (selector.changes and system_of(view.snapshot.state.vcs).ghosts)
         self._first = self._stop = 0
-        """The ordinals of the block."""
+        """The first ordinal of the block, and the one after its last."""
         self._key = b""
         self._block: list[bytes | None] = []
         self._made = 0
-        """Rows of the block that were not in the cache."""
+        """The number of rows of the block that are not in the cache yet."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """The rows of a log, newest first. Some at a time are read oldest first, as records rest on older ones."""
+        """Yield the rows of a log, newest first. Groups of them are read oldest first, as the bases of records are
+        older records."""
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []
@@ -214,11 +215,11 @@ class _Rows:
             self._keep()
 
     def decoded(self, ordinal: int) -> bytes:
-        """A revision, encoded, from its own records."""
+        """Make the row of a revision from its own records."""
         return self._make(self._view.revision(ordinal))
 
     def row(self, ordinal: int) -> bytes:
-        """A revision, encoded; empty where a log does not show it."""
+        """The row of a revision; empty if a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._keep()
             self._open(ordinal)
@@ -231,7 +232,7 @@ class _Rows:
         return row
 
     def _open(self, ordinal: int) -> None:
-        """Get the block of a revision, which lies whole in one pack."""
+        """Open the block of a revision from the cache or the summaries. A block never spans two packs."""
         graph, snapshot = self._view.snapshot.graph, self._view.snapshot
         number = graph.part_at(ordinal)
         part = graph.parts[number]
@@ -249,7 +250,7 @@ class _Rows:
         self._block = list(kept or [None] * (self._stop - self._first))
 
     def _keep(self) -> None:
-        """Keep what was made of the block."""
+        """Put the block into the cache if it has new rows."""
         if self._made and self._keeps:
             HEADERS.put(self._key, tuple(self._block))
         self._made = 0
@@ -269,7 +270,8 @@ class _Rows:
         return row
 
     def _changes(self, name: str, revision: RevisionId) -> ChangeList:
-        """The paths that a revision changed, encoded as they are found: they may be more than there is memory for."""
+        """The paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
+        objects."""
         charge = self._view.charge
         found = ChangeList()
         for change in self._contents.changes(revision):

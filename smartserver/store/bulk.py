@@ -1,9 +1,9 @@
-"""`BulkReader`: segments in one bulk stream (`records.bulk`), as they lie or with less of them compressed.
+"""`BulkReader`: segments in one bulk stream (`records.bulk`), as stored or with some frames decompressed.
 
-In systems whose clients push hunks, the frames that can be read without a base are decompressed. The stream compresses
-many of them together, which makes them a third smaller. A record that came before in the stream comes without its text.
-In a history that was converted twice, most versions of files are in two revisions. Large segments are left as they lie,
-and sent as they are read.
+If the clients of a system push hunks, frames that can be read without a base are decompressed. The stream compresses
+many of them together, which makes them a third smaller. A record that was sent before in the stream is repeated without
+its text: in a history that was converted twice, most versions of files are in two revisions. Large segments are sent
+unchanged, while they are read.
 """
 
 from __future__ import annotations
@@ -29,42 +29,42 @@ from smartserver.records.varint import MAX_BYTES, Malformed, decode
 from smartserver.store.open_pack import SegmentReader
 
 LARGEST: Final = 4 << 20
-"""Bytes of a segment that is expanded, before and after."""
+"""The most bytes of a segment that is expanded, both before and after."""
 
 EXPANDED_AT_ONCE: Final = 16 << 20
-"""Bytes that what is read of the store at once may become; the rest of it is left as it lies."""
+"""The most bytes to which the segments of one read are expanded; further segments are sent unchanged."""
 
 _ENDLESS: Final = sys.maxsize
-"""The size of a segment that does not say how long it is."""
+"""The size of a segment whose length is damaged."""
 
 REMEMBERED: Final = 200_000
 """Records of a stream that are remembered, some 30 MB."""
 
 Sent = set[tuple[int, Key]]
-"""Kinds and keys of records that came before."""
+"""The kinds and keys of records that were sent before."""
 
 
 class BulkReader:
-    """The bytes of a bulk stream over segments, front to back; for one thread at a time."""
+    """Reads the bytes of a bulk stream over segments, front to back; for one thread at a time."""
 
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
-        """`expanded`: the kinds of the repository, where its segments are expanded."""
+        """`expanded`: the kinds of the repository if its segments are expanded; else empty."""
         self.segments = segments.segments
         self.size = 0
-        """Bytes of the stream read so far."""
+        """The bytes of the stream that were read so far."""
         self._reader = segments
         self._kinds = expanded
         self._begun = b""
-        """The begin of a segment whose end was not read yet."""
+        """The first bytes of a segment whose end was not read yet."""
         self._passing = 0
-        """Bytes to come of a large segment, which are sent as they come."""
+        """The bytes of a large segment that were not read yet; they are sent unchanged."""
         self._sent: Sent = set()
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end. They end with a whole segment if the store was read to the
-        end of one, so that a reader that is cut off keeps all segments up to there."""
+        """The next bytes, at most `size`; empty at the end. All whole segments that were read from the store are
+        flushed, so that a client keeps them if it is disconnected."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
             parts = [self._writer.add(part) for part in (self._expanded(content) if self._kinds else [content])]
@@ -81,7 +81,7 @@ class BulkReader:
         return read
 
     def _expanded(self, content: bytes) -> list[bytes]:
-        """The parts to send for the bytes that were read next."""
+        """Return the parts to send for the next bytes of the store."""
         content = self._begun + content if self._begun else content
         room = EXPANDED_AT_ONCE
         parts: list[bytes] = []
@@ -105,12 +105,12 @@ class BulkReader:
                 at += len(parts[-1])
         self._begun = content[at:]
         if self._begun and not self._reader.left:
-            parts.append(self._begun)  # It is damaged: its reader says so.
+            parts.append(self._begun)  # The segment is damaged, which the client will report.
         return parts
 
 
 def _size(head: bytes) -> int:
-    """Bytes of the segment that begins so, none where its length is cut off. A damaged one is as large as can be."""
+    """The bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is damaged."""
     try:
         return sum(read_length(head))
     except Malformed:
@@ -118,7 +118,8 @@ def _size(head: bytes) -> int:
 
 
 def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    """A segment with the frames decompressed that need no base. A damaged one stays as it is: its reader says so."""
+    """Return a segment with those frames decompressed that need no base. A damaged segment is returned unchanged, as
+    the client will report it."""
     try:
         return _expand(content, kinds, sent) if len(content) <= LARGEST else content
     except Malformed:

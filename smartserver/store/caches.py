@@ -1,4 +1,5 @@
-"""Caches in process, each bounded in bytes, safe for threads, counted. Push and pull need no fulltexts of them."""
+"""Caches of the process: each is bounded in bytes, safe for threads, and counted. Push and pull need no cached
+fulltexts."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
 RATE: Final = 16
-"""One key in so many is followed."""
+"""The sampling rate: one key in 16 is followed."""
 SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
-"""Bytes of the caches that are looked at: from 1 MiB to 8 GiB."""
+"""The sizes of simulated caches in bytes: from 1 MiB to 8 GiB."""
 FOLLOWED: Final = 1 << 14
-"""Keys that are followed at most; the one that was used longest ago is forgotten first."""
+"""Keys that are followed at most; the least recently used is dropped first."""
 NEAR_BEST: Final = 0.95
-"""The share of what the largest cache finds that is enough."""
+"""The share of the largest cache's hits, in bytes, that is enough."""
 
 
 class Size(NamedTuple):
@@ -28,23 +29,23 @@ class Size(NamedTuple):
     size: int
     hits: int
     found: int
-    """Bytes, which need not be decoded again."""
+    """The bytes of the hits, which need not be decoded again."""
 
 
 class Demand:
-    """Follows the use of one cache, to tell what a cache of another size would have found.
+    """Follows the use of one cache, to compute the hits of a cache of another size.
 
     One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
-    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them, so the difference
-    between all uses and 16 times the followed ones is added to the smallest cache (their SHARDS-adj). A cache that
-    drops the least recently used value finds one again if the values used since then fit in it. Their bytes are the sum
-    of a range of a Fenwick tree, in the order of the last use.
+    *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
+    between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
+    that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
+    the sum of a range of a Fenwick tree, in the order of the last use.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._times: dict[bytes, int] = {}
-        """When each key that is followed was used last; the oldest first."""
+        """The time of the last use of each followed key, the oldest first."""
         self._costs: dict[bytes, int] = {}
         self._tree = [0] * (2 * FOLLOWED + 1)
         """The costs by time of the last use, as a Fenwick tree."""
@@ -52,10 +53,10 @@ class Demand:
         self._hits = [0.0] * len(SIZES)
         self._found = [0.0] * len(SIZES)
         self._uses = self._bytes = 0.0
-        """All uses, less those that are followed times `RATE`; and the bytes of these."""
+        """The number of all uses minus `RATE` times the followed uses; and the same for bytes."""
 
     def use(self, key: bytes, cost: int) -> None:
-        """A value was asked for, whether it was in the cache or not."""
+        """Count a lookup of a value, whether it was in the cache or not."""
         self._uses += 1  # Two threads may lose one.
         self._bytes += cost
         if not crc32(key) % RATE:
@@ -94,7 +95,7 @@ class Demand:
         return found
 
     def fade(self) -> None:
-        """Let what was counted so far count half."""
+        """Halve all counts, so that older uses count less."""
         with self._lock:
             self._hits = [hits / 2 for hits in self._hits]
             self._found = [found / 2 for found in self._found]
@@ -102,7 +103,7 @@ class Demand:
             self._bytes /= 2
 
     def _renumber(self) -> None:
-        """Count the times from 1 again, in the same order."""
+        """Number the times from 1 again, in the same order."""
         self._tree = [0] * len(self._tree)
         self._now = 0
         for key in self._times:
@@ -124,64 +125,66 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """The smallest size up to `most` bytes that finds nearly as much as the largest; the least if nothing was found."""
+    """The smallest size whose hits are nearly those of the largest size up to `most` bytes; the least size if there
+    were no hits."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 
 
 TEXT_BYTES = 64 << 20
-"""Bytes of fulltexts kept: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
+"""Bytes of cached fulltexts: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
 
 OF_TEXT = 300
-"""Bytes that Python takes for an entry besides its text and meta: key, tuple, and place in the cache."""
+"""Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
 
 OF_ROW = 33
-"""Bytes that Python takes for an object of bytes."""
+"""Bytes of a `bytes` object in Python besides its content."""
 
 HEADER_BYTES = 32 << 20
-"""Bytes of what a log says of revisions, of some 150,000."""
+"""Bytes of cached rows of logs, of some 150,000 revisions."""
 
 V = TypeVar("V")
 
 
 class Common(Protocol):
-    """A cache beyond this process, which gives the right bytes or none."""
+    """A cache outside this process, which returns the right bytes or None."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
+        """The value of a key, or None."""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep a value."""
 
 
 class Form(NamedTuple, Generic[V]):
-    """A conversion of values to bytes, for a cache beyond this process."""
+    """A conversion of values to bytes, for a cache outside this process."""
 
     name: bytes
-    """The begin of its keys."""
+    """The prefix of its keys."""
     encode: Callable[[V], bytes | None]
-    """None: this value stays here."""
+    """Encodes a value; returns None for a value that must stay in this process."""
     decode: Callable[[bytes], V]
 
 
 class SharedCache(Cache[bytes, V]):
-    """A `Cache` for all threads, which counts; one may serve several repositories."""
+    """A `Cache` that is safe for threads and counts its use; it may serve several repositories."""
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters, form: Form[V] | None = None) -> None:
-        """`limit`: 0 keeps nothing. `meters`: under which it is counted. `form`: without it nothing goes further."""
+        """`limit`: the cost of all values at most; 0 keeps nothing. `meters`: the meters that count its use. `form`:
+        the conversion for `common`; None: values stay in this process."""
         super().__init__(limit, cost)
         self._meters = meters
         self._lock = threading.Lock()
         self._form = form
         self.common: Common | None = None
-        """Has what is not here."""
+        """The outer cache, asked on a miss."""
         self.demand: Demand | None = None
-        """Follows its use."""
+        """The counter of lookups, if its size is to be chosen by use."""
 
     def get(self, key: bytes) -> V | None:
         """The value kept under `key`, or None."""
-        # A dozen times for each record, so without the lock: Python holds its own during either call, which hashes and
-        # compares bytes in C.
+        # It is called a dozen times for each record, so without the lock: both calls are atomic under Python's own
+        # lock, as bytes are hashed and compared in C.
         values, tally = self._values, here.tally
         try:
             found = values[key]
@@ -197,9 +200,10 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Keep a value, as `Cache.put`; one larger than half the limit would push out all others, and is not kept."""
+        """Keep a value, as `Cache.put`. A value larger than half the limit would push out all others, and is not
+        kept."""
         cost = self._cost(value)
-        if self.demand is not None and not spare and key not in self._values:  # Else it was counted when it was found.
+        if self.demand is not None and not spare and key not in self._values:  # Else `get` has counted it.
             self.demand.use(key, cost)
         if not self.limit or not self.takes(cost):
             return 0
@@ -224,18 +228,18 @@ class SharedCache(Cache[bytes, V]):
         return value
 
     def takes(self, cost: int) -> bool:
-        """Tell whether a value of that cost is kept."""
+        """Tell whether a value of this cost would be kept."""
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
-        """Give it another limit; what was used least recently is dropped."""
+        """Change the limit; the least recently used values are dropped if needed."""
         with self._lock:
             self.limit = limit
             self.shrink()
 
 
 class CachedText(NamedTuple):
-    """A fulltext and its meta; `proved`: it was found to be what its key or check says."""
+    """A fulltext and its meta. `proved`: True if it was found to match its key or check."""
 
     text: bytes
     proved: bool
@@ -243,32 +247,33 @@ class CachedText(NamedTuple):
 
 
 def encode_text(kept: CachedText) -> bytes | None:
-    """The bytes of a text that was proved."""
+    """Encode a proved text for `Form`; None if it was not proved."""
     return len(kept.meta).to_bytes(4, "little") + kept.meta + kept.text if kept.proved else None
 
 
 def decode_text(found: bytes) -> CachedText:
-    """The text in some bytes, as if it was proved."""
+    """Decode a text that `encode_text` encoded, and take it as proved."""
     start = 4 + int.from_bytes(found[:4], "little")
     return CachedText(found[start:], True, found[4:start])
 
 
 class TextCache(SharedCache[CachedText]):
-    """Fulltexts of records. Those that were proved go further."""
+    """The cache of fulltexts of records. Proved texts also go to the outer cache."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         form = Form(b"text ", encode_text, decode_text)
         super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE, form)
         self.remote: Common | None = None
-        """Texts of files on other machines, by incarnation, kind and key. What it gives must be proved."""
+        """The cache of texts of files on other machines, by incarnation, kind and key. Its texts must be proved."""
 
 
 Block = tuple[bytes | None, ...]
-"""Encoded rows of a log for neighbouring revisions: empty if a log does not show one, None if it was not read yet."""
+"""Encoded rows of a log for neighbouring revisions. A row is empty if a log does not show its revision, and None if it
+was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """Its bytes, and those of Python's objects."""
+    """The bytes of a block, including those of Python's objects."""
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 
@@ -277,4 +282,4 @@ _block = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 HEADERS: Final = SharedCache[Block](
     HEADER_BYTES, cost_of_block, HEADER_CACHE, Form(b"log ", msgspec.msgpack.encode, _block.decode)
 )
-"""The rows of logs of all repositories of the process, by form, pack and place."""
+"""The cached rows of logs of all repositories of the process, by form, pack and block."""

@@ -1,7 +1,7 @@
-"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the clean-up
-of the records below them.
+"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the deletion
+of the records below a checkpoint.
 
-A checkpoint is derived: records say the same. It is whole or it is none, because one check covers all of it.
+A checkpoint is derived from records. One check covers all of it, so a damaged checkpoint is never used in part.
 
 The layout: `HEADER`, the fields of `_Head` in msgpack, the tables one after the other, and the entries in msgpack.
 """
@@ -52,11 +52,11 @@ from transports.steps import (
 MAGIC = b"hpss-ckp"
 VERSION = 1
 HEADER = struct.Struct("<8sHHI16s")
-"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all that follows: head, tables, entries."""
+"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all bytes behind it: head, tables, entries."""
 
 
 class _TableHead(msgspec.Struct, frozen=True, array_like=True):
-    """A table: bytes of its keys and values, and its length among the tables."""
+    """A table without its content. `size`: bytes of its keys and values. `length`: bytes of the encoded table."""
 
     name: str
     kind: str
@@ -65,7 +65,7 @@ class _TableHead(msgspec.Struct, frozen=True, array_like=True):
 
 
 class _Head(msgspec.Struct, frozen=True, array_like=True):
-    """The state, without its tables' content and its entries. Later releases append fields."""
+    """A state without its entries and the content of its tables. Later releases append fields."""
 
     version: Natural
     hash: Bytes16
@@ -90,7 +90,7 @@ _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 @dataclass(slots=True)
 class Since:
-    """The number and bytes of the records since a checkpoint, those of the newest, and the checkpoint's bytes."""
+    """The records since a checkpoint: their number and bytes, the bytes of the newest, and those of the checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -99,17 +99,17 @@ class Since:
 
     @property
     def moved(self) -> int:
-        """Bytes, about, that a checkpoint moves: it is written, and an older one is read before records are deleted."""
+        """About the bytes that making a checkpoint moves: it is written, and an older one is read."""
         return 2 * (self.checkpoint + self.size)
 
 
 def checkpoint_path(version: int, record_hash: bytes) -> str:
-    """The path of the checkpoint of the state after that record."""
+    """The path of the checkpoint of the state after a record."""
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
 
 
 def encode_checkpoint(state: State) -> bytes:
-    """The bytes of the file; of equal states they are equal."""
+    """Encode a state; equal states have equal bytes."""
     tables = [(name, table, table.encode()) for name, table in sorted(state.tables.items())]
     heads = tuple(_TableHead(name, table.kind, table.size, len(content)) for name, table, content in tables)
     said = {name: getattr(state, name) for name in _ALIKE}
@@ -123,10 +123,10 @@ def encode_checkpoint(state: State) -> bytes:
 
 
 def decode_checkpoint(content: bytes, path: str) -> State:
-    """The state in a file's content; its tables are not decoded.
+    """Decode the state in a file; the content of its tables is decoded later.
 
     Raises:
-        CorruptFile: it is damaged, or no checkpoint.
+        CorruptFile: the content is damaged, or no checkpoint.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a checkpoint")
@@ -156,7 +156,7 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
-    """The versions and hashes of the records whose checkpoints are among these names."""
+    """The versions and record hashes of the checkpoints with these names, the newest first."""
     found: list[tuple[int, bytes]] = []
     for name in names:
         version, _, record_hash = name.partition("-")
@@ -168,15 +168,15 @@ def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
 
 
 FEW = 64
-"""Records after a checkpoint that are never worth another."""
+"""Records after a checkpoint below which another is never due."""
 MANY = 1536
-"""Records after a checkpoint that always are."""
+"""Records after a checkpoint from which on another is always due."""
 SHARE = 16
-"""Between them a checkpoint is due when the records take its size divided by this: a change rewrites little of it."""
+"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last one divided by `SHARE`."""
 FLOOR_AGE = 3600.0
-"""Seconds a checkpoint has been there before records below it are deleted."""
+"""Seconds by which a checkpoint is older than the newest before records below it are deleted."""
 AT_ONCE = 256
-"""Records that are deleted in one go."""
+"""Records that are deleted in one call."""
 
 
 def is_due(since: Since) -> bool:
@@ -185,7 +185,7 @@ def is_due(since: Since) -> bool:
 
 
 def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int], bytes]) -> int:
-    """Write a state to a checkpoint, durably; its bytes. Another may do the same at once."""
+    """Write a checkpoint durably, and return its bytes. Several processes may do so at once."""
     content = encode_checkpoint(state)
     temporary = f"{INCOMING}/{randomness(8).hex()}.checkpoint"
     path = checkpoint_path(state.version, state.hash)
@@ -195,20 +195,22 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
 
 
 def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
-    """Create a file of a repository exclusively and durably. A record whose state is in a checkpoint need follow none.
+    """Create a file of a repository exclusively and durably. It may be a record that follows none, if its state has a
+    checkpoint.
 
     Raises:
-        FileExists: another is there.
+        FileExists: the file exists already.
     """
     temporary = f"{INCOMING}/{randomness(8).hex()}.new"
     folder.perform([Put(temporary, content), Publish(temporary, path), SyncDirectory(path.rpartition("/")[0])])
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
-    """Delete the records and checkpoints below the floor; how many records. A checkpoint was made just before.
+    """Delete the records and checkpoints below the floor, and return the number of records. A checkpoint was made just
+    before.
 
     Records are deleted one by one in rising order: if a server's own record still exists, no later record was deleted.
-    The floor is a checkpoint but never the newest, which may rot, and it is an hour old: a store that repeats a late
+    The floor is a checkpoint but never the newest, which may be damaged. It is an hour old: a store that repeats a late
     request must not put a deleted record back.
     """
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
@@ -223,13 +225,14 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
         for first in range(0, len(gone), AT_ONCE):
             folder.perform(gone[first : first + AT_ONCE])
         folder.perform([Delete(checkpoint_path(*name)) for name in found if name[0] < floor])
-    except NoSuchFile:  # Another is at it.
+    except NoSuchFile:  # Another process is deleting them.
         return 0
     return len(gone)
 
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
-    """The version of the newest checkpoint but one, or an older one, that is old enough, whole, and of this log."""
+    """The version of the newest checkpoint, but never the very newest, that is old enough. None if there is none, or it
+    is damaged or of another log."""
     looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]

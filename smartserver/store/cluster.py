@@ -1,7 +1,7 @@
-"""The file of a store that several servers share: it says where the logs of the repositories are.
+"""The file of a store that several servers share: it names the database with the logs of the repositories.
 
-A store whose logs are in a database says so in a file of its own, `CLUSTER`, so that every server and command finds
-them, and nobody takes a repository for one that lacks its log.
+Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, its repositories
+would seem to lack their logs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The content of the file: the identity of the store, as in the database, and its address without a password."""
+    """The content of the file. `store`: the identity of the store, which the database has too. `log`: the address of
+    the database, without a password."""
 
     store: str
     log: str
@@ -28,8 +29,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
-    """The store whose logs are in a database and that has a place: its root, the place's path below it, and its file;
-    None if there is none. `path`: of the place in `whole`. Folders above the place may be unreadable."""
+    """Find the store with logs in a database that contains a place. Return its root, the path of the place below the
+    root, and the content of its file; None if there is no such store. `path`: the path of the place in `whole`. Folders
+    above the place may be unreadable."""
     files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))
@@ -53,12 +55,12 @@ def _decoded(file: Get) -> Cluster:
 
 
 def mark_of(store: Transport) -> bytes | None:
-    """The content of that file in a store's root; None where it has none."""
+    """The content of the file `CLUSTER` in the root of a store; None if it is missing."""
     file = Get(CLUSTER)
     store.perform([file])
     return file.result
 
 
 def mark(store: Transport, cluster: Cluster) -> None:
-    """Say where the logs of a store are."""
+    """Write the file `CLUSTER` of a store."""
     store.put(CLUSTER, [msgspec.json.format(msgspec.json.encode(cluster))])

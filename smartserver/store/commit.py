@@ -1,11 +1,11 @@
-"""`Commit`: one request on its way into the log; `Group`: the changes that wait at the same time, in one record."""
+"""`Commit` turns one request into a record of the log; `Group` puts concurrent changes into one record."""
 
 # Theory of operation
 # ===================
 #
 # A commit turns one request, whose body is already checked and lies in quarantine, into one record of the log. It
-# must give the same result however often it is interrupted and repeated, and it must not hold anything that others
-# wait for.
+# must give the same result however often it is interrupted and repeated, and it must not hold a resource that other
+# requests wait for.
 #
 # The steps, in the order of `run`:
 #
@@ -13,31 +13,31 @@
 #    refusal. If the state was merely remembered, a refusal does not count, and the newest state is read first.
 #    `Approve` has the last word on a plan, once the pack is known to fit it.
 # 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
-#    log is looked at, and the pack is looked at once more. Behind a link all of that is one round trip.
+#    log is looked at, and the pack is looked at once more. Behind a link these four steps take one round trip.
 # 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
 #    `decide` runs the calls again for each newer state.
 # 4) The answer is made from the entry that is in the log. A repeated request gets its first answer (`earlier`).
 #
 # Rules:
 #
-# 1) Refused at the commit is only what is refused on the newest state. By its announced graph a push may be refused on
-#    the state that it began with.
-# 2) The history is asked for the request's id before anything else is done on a new state. If the id is there, this
-#    request was carried out by an earlier sending.
+# 1) The commit refuses a request only on the newest state. Before its body arrived, a push may also be refused on the
+#    state that it began with, by its announced graph.
+# 2) The history is searched for the request's id before anything else is done on a new state. If it has the id, the
+#    request was carried out when it was sent before.
 # 3) The pack is looked at *after* the state was read and *before* the record is published. A process that was stopped
 #    for a day may find its pack gone: from `incoming` as a leftover, from `packs` because a repeat of its request was
 #    carried out.
-# 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. That
-#    is why `_append` takes the clean-up away (`undo.pop_all`) and gives it back only on a clear refusal.
+# 4) From the moment a record may name the pack, nothing may delete it, unless it is certain that no record does. So
+#    `_append` cancels the clean-up (`undo.pop_all`), and performs it only after a clear refusal.
 #
 # The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
 # so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
-# name. `_moves` then gives steps a second time. The revisions of refused refs are cut out in the same way: if they were
-# stored, anybody could fetch them by id. If that ref is accepted on a newer state, the client is told that they are
-# missing.
+# name. `_moves` then returns steps a second time. The revisions of refused refs are cut out in the same way: if they
+# were stored, anybody could fetch them by id. If a refused ref is accepted on a newer state, the client is told that
+# its revisions are missing.
 #
-# What is ugly: the three closures in `_append` share `planned`, `made` and `last`. `decide` may run in another thread,
-# that of the change that appends the record, but never twice at once.
+# A weak point: the closures in `_append` share `planned`, `made` and `last`. `decide` may run in another thread, that
+# of the change that appends the record, but never twice at once.
 
 from __future__ import annotations
 
@@ -68,14 +68,15 @@ AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
 Decide = Callable[[State], Entry | None]
-"""Gives the entry of a change on a state, or None; in any thread, several times. Its error refuses the change."""
+"""Returns the entry of a change on a state, or None if there is none to make. It may be called in any thread, several
+times; an error that it raises refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
-"""Gives the steps of a change that are performed after a newest state was read, and before it is judged on that."""
+"""Returns the steps to perform after the newest state was read, and before the change is judged on that state."""
 
 
 class Draft(NamedTuple):
-    """A change, the state that it is probably made on, and the record then, with the state after it."""
+    """The entry of a change, the state that it is expected to follow, and the record with the state after it."""
 
     base: State
     entry: Entry
@@ -90,25 +91,25 @@ class _Waiting:
     looks: Looks
     draft: Draft | None
     come: threading.Event = field(default_factory=threading.Event)
-    """Its record is there, or it is refused; or it is the first of those that wait, and appends one."""
+    """Set once the change is over, or is the first in the queue and must append the next record."""
     head: Head | None = None
-    """The head with it, once it is there."""
+    """The head that includes the change, once its record is published."""
     error: BaseException | None = None
-    """Why it is refused, or what is not known of its record."""
+    """The error that refused the change, or with which the publication of its record failed."""
 
     @property
     def is_over(self) -> bool:
-        """True if it needs no record any more."""
+        """True if the change is published or has failed, so that it needs no record any more."""
         return self.head is not None or self.error is not None
 
 
 class Group:
     """Group commit: changes of one process that wait at the same time go into one record, whose syncs they share.
 
-    The first change to come appends a record. Those that come meanwhile wait, and the first of them appends the next
-    one, with all that wait by then. Each change is judged on the state that those before it in the record leave. One
-    that is refused stays out, and the others go on. Its refusal may rest on a change of the same record, so it is told
-    when that stands. Usable from several threads at once.
+    The first change appends a record. Changes that arrive meanwhile wait; then the first of them appends the next
+    record, with all that wait by then. Each change is judged on the state after the changes before it in the record. A
+    refused change is left out of the record. It may be refused because of a change of the same record, so the refusal
+    is reported once the record is published. Usable from several threads at once.
     """
 
     def __init__(self, log: Log, clock: Callable[[], float]) -> None:
@@ -117,11 +118,11 @@ class Group:
         self._clock = clock
         self._guard = threading.Lock()
         self._waiting: list[_Waiting] = []
-        """The first of them appends."""
+        """The changes that wait, in order of arrival; the first one appends the record."""
 
     def append(self, head: Head, decide: Decide, looks: Looks, draft: Draft | None = None) -> Head:
-        """Append a change, with those that wait; the head then, which survives a loss of power. `looks`: performed
-        before `decide` is called, with those of the others. `draft`: the record, if this is its content."""
+        """Append a change, with those that wait, and return the new head, which survives a loss of power. The steps of
+        `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its entry."""
         own = _Waiting(decide, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -136,7 +137,7 @@ class Group:
         return own.head
 
     def _append(self, head: Head | None) -> None:
-        """Append one record, with the first of those that wait in it; the next one of them appends the next."""
+        """Append one record with the first of the waiting changes, and wake the change that appends the next one."""
         if self._log.turns.wait():
             head = None
         with self._guard:
@@ -151,7 +152,7 @@ class Group:
         try:
             now = self._log.append(head or self._log.look(), judge)
         except Exception as error:
-            # A refusal too may rest on what was not done, or is not known to be.
+            # A refused change fails too: it may have been refused because of a change whose outcome is unknown.
             for change in judged:
                 change.error = error
         except BaseException:
@@ -169,7 +170,7 @@ class Group:
                 change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
-        """The record that follows a state, and whose changes were judged for it."""
+        """The record that follows a state, None if there is nothing to write; and the changes judged for it."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
@@ -196,18 +197,19 @@ class Group:
 
 
 Plan = Callable[[Transaction], bytes]
-"""Changes a transaction and gives the encoded outcomes, for the log; whatever it raises ends the commit."""
+"""Changes a transaction and returns the encoded outcomes for the log; any error that it raises ends the commit."""
 
 Approve = Callable[[Transaction], None]
-"""Looks at a transaction that is planned, proved and about to be made; whatever it raises ends the commit."""
+"""Checks a transaction that is planned and proved, before its record is made; an error that it raises ends the
+commit."""
 
 
 class PlanRefused(Exception):
-    """A plan raises its subclasses to refuse, beside `CodedError`."""
+    """The base of the errors by which a plan refuses a request, besides `CodedError`."""
 
 
 class PlanAgain(Exception):
-    """`Approve` raises it to leave a commit: nothing is done now, and the upload stays as it is for another commit."""
+    """Raised by `Approve` to stop a commit without a change; the upload is kept for another commit."""
 
 
 def approve_all(transaction: Transaction) -> None:
@@ -216,26 +218,26 @@ def approve_all(transaction: Transaction) -> None:
 
 @dataclass(frozen=True, slots=True)
 class CommitOutcome:
-    """A request that was carried out, now or before."""
+    """The outcome of a request that was carried out, now or before."""
 
     state: State
     outcome: bytes
-    """The result of the plan, the first time."""
+    """The result of the plan when the request was first carried out."""
     changed: bool
     """True if this call changed the repository."""
 
 
 class LastLook(NamedTuple):
-    """A look after the state was read, and before the record that follows it is published."""
+    """The checks after a state was read, and before the record that follows it is published."""
 
     pack: list[GetStat]
-    """That of the request's pack."""
+    """The check that the request's pack exists; empty without a pack."""
     below: list[LookBelow]
-    """The folder of a new repository."""
+    """The check that the folder of a new repository holds nothing else; empty if none is created."""
 
     @property
     def steps(self) -> list[Step]:
-        """All of it."""
+        """The steps of all checks."""
         return [*self.pack, *(step for look in self.below for step in look.steps)]
 
 
@@ -249,7 +251,7 @@ class PlannedCommit(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """The carrying out of one request: of a `PackRepository` what it uses, then what its `commit` is given."""
+    """The commit of one request: first the parts of a `PackRepository`, then the arguments of its `commit`."""
 
     path: str
     log: Log
@@ -269,15 +271,15 @@ class Commit:
     approve: Approve
     options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
-    """The incarnation of a repository that it makes."""
+    """The incarnation of the repository, if the request creates one."""
     _draft: Draft | None = field(init=False, default=None)
-    """The record that was written down with the pack."""
+    """The record that was written to a temporary file together with the pack."""
 
     def __post_init__(self) -> None:
         self._incarnation = self.randomness(16)
 
     def run(self) -> CommitOutcome:
-        """Carry it out."""
+        """Carry out the request."""
         with contextlib.ExitStack() as undo:
             if self.upload is not None:
                 undo.callback(self.upload.abandon)
@@ -298,8 +300,8 @@ class Commit:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """The change on the newest state. It is planned on the state that the request saw, or on the known one if it
-        brings a pack. A later step sees whether that is the newest. A refusal counts on the newest alone."""
+        """Plan the request on the state that it saw, or on the known state if it brings a pack. A later step checks
+        whether that state is the newest. After a refusal the newest state is read, and the request planned again."""
         brings = self.upload is not None and self.upload.entry is not None
         look = self.log.known or NOWHERE if brings else self.look
         if look is not None:
@@ -330,7 +332,7 @@ class Commit:
             nonlocal planned, made, last
             made = None
             if state.hash != planned.state.hash:
-                # The entries are asked before anything is read: a failure must not hide that it was done.
+                # The entries are searched before anything is read: a failure must not hide that the change was made.
                 known = earlier(Head(state), self.clock, self.request, self.age)
                 again = known or self._planned(OpenedState(Head(state), self.states.open(state)))
                 if not isinstance(again, PlannedCommit):
@@ -338,14 +340,14 @@ class Commit:
                     return None
                 planned = again
             moves = self._moves(planned)
-            if last is None or moves:  # What landed meanwhile was cut out of the pack.
+            if last is None or moves:  # Revisions stored meanwhile were cut out of the pack.
                 last = self._last_look(planned)
                 self.log.folder.perform([*moves, *last.steps])
             self._check(last, state)
-            last = None  # The next time all of it is looked at again.
+            last = None  # The next time everything is checked again.
             return planned.entry
 
-        # From here on nothing may be deleted, whatever interrupts, unless it surely changed nothing.
+        # From here on nothing may be deleted after an error or interrupt, unless certainly nothing was changed.
         kept = undo.pop_all()
         try:
             with span(Part.DISK, "append to the log"):
@@ -370,12 +372,12 @@ class Commit:
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Tell whether a state names the own pack: the own record was published after all, and is the answer."""
+        """Tell whether a state names the pack of this commit: then its record was published after all."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
     def _moves(self, planned: PlannedCommit) -> list[Step]:
-        """Write the entry down behind the pack; the steps that move that among the others, none where that was done."""
+        """Append the trailer to the pack, and return the steps that move the pack to `packs`; none if it was moved."""
         if self.upload is None:
             return []
         state = planned.state
@@ -385,23 +387,23 @@ class Commit:
         return [] if quarantine is None else quarantine.publication()
 
     def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
-        """Move the pack among the others, see that the head is still the newest, and take the last look, in one trip.
-        The newest head, and the last look if that came after the head was read."""
+        """Move the pack to `packs`, check that the head is still the newest, and take the last look, in one trip.
+        Return the newest head, and the last look if it was taken after the head was read."""
         moves, last = self._moves(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
             head = head or self.place.first
             moves = [*self._drafted(head, planned), *moves]
             head, is_last = self.log.look_between(head, moves, last.steps, self.place.perform)
-        elif head is not None and not last.steps:  # It is seen when the record is published.
+        elif head is not None and not last.steps:  # A newer state is noticed when the record is published.
             return head, None
         else:
             head, is_last = self.log.look_between(head, [*self._drafted(head, planned), *moves], last.steps)
         return head, last if is_last else None
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
-        """Behind a link, write the record down in the trip in which the pack is moved."""
+        """Return the step that writes the record to a temporary file; none if the store is not behind a link."""
         if head is not None and is_remote(self.log.folder):
-            with contextlib.suppress(CodedError):  # It is told when the record is made.
+            with contextlib.suppress(CodedError):  # The error is raised again when the record is made.
                 entries = (planned.entry,)
                 self._draft = Draft(head.state, planned.entry, following(head.state, self.clock(), entries))
                 return [self.log.draft(self._draft.record[0])]
@@ -413,7 +415,8 @@ class Commit:
         return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
-        """See that the pack is there, that no record dropped it, and that a new repository lies around no other."""
+        """Check that the pack exists, that no record dropped it, and that a new repository's folder holds nothing
+        else."""
         upload = self.upload
         gone = next((look.path for look in last.pack if look.result is None), None)
         if gone is not None or (upload is not None and upload.entry is not None and upload.entry.name in state.dropped):
@@ -422,7 +425,7 @@ class Commit:
             self.place.check_below(below)
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
-        """The change on top of a state; the answer where there is none to make, or it was made before."""
+        """Plan the change on a state; return the outcome if there is nothing to change, or it was made before."""
         head, snapshot, upload = stored.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
@@ -453,7 +456,8 @@ class Commit:
 
 
 def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
+    """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the first
+    sending."""
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)

@@ -1,8 +1,8 @@
-"""`ContentReader`: an answer put together from records, where a reader asked for less than whole revisions.
+"""`ContentReader`: an answer that is made of single records, for a client that asked for less than whole revisions.
 
-It is a bulk stream (`records.bulk`) of segments that are not those of the repository: the id and the parents are a
-revision's, the records those that its system named, each sent once: stored whole, or on a base that its system named,
-too.
+The answer is a bulk stream (`records.bulk`) of segments that differ from the stored ones. Each has the id and the
+parents of a revision, and the records that the system named. A record is sent once: in full, or on a base that the
+system also named.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
-"""Bytes of text after which a piece goes on in another segment: neither side holds much more."""
+"""Bytes of text after which a piece continues in another segment, so that neither side holds much more."""
 
 AHEAD = 256
 """Records that are read together from a store behind a link."""
 
 PART_RECORDS = 4096
-"""Records after which it does."""
+"""Records after which a piece continues in another segment."""
 
 
 class _Ready(NamedTuple):
-    """A record as it is sent."""
+    """A record in the encoding in which it is sent."""
 
     kind: int
     key: Key
     text: Text
     encoding: int = STORED
     base: Key = b""
-    """The key of its base; empty where it is stored whole."""
+    """The key of its base; empty if the record is sent in full."""
 
 
 class SnapshotView:
-    """A request's view of a repository as a system reads it (`records.content.RepositoryView`); reads are charged."""
+    """The view of a repository that a system reads for a request (`records.content.RepositoryView`); reads are
+    charged."""
 
     def __init__(
         self,
@@ -56,7 +57,7 @@ class SnapshotView:
         snapshot: Snapshot,
         allowance: Allowance,
     ) -> None:
-        """`refs`, `values`: as the request sees the refs, and a map by its name."""
+        """`refs`: returns the refs. `values`: returns a map by its name. Both include the request's changes so far."""
         self.refs = refs
         self.map = values
         self.snapshot = snapshot
@@ -94,7 +95,8 @@ class SnapshotView:
         return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
-        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy."""
+        """The ordinals of `wants` and their ancestors, without `haves` and their ancestors, descending. The walk is
+        lazy."""
         return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
 
     def record(self, kind: int, key: Key) -> Record | None:
@@ -111,7 +113,7 @@ class SnapshotView:
             self.snapshot.fetch([location for location in found if location is not None])
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record that names its base by its key; None of any other."""
+        """The header and the frame of a record that names its base by key; None for any other record."""
         self._allowance.charge(1)
         return self.snapshot.framed(kind, key)
 
@@ -122,10 +124,10 @@ class SnapshotView:
 
 
 class PartReader:
-    """The bytes of parts, each made when it is needed, front to back; for one thread at a time."""
+    """Reads the bytes of parts front to back; each part is made when it is needed. For one thread at a time."""
 
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
-        """`piece`: bytes of the first piece at most; each may be twice as long as the one before."""
+        """`piece`: the bytes that the first `read` returns at most; each further one may return twice as many."""
         self.segments = 0
         self.size = 0
         self._parts = parts
@@ -141,20 +143,20 @@ class PartReader:
         while missing and (part := self._rest or next(self._parts, None)) is not None:
             self._rest = b""
             if len(part) > missing:
-                # Views: the rest is not copied for each piece of it.
+                # Views, so that the rest is not copied at each read.
                 view = memoryview(part)
                 part, self._rest = view[:missing], view[missing:]
             gathered.append(part)
             missing -= len(part)
         read = b"".join(gathered)
         if len(self._rest) <= LARGE:
-            self._rest = bytes(self._rest)  # A view would keep all of a large text.
+            self._rest = bytes(self._rest)  # A view would keep a whole large text in memory.
         self.size += len(read)
         return read
 
 
 class ContentReader(PartReader):
-    """The bytes of an answer of pieces."""
+    """Reads the bulk stream of an answer that is made of pieces."""
 
     def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
         super().__init__(self._compress())
@@ -173,7 +175,7 @@ class ContentReader(PartReader):
         yield bulk.finish()
 
     def _cut(self, records: Iterable[SentRecord]) -> Iterator[list[_Ready]]:
-        """The records of a piece that were not sent before, in parts of a bounded size."""
+        """Yield the records of a piece that were not sent before, in lists of a bounded size."""
         gathered: list[_Ready] = []
         size = 0
         for named in self._ahead(records):
@@ -192,15 +194,15 @@ class ContentReader(PartReader):
             yield gathered
 
     def _ahead(self, records: Iterable[SentRecord]) -> Iterator[SentRecord]:
-        """The same, the records of some read together where the store is behind a link."""
+        """Yield the same records; behind a link, read `AHEAD` of them together."""
         rest = iter(records)
         while some := list(itertools.islice(rest, AHEAD)):
             self._moment.prefetch([named[:2] for named in some if named[:2] not in self._sent])
             yield from some
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
-        """A record whose base at rest is one that the reader has, which takes no work; None: it is not."""
-        of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # There a record is read once.
+        """Return a record with its stored frame, if the client has the base of that frame; else None."""
+        of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # Behind a link a record is read only once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
             return None
@@ -209,7 +211,7 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """A record, encoded on its base where that makes it shorter; a large one is not."""
+        """Return a record, encoded on its base if that makes it shorter and neither is large."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")
@@ -227,7 +229,7 @@ class ContentReader(PartReader):
         return _Ready(*named[:2], text)
 
     def _segment(self, ordinal: int, records: Sequence[_Ready]) -> Iterator[Buffer]:
-        """A segment: its header, then the frames."""
+        """Yield a segment: its header, then the frames."""
         snapshot = self._moment.snapshot
         kinds = snapshot.state.kinds
         entries = []

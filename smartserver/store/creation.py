@@ -1,22 +1,22 @@
-"""The making of a repository: where it may be made, and what is there before its first change.
+"""The creation of a repository: where it may be created, and the files that exist before its first change.
 
-What is there already is never written over. A creation first makes the place of a repository that does not exist yet:
-folders, record 1, and `format`, each exclusively and `format` last. The repository comes to be there with the record of
-the request that creates it, its first push included: nobody sees it empty. A pack that comes before that needs only the
-folder `incoming`. If its request is refused, the folders that were made for it are removed again.
+Existing files are never overwritten. A creation first makes the place of a repository that does not exist yet: folders,
+record 1, and `format`, each exclusively and `format` last. The repository exists from the record of the request that
+creates it, its first push included: no client sees it empty. A pack that arrives before that needs only the folder
+`incoming`. If its request is refused, the folders that were made for it are removed again.
 
-No repository lies inside another. Two creations at once, of `a` and of `a/b`, may be in two processes or on two ways to
-the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks for
-the other one. In a store without folders (S3) the trace is record 1 or `format`, which make the folder be there: both
-are published before the look, and no folder is exclusive there.
+No repository lies inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
+to the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks
+for the other one. In a store without folders (S3) the trace is record 1 or `format`, after which the folder is listed:
+both are published before the look, and no folder is exclusive there.
 
-- The inner creation looks for a repository in each folder above. Where one does not exist (yet), it takes the next
-  number of that one's log with a record that does nothing.
-- The outer creation looks for anything below `a` that is not its own, each time it has judged on a state and before it
-  publishes the record that follows that state.
+- The inner creation looks for a repository in each folder above. If a folder above has a log but no repository (yet),
+  the inner creation takes the next number of that log with a record that does nothing.
+- The outer creation looks for foreign files and folders below `a`. It does so each time after it has judged on a state,
+  and before it publishes the record that follows that state.
 
-Why one of them always sees the other: either the folder of the inner creation is there when the outer one looks. Or the
-outer one looked before. Then it publishes its record before the inner creation takes that number, which finds a
+One of them always sees the other. Either the folder of the inner creation exists when the outer one looks. Or the outer
+one looked before. Then it publishes its record before the inner creation takes that number, and the inner one finds a
 repository in `a`; or it is too late for the number, and looks again.
 """
 
@@ -52,30 +52,30 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 LOOKED_AT = 100
-"""Folders in which a repository is looked for that a message would name: a store behind a link takes trips for each."""
+"""Folders that are searched at most for the repository to name in a message: behind a link each takes a trip."""
 
 
 class LookAbove:
-    """A look at the folders above a place: whether it lies in a repository, or in what another tool keeps."""
+    """A look at the folders above a place, to see whether one is a repository of ours or of another tool."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._above = above
         self._path = path
         self._lines = {place: GetPublished(paths.join(place, FORMAT)) for place in folders_to(path)[:-1]}
-        # Whatever the store's own folder is, is served. One that has its logs in a database is served as a whole.
+        # The store's own folder is not checked. A store that has its logs in a database is served as a whole.
         names = (*FOREIGN, CLUSTER)
         self._foreign = {place: [GetStat(f"{place}/{name}") for name in names if place] for place in self._lines}
         self.steps: list[Step] = []
-        """Performed before `check`."""
+        """The steps to perform before `check`."""
         for place, line in self._lines.items():
             self.steps += [line, *self._foreign[place]]
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
-        """Refuse the place if it does.
+        """Refuse the place if it lies in a repository, of ours or of another tool.
 
-        `clock`: given if the folder of the new repository is there already. Then a creation above that has not looked
-        below yet will see it. One that has looked is told to look again: the next number of its log is taken by a
-        record that does nothing. So of two creations at once, of `a` and of `a/b`, one is refused.
+        `clock` is given if the folder of the new repository exists already. Then a creation above that has not looked
+        below yet will see the folder. A creation that has looked must look again, as a record that does nothing takes
+        the next number of its log. So of two concurrent creations, of `a` and of `a/b`, one is refused.
         """
         for place, line in self._lines.items():
             looks = [look for look in self._foreign[place] if look.result is not None]
@@ -87,7 +87,8 @@ class LookAbove:
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
-    """Tell whether a repository is there, or one that cannot be read. `clock`: for a creation that must look again."""
+    """Tell whether a place has a repository, readable or not. `clock`: if given, and there is none, the next number of
+    its log is taken."""
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:
@@ -105,12 +106,12 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 
 def holds_repository(above: Transport, place: str) -> bool:
-    """Tell whether a repository is there: a deleted one is none, one that cannot be read is one."""
+    """Tell whether a place has a repository: a deleted one does not count, an unreadable one does."""
     return is_marked(above.child(place) if place else above) and _is_live(above, place)
 
 
 def repository_below(above: Transport, place: str) -> str | None:
-    """The first repository that is found at or below a place; a message needs one, so not every folder is looked at."""
+    """Find a repository at or below a place, to be named in a message. At most `LOOKED_AT` folders are searched."""
     todo = [place]
     for _ in range(LOOKED_AT):
         if not todo:
@@ -124,13 +125,13 @@ def repository_below(above: Transport, place: str) -> str | None:
 
 
 def folders_to(path: str) -> list[str]:
-    """The folders on the way to the repository's, the store's own first, and its own."""
+    """The folders on the way to a repository: the store's own (empty) first, the repository's last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def name_of(place: str) -> str:
-    """A folder on the way, in a message that has the whole path besides, as its user says it."""
+    """The last part of a folder's path, quoted, for a message that also has the whole path."""
     return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 
@@ -141,24 +142,24 @@ class PlaceLook:
         self._path = path
         self._folders = [GetStat(place) for place in folders_to(path)]
         self.made: Sequence[str] = ()
-        """Folders that were made since, for a pack that comes."""
+        """Folders that this creation made since the look, for an incoming pack."""
         self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
-        # The format is looked for last: a creation that is going on makes it before anything that counts as left.
+        # The format is looked for last: a concurrent creation makes it before any file that counts as a remain.
         below = [step.below(path) for step in self.below.steps]
         self.steps: list[Step] = [*self._folders, *self._left.steps, *self._above.steps, *below]
 
     @property
     def has_root(self) -> bool:
-        """True if the folder that all paths count from is there."""
+        """True if the root folder of the store exists."""
         return self._folders[0].result is not None
 
     @property
     def is_vacant(self) -> bool:
-        """True if nothing is in the place."""
+        """True if the folder of the place does not exist."""
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """A description of the place, for a message; empty if nothing is there."""
+        """Describe the place for a message; empty if nothing is there."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -166,7 +167,7 @@ class PlaceLook:
         return foreign_in(self._names) or (f"what is left of one: {left}" if left is not None else "")
 
     def check(self) -> None:
-        """Refuse a place where no repository can be made; what is below it is not looked at."""
+        """Refuse a place where no repository can be created; `Creation.check_below` checks its other files."""
         path, file = self._path, self._file()
         if file is not None:
             raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
@@ -178,7 +179,7 @@ class PlaceLook:
             raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 
     def missing(self) -> list[str]:
-        """The folders that are to be made."""
+        """The folders that must be made, outermost first."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
         found = [*(look.path for look in self._folders[1:] if look.result is None), *own]
         return [folder for folder in found if folder not in self.made]
@@ -192,35 +193,35 @@ class PlaceLook:
 
     @property
     def _names(self) -> list[str]:
-        """The names in the folder, if it is there."""
+        """The names in the folder; empty if it does not exist."""
         return self.below.names.result or []
 
 
 class LookBelow:
-    """A look at what the folder of a repository holds."""
+    """A look at the names in the folder of a repository."""
 
     def __init__(self) -> None:
         self.names, self._in_format = ListDirectory(""), ListDirectory(FORMAT)
         self._line = GetPublished(FORMAT)
         self.steps: list[Step] = [self.names, self._in_format, self._line]
-        """Performed in that folder before anything is asked of it."""
+        """The steps to perform in that folder first."""
 
     @property
     def is_marked(self) -> bool:
-        """True if it has a repository's format."""
+        """True if the folder has a repository's `format` file."""
         return is_ours(self._line.result or b"")
 
     @property
     def others(self) -> list[str]:
-        """The names of what belongs to no repository."""
-        # An empty folder may be what a loss of power left of the format.
+        """The names that belong to no repository."""
+        # After a loss of power, `format` may be an empty folder.
         ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
         return [name for name in self.names.result or () if name not in ours]
 
 
 class Remains:
-    """The signs of an earlier repository in a folder without format, looked at in one trip. No repository is ever made
-    over one: its packs may be all there is. An index says nothing that its pack does not."""
+    """The signs of an earlier repository in a folder without `format`, read in one trip. No repository is created over
+    them: its packs may be the only copy. Files derived from a pack do not count."""
 
     def __init__(self, path: str) -> None:
         self._kept = {name: ListDirectory(paths.join(path, name)) for name in (PACKS, LOG)}
@@ -228,8 +229,8 @@ class Remains:
 
     @property
     def found(self) -> str | None:
-        """A sign, once it was looked at; None if there is none."""
-        first = record_path(1).partition("/")[2]  # It says nothing, and a creation that was cut short leaves it.
+        """A sign as text for a message, after `steps` were performed; None if there is none."""
+        first = record_path(1).partition("/")[2]  # It has no content, and an interrupted creation leaves it.
         kept = [
             folder
             for folder, listing in self._kept.items()
@@ -239,12 +240,12 @@ class Remains:
 
 
 class Creation:
-    """The making of one repository; nothing is done before it is asked for."""
+    """The creation of one repository; nothing is done before a method is called."""
 
     def __init__(
         self, above: Transport, path: str, randomness: Callable[[int], bytes], clock: Callable[[], float]
     ) -> None:
-        """`path`: of the repository, below `above`."""
+        """`path`: the path of the repository below `above`."""
         self._above = above
         self._path = path
         self._folder = above.child(path) if path else above
@@ -252,19 +253,20 @@ class Creation:
         self._clock = clock
         self._made = False
         self._early: list[str] = []
-        """The folders that were made for packs that come, outermost first."""
+        """The folders that were made for incoming packs, outermost first."""
         self._seen: PlaceLook | None = None
-        """The look at the place that came with the last look for a repository there."""
+        """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())
-        """Record 1, as it is made here."""
+        """The bytes of the record 1 that this creation publishes."""
         self.first = Head(first)
-        """The head of the place, if it is made here."""
+        """The head after that record."""
 
     line = LINE.decode().rstrip("\n")
-    """The line of the format file of a repository that is made here."""
+    """The line of the format file of a new repository."""
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps of its folder, and look at the place, in one trip. `perform`: that of the folder above."""
+        """Perform steps in the repository's folder, and look at the place, in one trip. `perform`: performs steps in
+        the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
@@ -274,7 +276,7 @@ class Creation:
             left = [step for step in asked if not (isinstance(step, steps.Query) and step.was_performed)]
             if left and isinstance(error, TransportFailed):
                 raise
-            self._folder.perform(left)  # What cannot be looked at is told when it is needed.
+            self._folder.perform(left)  # The error of the look is raised when the look is needed.
             return
         for step in look.steps:
             answered = first[type(step), step.path]
@@ -283,7 +285,7 @@ class Creation:
         self._seen = look
 
     def seen(self) -> PlaceLook:
-        """The last look at the place, or one as of now."""
+        """Return the last look at the place; look now if there is none."""
         if self._seen is None:
             look = PlaceLook(self._above, self._path)
             self._above.perform(look.steps)
@@ -291,7 +293,7 @@ class Creation:
         return self._seen
 
     def make_incoming(self) -> None:
-        """Make the folder for a pack that comes, and those above it."""
+        """Make the folder `incoming` for a pack, and the missing folders above it."""
         if self._made:
             return
         place, incoming = self.seen(), paths.join(self._path, INCOMING)
@@ -300,7 +302,7 @@ class Creation:
         folders = [folder for folder in place.missing() if f"{incoming}/".startswith(f"{folder}/")]
         try:
             self._above.perform([*map(steps.MakeDirectory, folders)])
-        except (FileExists, NoSuchFile):  # Somebody else is at work there.
+        except (FileExists, NoSuchFile):  # Another process is changing the place.
             self._seen = None
             self.perform(())
             return
@@ -308,8 +310,7 @@ class Creation:
         place.made, self._seen = [*self._early], place
 
     def remove_incoming(self) -> None:
-        """Remove the folders that `make_incoming` made, as the pack's request was refused; what else needs them keeps
-        them."""
+        """Remove the folders that `make_incoming` made, as the pack's request was refused. Folders in use are kept."""
         self._seen = None
         early, self._early = self._early, []
         with contextlib.suppress(TransportError):
@@ -320,13 +321,13 @@ class Creation:
         self._early = early
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Make the place durably, and perform steps of its folder, in one trip. A half-made place is completed."""
+        """Make the place durably, and perform steps in its folder, in one trip. A half-made place is completed."""
         if self._made:
             self._folder.perform(wanted)
             return
         early, self._seen = self._seen, None
         if early is not None and early.is_vacant:
-            # If something is there by now, the first folder cannot be made, and all of it is looked at again.
+            # If the place is not vacant any more, making the first folder fails, and the place is looked at again.
             with contextlib.suppress(FileExists, NoSuchFile):
                 self._make(early, wanted)
                 return
@@ -336,7 +337,7 @@ class Creation:
         self._make(self.seen(), wanted, over=True)
 
     def _make(self, place: PlaceLook, wanted: Sequence[Step], *, over: bool = False) -> None:
-        """`perform`, in a place that was looked at. `over`: what was made there meanwhile is taken over."""
+        """Do the work of `perform` after a look at the place. `over`: True to accept files that were made meanwhile."""
         place.check()
         self.check_below(place.below)
         look = LookAbove(self._above, self._path)
@@ -345,15 +346,15 @@ class Creation:
         folders = len(place.missing())
         made: list[Step] = [
             *map(steps.MakeDirectory, place.missing()),
-            # With a format there was a record 1: its number is free again once it was deleted.
+            # With a format there was a record 1, which is never published again, though it may be deleted by now.
             *([] if place.below.is_marked else self._files()),
-            # Also what another process made: it may have crashed before it synced.
+            # Folders of another process are synced too: it may have crashed before it synced them.
             *[steps.SyncDirectory(folder) for folder in folders_to(self._path)[::-1]],
             *look.steps,
         ]
         brought = [step.below(self._path) for step in puts]
         try:
-            # What is brought is put with the files: behind a step that cannot be taken back it takes more trips.
+            # The caller's files are written before any step that cannot be undone: after one they take more trips.
             asked = [*made[:folders], *brought, *made[folders:], *(step.below(self._path) for step in rest)]
             self._above.perform(asked)
         except TransportError as error:
@@ -366,11 +367,11 @@ class Creation:
         self._made, self._early = True, []
 
     def forget(self) -> None:
-        """Make it again next time."""
+        """Make the place again at the next call of `perform`."""
         self._made = False
 
     def look_again(self) -> None:
-        """Forget how the place looked."""
+        """Drop the last look at the place, as it is stale."""
         self._seen = None
 
     def _files(self) -> Iterator[Step]:
@@ -383,7 +384,7 @@ class Creation:
         yield steps.Publish(paths.join(self._path, puts[FORMAT]), paths.join(self._path, FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
-        """Perform each of the steps, where some of what they make is there by now."""
+        """Perform the steps one by one, skipping files and folders that exist by now."""
         for step in made:
             with contextlib.suppress(FileExists):
                 self._above.perform([step])
@@ -392,14 +393,14 @@ class Creation:
         self._discard(made)
 
     def _discard(self, made: Sequence[Step]) -> None:
-        """Delete what was not published, as far as that works: `incoming` is swept."""
+        """Delete unpublished temporary files, ignoring errors: upkeep deletes leftovers."""
         for step in made:
             if isinstance(step, steps.Put):
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 
     def check_below(self, below: LookBelow) -> None:
-        """Refuse a folder that holds something which belongs to no repository, or another repository."""
+        """Refuse a folder that holds another repository, or files that belong to none."""
         for name in below.others:
             found = repository_below(self._above, paths.join(self._path, name))
             if found is not None:

@@ -1,9 +1,9 @@
-"""A cursor: how far the changes of a repository were told to a receiver. It lies beside the packs, as a file.
+"""A cursor: the newest version of a repository whose changes were sent to a receiver. It is a file beside the packs.
 
-The highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next number, which
-exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A server that
-tells changes says so in it first, and for how long; another one waits until that time is over by the store's clock, or
-the lease is given back. A crash leaves the cursor where it was, and some changes are told twice.
+The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next
+number, which exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A
+server takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock,
+or is given back. A crash leaves the cursor unchanged, and some changes are sent twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """The content of the file. `position`: the newest version that was told; None: none was. `holder`: the server that
-    tells changes, for `lease` seconds from the file's time; empty: none does."""
+    """The content of the file. `position`: the newest version that was sent; None: none was. `holder`: the server that
+    holds the lease, for `lease` seconds from the file's time; empty: no server."""
 
     position: KnownVersion | None = None
     holder: bytes = b""
@@ -34,7 +34,7 @@ class CursorContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cursor(NamedTuple):
-    """A cursor as it was read: its number, 0 where there is none, and when that was published."""
+    """A cursor as it was read: its number (0: there is none), and the time of its file in seconds."""
 
     number: int
     content: CursorContent
@@ -48,13 +48,13 @@ class CursorFile:
     """The cursor of one receiver in one repository."""
 
     def __init__(self, folder: Transport, receiver: bytes, randomness: Callable[[int], bytes]) -> None:
-        """`receiver`: 8 bytes that tell it from others."""
+        """`receiver`: 8 bytes that identify the receiver."""
         self._folder = folder
         self._begin = f"after-{receiver.hex()}-"
         self._randomness = randomness
 
     def read(self) -> Cursor:
-        """The cursor now."""
+        """Read the cursor."""
         while True:
             numbers = self._numbers()
             if not numbers:
@@ -62,21 +62,21 @@ class CursorFile:
             file, stat = Get(self._path(numbers[-1])), GetStat(self._path(numbers[-1]))
             self._folder.perform([file, stat])
             if file.result is None or stat.result is None:
-                continue  # It was moved meanwhile.
+                continue  # The cursor was moved meanwhile.
             try:
                 return Cursor(numbers[-1], _DECODER.decode(file.result), stat.result.modified)
             except msgspec.DecodeError as error:
                 raise CorruptFile(file.path, 0, f"{error}; delete the file, and all refs are told again") from error
 
     def is_held(self, cursor: Cursor, own: bytes) -> bool:
-        """True if another server tells changes now."""
+        """Tell whether another server than `own` holds the lease."""
         content = cursor.content
         if content.holder in (b"", own):
             return False
         return store_time(self._folder, self._randomness) - cursor.modified < content.lease
 
     def move(self, cursor: Cursor, content: CursorContent) -> Cursor | None:
-        """Replace the cursor; None where another server was first."""
+        """Replace the cursor, and return the new one; None if another server was first."""
         number = cursor.number + 1
         temporary = f"{INCOMING}/{self._randomness(8).hex()}.cursor"
         stat = GetStat(self._path(number))
@@ -87,7 +87,7 @@ class CursorFile:
             self._discard([temporary])
             return None
         numbers = self._numbers()
-        if numbers[-1:] != [number]:  # Its name was free again: others have moved the cursor on, and deleted that one.
+        if numbers[-1:] != [number]:  # Another server moved the cursor further and had deleted this number.
             self._discard([self._path(number)])
             return None
         self._discard([self._path(old) for old in numbers if old < number])

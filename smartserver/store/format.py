@@ -1,6 +1,6 @@
 """The `format` file: one line, written once, that names the family and the version of a repository.
 
-What else can change about a repository is a feature in its records; this line never changes.
+This line never changes. Later changes of the format are features in the records.
 """
 
 from __future__ import annotations
@@ -18,26 +18,27 @@ INCOMING = "incoming"
 LOG = "log"
 CHECKPOINTS = "checkpoints"
 LOST = "lost"
-"""Records that `recover` took away; made when there is one."""
+"""The folder of records that `recover` moved away; created when needed."""
 
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""The path of a file of which a copy stays right: its name is used once, or each content under it says the same."""
+"""Matches the path of a file of which a copy never becomes stale: its name is used once, or its content always means
+the same."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
-"""Every name in a repository's folder."""
+"""All names in a repository's folder."""
 
 FAMILY = "smartserver repository"
 VERSION = "2"
 """The version of new repositories."""
 LINE = f"{FAMILY} {VERSION}\n".encode()
-"""The content of the file."""
+"""The content of the format file."""
 _LONGEST = 256
 """Bytes of a format line; this release's takes 25."""
 
 
 def parse_format(content: bytes) -> str:
-    """The line, if this release reads such a repository."""
+    """Return the line of a format file. Raise Unsupported or CorruptFile if this release cannot read it."""
     line, newline, rest = content[:_LONGEST].partition(b"\n")
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
@@ -56,28 +57,28 @@ def is_old(content: bytes) -> bool:
 
 
 def is_ours(content: bytes) -> bool:
-    """Tell whether a file of that name and content is a repository's, of any release."""
+    """Tell whether the content of a format file is a repository's, of any release."""
     return content.startswith(FAMILY.encode())
 
 
 def is_marked(folder: Transport) -> bool:
-    """Tell whether a folder's `format` is a repository's."""
+    """Tell whether a folder has the format file of a repository."""
     line = GetPublished(FORMAT)
     folder.perform([line])
     return is_ours(line.result or b"")
 
 
 DERIVED = (".idx", ".summaries")
-"""Ends of the names of files that are made again from the pack beside them."""
+"""The suffixes of files that can be rebuilt from the pack beside them."""
 
 CLUSTER = "smartserver-cluster"
-"""In the folder of a store whose logs are in a database: the file that says so."""
+"""The file in the root of a store whose logs are in a database."""
 FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
-"""Names in a folder by which another tool's repository is told."""
+"""The names by which another tool's repository is recognised."""
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """The owner of a folder with these of the `FOREIGN` names, or `CLUSTER`, e.g. `a git repository`, or None."""
+    """Describe the owner of a folder with these names of `FOREIGN` or `CLUSTER`, as `a git repository`, or None."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:
@@ -90,7 +91,7 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """The owner of a folder that is another tool's, e.g. `a git repository`, or None."""
+    """Describe the owner of a folder that another tool uses, as `a git repository`, or None."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
     return foreign_in([look.path for look in looks if look.result is not None])

@@ -1,8 +1,8 @@
-"""The revision graph over all packs of a snapshot: ancestry, have and want.
+"""The revision graph over all packs of a snapshot: answers questions about ancestors, and about haves and wants.
 
-A revision's ordinal is its place in arrival order over all packs; repack never changes it, and a parent's is always
-lower than its child's. So ancestry is a scan downward over marks, block by block: what has no mark costs nothing. Edges
-to parents their writer lacked are not in the graph at all.
+A revision's ordinal is its place in arrival order over all packs; repack never changes it, and a parent's ordinal is
+always lower than its child's. So ancestry is a scan downward over marks, block by block, which skips unmarked
+revisions. Absent parents are not in the graph.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ BLOCK = 1 << BLOCK_BITS
 """Ordinals whose marks are held at once: a scan over few revisions then costs microseconds, in any repository."""
 
 _PART_SHIFT = 18
-"""A block's number is its part and its place in the part: 2^31 revisions have 2^17 blocks."""
+"""The bits of a block's place in its part, below the part's number: 2^31 revisions have 2^17 blocks."""
 _BLOCK_MASK = (1 << _PART_SHIFT) - 1
 
 _WANTED = 1
@@ -37,30 +37,30 @@ class Part:
     first: int
     count: int
     _starts: Sequence[int]
-    """Parents of each revision, as in an index; so are `_entries`."""
+    """The offset of each revision's parents in `_entries`, as in an index, whose column it may be."""
     _entries: Sequence[int]
     outside: Sequence[int]
-    """Global ordinals."""
+    """The global ordinals of parents in earlier parts."""
     _by_id: Callable[[RevisionId], int | None]
     _revision: Callable[[int], RevisionId]
 
     @property
     def starts(self) -> Sequence[int]:
-        """The begin of each revision's parents in `entries`, and the end of the last. A graph is walked whole: the
-        column of an index is read when it is first asked for, and held, four bytes a revision and a parent."""
+        """The offset of each revision's parents in `entries`, and the end of the last. A column of an index is read
+        whole at the first access, as walks need most of it, and held: four bytes for each revision and parent."""
         if isinstance(self._starts, Column):
             self._starts = self._starts[:]
         return self._starts
 
     @property
     def entries(self) -> Sequence[int]:
-        """The parents, as in an index."""
+        """The parents of all revisions, as in an index."""
         if isinstance(self._entries, Column):
             self._entries = self._entries[:]
         return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
-        """Its global ordinal, or None."""
+        """The global ordinal of a revision, or None."""
         local = self._by_id(revision)
         return None if local is None else self.first + local
 
@@ -70,12 +70,12 @@ class Part:
 
 
 def announced_graph(revisions: Sequence[GraphNode]) -> AnnouncedGraph | AnnouncedRevisions:
-    """Announced revisions as they can be found by id."""
+    """Return announced revisions as a collection that finds them by id."""
     return revisions if isinstance(revisions, (AnnouncedGraph, AnnouncedRevisions)) else AnnouncedRevisions(revisions)
 
 
 class Graph:
-    """An immutable graph; a graph with more revisions is another one and shares its parts."""
+    """An immutable graph. A graph with more revisions is a new object that shares its parts."""
 
     __slots__ = ("_firsts", "count", "parts")
 
@@ -85,8 +85,8 @@ class Graph:
         self.count = parts[-1].first + parts[-1].count if parts else 0
 
     def with_index(self, index: Index, reuse: Part | None = None) -> tuple[Graph, list[RevisionId]]:
-        """This graph and the revisions of the next pack, and those of that pack's outside parents that are not in it.
-        `reuse`: the part an earlier graph had for that index. Ordinals never change, so it is as good now."""
+        """Return this graph with the revisions of the next pack, and the outside parents of that pack which the graph
+        lacks. `reuse`: the part of an earlier graph for that index, used if its ordinals are the same."""
         if reuse is not None and reuse.first == self.count:
             return Graph((*self.parts, reuse)), []
         outside = array("I")
@@ -109,11 +109,12 @@ class Graph:
         return Graph((*self.parts, part)), missing
 
     def with_announced(self, announced: Sequence[GraphNode], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
-        """This graph with those announced revisions that are not in it, and the parents, not marked absent, that are
-        neither here nor announced before their child. `charge` is told the steps as they are taken."""
+        """Return this graph with the announced revisions that it lacks. Also return the missing parents: not marked
+        absent, not in this graph, and not announced before their child. `charge` is called with the steps taken."""
         listed = announced_graph(announced)
         new, local = array("I"), array("I")
-        """The place in `listed` of each new revision; the number among the new of each listed one, or `OUTSIDE`."""
+        """The place in `listed` of each new revision; and, for each listed one, its number among the new ones or
+        `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
         steps = 0
@@ -156,14 +157,14 @@ class Graph:
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
-        """The number of the part an ordinal lies in."""
+        """The number of the part with an ordinal."""
         if not 0 <= ordinal < self.count:
             raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
         return bisect.bisect_right(self._firsts, ordinal) - 1
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision, or None where it is not here."""
-        for part in reversed(self.parts):  # What is asked for is mostly new.
+        """The ordinal of a revision; None if it is not in the graph."""
+        for part in reversed(self.parts):  # Callers mostly ask for new revisions.
             found = part.find(revision)
             if found is not None:
                 return found
@@ -199,37 +200,39 @@ class Graph:
     def newest_first(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> Iterator[int]:
-        """The ordinals of `wants` and their ancestors without `haves` and theirs, descending. The walk is lazy. `cut`:
-        revisions the puller lacks although it has a child of theirs; they and what only they reach do not count as had.
-        `charge` is told the steps as they are taken, but not the last `CHECK` of an abandoned walk."""
+        """Yield the ordinals of `wants` and their ancestors, without `haves` and their ancestors, descending. The walk
+        is lazy. `cut`: revisions that the client lacks although it has a child of each. They do not count as had, nor
+        do ancestors that `haves` reach only through them. `charge` is called with the steps taken, but not for up to
+        `CHECK` steps of an abandoned walk."""
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """The `ordinals` that no other of them descends from, ascending."""
+        """The `ordinals` without a descendant among the others, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 
     def _key(self, ordinal: int) -> int:
-        """The number of the block an ordinal lies in; blocks are numbered upward and end with their part."""
+        """The number of the block with an ordinal; numbers ascend, and no block spans two parts."""
         part = bisect.bisect_right(self._firsts, ordinal) - 1
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 
     def _scan(
         self, marks: Mapping[int, int], cut: frozenset[int] = frozenset(), lowest: int = 0, charge: Charge = free
     ) -> Iterator[int]:
-        """Carry `marks` down to all ancestors from `lowest` on, and give those left only wanted, descending, until none
-        is. One function, its state in local variables: a million revisions take 0.4 s."""
+        """Carry `marks` down to all ancestors from `lowest` on. Yield the ordinals that are wanted and not had,
+        descending, until none is left. It is one function with its state in local variables, for speed: a million
+        revisions take 0.4 s."""
         pending: dict[int, dict[int, int]] = {}
-        """Marks in blocks not yet scanned."""
+        """The marks in blocks that were not scanned yet."""
         live = 0
-        """The number of ordinals not yet visited that are only wanted."""
+        """The number of ordinals not visited yet that are wanted and not had."""
         for ordinal, mark in marks.items():
             pending.setdefault(self._key(ordinal), {})[ordinal] = mark
             live += mark == _WANTED
-        # A revision that is cut turns from had to wanted when the scan comes by, so it must come by.
+        # A cut revision turns from had to wanted when the scan reaches it, so the scan must reach it.
         lowest_cut = min(cut, default=self.count)
         steps = 0
         while pending:

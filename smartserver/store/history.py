@@ -1,6 +1,6 @@
-"""The requests of the last day and their answers, as a state knows them.
+"""The requests of the last day and their answers, as part of a state.
 
-They answer a request that is repeated, say what changed since a version, and are the audit log.
+From them a repeated request is answered, and a client is told the changes since a version. They are also the audit log.
 """
 
 from __future__ import annotations
@@ -15,19 +15,20 @@ import msgspec
 from smartserver.store.record import MARK, Change, Natural, Record
 
 KEPT = 24 * 3600 * 1000
-"""Milliseconds an entry is kept."""
+"""Milliseconds for which an entry is kept."""
 KEPT_ENTRIES = 1000
-"""Newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
+"""The number of newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
 """Bytes of all entries, at most; the newest is always kept."""
 MOST_BESIDE = 64
-"""Entries beside a line, after which a line of its own is made: a request is looked for among them one by one."""
+"""The most entries beside a shared line, as they are searched one by one; with more, a history gets its own line."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The effect of one request: the version it made, that one's mark, and when (milliseconds since the epoch)."""
+    """The effect of one request: the version that it made, the mark of that version, and the time in milliseconds since
+    the epoch."""
 
     version: Natural
     mark: Natural
@@ -42,8 +43,8 @@ class LogEntry(msgspec.Struct, frozen=True, array_like=True):
 class Horizon(msgspec.Struct, frozen=True, array_like=True):
     """The version and the time from which the entries are complete.
 
-    `version`: every later change is among them; `mark`: of the entry before, 0 if there is none. `since`: every request
-    carried out from this time on (milliseconds since the epoch) is among them.
+    The entries have every change after `version`, and every request from the time `since` on (milliseconds since the
+    epoch). `mark`: the mark of the entry before the first, 0 if there is none.
     """
 
     version: Natural = 0
@@ -52,13 +53,13 @@ class Horizon(msgspec.Struct, frozen=True, array_like=True):
 
 
 ALL = Horizon()
-"""The horizon of a repository whose every entry is there."""
+"""The horizon of a history with all entries since the creation of the repository."""
 
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class _Line:
-    """Entries of one line of states, which share it: each state sees a part."""
+    """The entries of successive states, which share one list: each state sees a part of it."""
 
     def __init__(self, entries: Sequence[LogEntry], sizes: Sequence[int]) -> None:
         self.entries, self.sizes = list(entries), list(sizes)
@@ -66,7 +67,7 @@ class _Line:
         self._guard = threading.Lock()
 
     def append(self, end: int, entries: Sequence[LogEntry], sizes: Sequence[int]) -> bool:
-        """Add entries, if there are `end` of them now."""
+        """Add entries, if the line has `end` entries now; else return False."""
         with self._guard:
             if len(self.entries) != end:
                 return False
@@ -77,10 +78,10 @@ class _Line:
 
 
 class History:
-    """The entries of a state, oldest first, which never change.
+    """The entries of a state, oldest first; they never change.
 
-    To add entries takes no copy of the others: the next history shares their line. Of two that follow the same one, in
-    threads at once, one gets the line. The other has its own entries beside it, until they are many.
+    Entries are added without copying the others: the next history shares the line. If two threads extend the same
+    history, one gets the line. The other keeps its own entries beside the line, until they are many.
     """
 
     def __init__(self, entries: Sequence[LogEntry] = (), horizon: Horizon = ALL) -> None:
@@ -103,7 +104,7 @@ class History:
         return chain(reversed(self._beside), (entries[index] for index in range(self._end - 1, self._start - 1, -1)))
 
     def find(self, request: bytes) -> LogEntry | None:
-        """The entry of a request."""
+        """The entry of a request, or None."""
         for entry in self._beside:
             if entry.request == request:
                 return entry
@@ -118,12 +119,13 @@ class History:
         return chain((entries[index] for index in range(first, self._end)), beside)
 
     def mark(self, version: int) -> int:
-        """The mark of a version that is the horizon's or later."""
+        """The mark of a version, which must not be before the horizon."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
 
     def extend(self, record: Record, record_hash: bytes) -> None:
-        """Add what the requests of a record did, and drop what is too old beside it: only of a copy, by who made it."""
+        """Add the entries of a record, and drop entries that are too old then. It changes the history: call it only on
+        a new copy."""
         number, mark = record.number, int.from_bytes(record_hash[:MARK], "big")
         what = [
             LogEntry(number, mark, record.time, each.user, each.request, each.outcomes, each.changes, each.options)
@@ -144,7 +146,7 @@ class History:
             old = oldest.time + KEPT < record.time and len(self) > KEPT_ENTRIES
             if not old and self._size <= KEPT_BYTES:
                 break
-            # A clock that was ahead must not make every later repeat one that the entries do not reach.
+            # After an entry of a clock that was ahead, `since` must not lie in the future, or every repeat would fail.
             self.horizon = Horizon(oldest.version, oldest.mark, min(oldest.time, record.time) + CLOCK_MARGIN)
             self._size -= self._line.sizes[self._start]
             self._start += 1
@@ -156,5 +158,6 @@ class History:
         self._start, self._end, self._beside = 0, len(self._line.entries), ()
 
     def forget(self, now: int) -> None:
-        """Say that earlier requests may be missing, as `extend`. `now`: milliseconds since the epoch."""
+        """Note that requests before `now` (milliseconds since the epoch) may be missing. It changes the history, as
+        `extend` does."""
         self.horizon = msgspec.structs.replace(self.horizon, since=now)

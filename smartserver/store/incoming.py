@@ -1,9 +1,9 @@
-"""Segments that come in, checked against what is stored and written to quarantine. No lock is held meanwhile.
+"""Incoming segments: checks them against the stored revisions and writes them to quarantine. No lock is held meanwhile.
 
-Each record is proved to be what its key says, each revision's parents to be those its own record names, and everything
-a record rests on or refers to to be here (`proof`); a peer's bytes end in the errors of `Upload.write` and no
-other. What is stored already is left out. A record too deep for a quick read is encoded anew: the one place where the
-server writes a frame that is not the client's.
+Three things are proved: each record matches its key, the parents of each revision are those that its own record names,
+and everything that a record refers to is here (`proof`). Invalid bytes of a client cause no other errors than those of
+`Upload.write`. Stored revisions are left out. A record whose chain is too deep for a quick read is encoded again: only
+here does the server write a frame that differs from the client's.
 """
 
 from __future__ import annotations
@@ -43,15 +43,15 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""A deeper record is encoded again: each push of one revision, on the direct predecessor, makes a chain longer."""
+"""The depth above which a record is encoded again: each push of one revision on its parent makes a chain longer."""
 KEYS_NAMED = 4096
-"""Missing bases, or revisions, an error names."""
+"""Missing bases, or revisions, that an error names at most."""
 
 BEGIN = 1 << 20
-"""Bytes of a large text that is no list which a system may look at."""
+"""Bytes that a system can see of a large text that is no list."""
 
 MOST, FEWEST = 4096, 8
-"""Segments that are proved natively in one call: at most, and after one that was not."""
+"""Segments for one call of the native prover: at most, and after a segment that Python must prove."""
 
 TWICE = "its revision is sent twice"
 
@@ -60,11 +60,11 @@ class UploadValidator:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
     def __init__(self, transaction: Transaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE) -> None:
-        """`quarantine` makes one; asked for with the first new segment. `policy`: what is done about faults."""
+        """`quarantine`: makes a `Quarantine` when the first new segment arrives. `policy`: the policy for faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
-        """True of each kind whose records are bases, and may differ though they have one key."""
+        """For each kind, True if its records may be bases, and two of one key may differ."""
         self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -76,16 +76,17 @@ class UploadValidator:
         known, charge = self._known, self._allowance.charge
         self.judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
-        """The meta of the own record of the first revision, and mostly of all: nearly all are commits."""
+        """The meta of the own record of the first revision. Most revisions have the same one: nearly all are
+        commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
-        """The metas of revisions whose own record has another."""
+        """The metas of the own records that differ from `_first_meta`, by revision."""
         self._prover = self._make_prover(policy.level is not Level.OFF)
         self._at_once = MOST
-        """Segments that are tried together."""
+        """The number of segments for the next call of the prover."""
         self._is_read_from_file = False
         """True if the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
-        """`System.tip_fact` of each revision that has one."""
+        """The `System.tip_fact` of each revision for which it is not empty."""
         self._make_quarantine = quarantine
         self.draft: DraftPack | None = None
         """The pack of the new segments; None while there are none."""
@@ -94,27 +95,27 @@ class UploadValidator:
         self._unreachable: dict[Key, None] = {}
         self._met: set[RevisionId] = set()
         self.taken = 0
-        """Segments so far."""
+        """The number of segments so far."""
         self.left_out: list[RevisionId] = []
-        """Revisions that came and were stored already: the pack rests on their staying so."""
+        """The received revisions that were stored already. The pack is valid only while they stay stored."""
         self.bytes_left_out = 0
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a revision that came; None where it did not."""
+        """The meta of the own record of a new revision of the body; None for any other revision."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
         return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """`System.tip_fact` of a revision that came; None where it did not come."""
+        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, each with the id that it begins with, and write the new ones, unless a base was missing
-        before.
+        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base nothing
+        is written any more.
 
         Raises:
-            Malformed: one is none.
+            Malformed: a segment cannot be decoded.
         """
         end = self.taken + len(came)
         while self.taken < end:
@@ -124,14 +125,14 @@ class UploadValidator:
                 self.taken += 1
 
     def _make_prover(self, judges: bool) -> Prover | None:
-        """Make the native prover; of a repository behind a link Python reads all bases of a segment in one go."""
+        """Make the native prover. Return None behind a link, where Python reads all bases of a segment together."""
         if self._snapshot is not None and self._snapshot.is_remote:
             return None
         bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
         return make_prover(self._system.name, TEXT_BYTES, judges, bases)
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
-        """Take segments, from number `at` on, that are proved natively; true if Python must prove the next one."""
+        """Prove segments natively, from number `at` on. Return True if Python must prove the next one."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
@@ -150,7 +151,7 @@ class UploadValidator:
         draft.append(b"".join(blocks[:count]))
         count_work(prover)
         self.taken += count
-        # What follows one that is Python's mostly is, too.
+        # The segments after one that Python must prove are mostly of the same sort.
         self._at_once = FEWEST if is_turn else min(4 * self._at_once, MOST)
         return is_turn
 
@@ -161,7 +162,7 @@ class UploadValidator:
             self._other_metas[revision] = meta
 
     def _read_proved_from(self, prover: Prover, draft: DraftPack) -> None:
-        """Have the prover read the pack, as soon as it is a file of this machine, without this process's lock."""
+        """Have the prover read the pack by a descriptor, without Python's lock, as soon as it is a local file."""
         descriptor = draft.quarantine.pack.descriptor
         self._is_read_from_file = descriptor is not None
         if descriptor is not None:
@@ -170,7 +171,7 @@ class UploadValidator:
             prover.read_from(self._read)
 
     def _catch_up(self) -> None:
-        """Learn what was proved natively; after a base that is missing nothing is."""
+        """Add the natively proved revisions and records to the Python tables; after a missing base there are none."""
         prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
         if prover is None or self._unreachable:
             return
@@ -182,7 +183,7 @@ class UploadValidator:
             self._known.stream.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
-        """Tell whether a revision is one of the new ones."""
+        """Tell whether a revision is among the new ones."""
         if self._numbering.revisions.find(revision) >= 0:
             return True
         return self._prover is not None and self._prover.own_meta(revision) is not None
@@ -198,7 +199,7 @@ class UploadValidator:
         return self.draft
 
     def _take(self, segment: Segment, content: bytes) -> None:
-        """Check one segment, and look at each of its records."""
+        """Check one segment in Python, with all its records, and write it if it is new."""
         self._allowance.charge(1 + len(segment.parents) + len(segment.entries))
         revision = segment.revision
         if self._graph.ordinal(revision) is not None:
@@ -224,20 +225,22 @@ class UploadValidator:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End what was written; None where nothing was new. It is durable once its trailer is written down."""
-        # Nothing is decoded any more, and what refers to itself lives on until the next collection.
+        """End the pack and return its entry; None if nothing was new. The pack is durable once its trailer is
+        written."""
+        # Nothing is decoded any more. Objects in cycles would keep memory until the next garbage collection.
         self._known.stream.recent.clear()
         if self._prover is not None:
             self._prover.forget()
         if self._unreachable:
             raise MissingBase(list(self._unreachable)[:KEYS_NAMED])
-        # To write the index of much history takes memory too.
+        # Free memory first, as writing the index of a long history takes memory too.
         self._references = ReferenceCache()
         self._known.forget()
         return None if self.draft is None else self.draft.seal()
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
-        """Tell whether a written revision or record is also among the revisions stored from ordinal `count` on."""
+        """Tell whether the pack has a revision or record that the revisions stored from ordinal `count` on also
+        have."""
         if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
         if self.draft is None:
@@ -250,17 +253,17 @@ class UploadValidator:
         return False
 
     def discard(self) -> None:
-        """Delete what was written, as far as that works."""
+        """Delete the pack, ignoring errors of the store."""
         self._known.stream.recent.clear()
         if self.draft is not None:
-            with contextlib.suppress(TransportError):  # What a close says of bytes nobody wants is no matter.
+            with contextlib.suppress(TransportError):  # An error of closing does not matter, as the pack is deleted.
                 self.draft.close()
             self.draft.quarantine.discard()
         self.release()
 
     def release(self) -> None:
-        """Drop all that is known of the records; nothing is asked of it any more. It and its parts refer to each other:
-        a push of much history would stay in memory, a hundred megabytes, until the next collection."""
+        """Free the memory of a validator that is not used any more. It and its parts form cycles: a push of a long
+        history would keep a hundred megabytes until the next garbage collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
@@ -331,7 +334,7 @@ class UploadValidator:
         draft.add(self._content, segment, rows, stream.bases(first))
 
     def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
-        """Read what the records of a segment rest on, or must be equal to, in one go."""
+        """Read the stored records that the records of a segment are based on, or must be equal to, together."""
         wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
         known = self._known.stream
@@ -343,9 +346,9 @@ class UploadValidator:
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
     ) -> tuple[tuple[Entry, bytes], Row] | None:
-        """Prove a record to be what its entry says; where it lies too deep, how it is encoded anew and its row."""
+        """Prove that a record matches its entry. If its chain is too deep, return its new entry, frame and row."""
         base = None if base_key is None else self._known.record(entry.kind, base_key)
-        # The base of a record that lies too deep.
+        # The base of a record whose chain is too deep, else None.
         left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
         if entry.length > parts.ALONE and left is None and self._is_content(entry):
             record = self._decode_parts(proof.revision, entry, frame, base)
@@ -356,7 +359,7 @@ class UploadValidator:
         known = self._known.stream
         is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
         if self._conflicts[entry.kind] and not is_new:
-            # The key does not prove the text: a second one that may be a base is refused.
+            # The key does not prove the text: a second text of a key that may be a base is refused.
             other = known.record(entry.kind, entry.key)
             if other is not None and other.text != record.text:
                 raise ConflictingRecord(entry.key)
@@ -367,7 +370,7 @@ class UploadValidator:
         return None if left is None else self._known.encode_anew(proof, entry, record, row, left)
 
     def _charge(self, entry: Entry, base_key: Key | None, row: Row) -> None:
-        """Charge the decoding of a record, and of all its base rests on where that was not seen lately."""
+        """Charge the decoding of a record, and of its whole chain if its base is not a recent record."""
         if base_key is None or self._known.stream.recent.get(entry.kind, base_key) is not None:
             self._allowance.decode(entry.length)
         else:
@@ -377,19 +380,19 @@ class UploadValidator:
         try:
             text = decompress(entry.encoding, frame, entry.length, b"" if base is None else base.text)
             verify_record(self._kinds[entry.kind], entry.key, entry.meta, text, entry.check)
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _is_content(self, entry: Entry) -> bool:
-        """Tell whether only the begin of a record's text is needed."""
+        """Tell whether only the first bytes of a record's text are needed."""
         if self._system.is_list(entry.kind, entry.meta):
             return False
-        # One of a key that is known is compared with that.
+        # The text of a known key is compared with the known text.
         return not (self._conflicts[entry.kind] and self._known.measure(entry.kind, entry.key) is not None)
 
     def _decode_parts(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
-        """Decode a part at a time; the record that is returned has only the first bytes of the text."""
+        """Decode a record part by part. The returned record has only the first bytes of the text."""
         begin = bytearray()
         try:
             proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
@@ -400,7 +403,7 @@ class UploadValidator:
                 if len(begin) < BEGIN:
                     begin += part
             proof.finish()
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise CorruptRecord(revision, entry.key, str(error)) from error
         return made(Record, (entry.kind, entry.key, entry.meta, bytes(begin)))
 
@@ -410,12 +413,12 @@ class UploadValidator:
         for index, (entry, frame) in rewritten.items():
             entries[index], bodies[index] = entry, frame
         self._content = encode_segment(segment.revision, segment.parents, entries, bodies, self._kinds)
-        if len(self._content) > MAX_TAKEN:  # No client would read it.
+        if len(self._content) > MAX_TAKEN:  # A client would refuse to read it.
             raise LimitExceeded(BYTES_OF_SEGMENT, len(self._content), MAX_TAKEN)
         return decode_segment(self._content, 0, self._kinds)
 
     def _settle(self, segment: Segment, first: int) -> None:
-        """Say where the records of a segment that was encoded anew lie."""
+        """Set the new places of the records of a segment that was encoded again."""
         at = self._start + segment.frames_at
         for number, entry in enumerate(segment.entries, first):
             _, base, stored = self._known.row(entry, segment.base_of(entry) or None, number)
@@ -423,7 +426,7 @@ class UploadValidator:
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
-        """Go on looking for missing bases, so that one answer names them all; nothing is decoded any more."""
+        """Look for more missing bases, so that one answer names them all. Nothing is decoded any more."""
         if len(self._unreachable) >= KEYS_NAMED:
             return
         proof = self._proof(segment, ordinal)
@@ -436,7 +439,7 @@ class UploadValidator:
             self._known.stream.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Bytes of the pack so far, of the segment under check too."""
+        """Read bytes of the pack so far, including the segment under check."""
         if self._content and offset >= self._start:
             return self._content[offset - self._start : offset - self._start + size]
         if self.draft is None:
@@ -445,7 +448,7 @@ class UploadValidator:
 
 
 def _meet(mine: Index, stored: Index, first: int) -> bool:
-    """Tell whether a record of one pack is also in a segment of a stored one from `first` on."""
+    """Tell whether a record of `mine` is also in `stored`, in a segment from number `first` on."""
     if mine.records > stored.records:
         return any(row.segment >= first and mine.find_digest(stored.digest(at)) for at, row in enumerate(stored.rows()))
     same = chain.from_iterable(stored.find_digest(mine.digest(at)) for at in range(mine.records))

@@ -1,10 +1,10 @@
 """The index of one pack: columns to find a record by its key and a segment by its revision, and the parents.
 
-A cache of its pack, made again from it where it is missing or damaged. Little-endian, each column on a multiple of 8
-bytes; read in blocks (`blocks`) as far as it is asked. Rows are sorted by BLAKE2b-160 of (kind, key), copies by
-position. The base of a row is the copy of its key at the lowest position of the repository, named by its key where that
-is in an earlier pack: so no depth ever changes, and equal packs after equal packs have equal indexes, however they came
-about.
+An index is a cache of its pack, and is rebuilt from it if missing or damaged. Numbers are little-endian, and each
+column begins at a multiple of 8 bytes; only the needed blocks (`blocks`) are read. Rows are sorted by BLAKE2b-160 of
+(kind, key), copies by position. The base of a row is the copy at the lowest position of the repository; if that is in
+an earlier pack, the row refers to it by key. So no depth ever changes, and equal packs after equal packs always have
+equal indexes.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ VERSION = 1
 DIGEST = 20
 NO_BASE = 0xFFFFFFFF
 EXTERNAL = 0x80000000
-"""In the base column: the rest is an entry of the table of external bases."""
+"""The bit in the base column that marks an entry of the table of external bases."""
 OUTSIDE = 0x80000000
-"""In the parents: the rest is an entry of the table of outside parents."""
+"""The bit in the parents that marks an entry of the table of outside parents."""
 MOST_KNOWN = 1 << 14
-"""Segments of an index whose revisions are listed in memory once they are asked for often: about 2 MB."""
+"""The most segments of an index whose revisions are listed in memory after many lookups: about 2 MB."""
 
 STRIDE = 4096
-"""Items that are read at once where all are read."""
+"""Items that are read at once when a whole column is read."""
 
 HEADER = struct.Struct("<8sBBBx5IQ16s")
 """Magic, version, flags, fanout bits, a zero; records, segments, parent entries, external bases, outside parents;
@@ -44,14 +44,14 @@ ONE_BYTE = tuple(bytes((kind,)) for kind in range(256))
 
 
 class Row(NamedTuple):
-    """The facts that a record's own header does not have: the depth of its base chain."""
+    """The numbers about the base chain of a record, which its own header does not have."""
 
     depth: int = 0
-    """Bases to be decoded before it."""
+    """The number of bases to decode before the record."""
     chain_kib: int = 0
-    """KiB of fulltext along the chain, its own included."""
+    """The KiB of fulltext along the chain, including the record's own."""
     lineage: int = 0
-    """The n of the k-ary base rule: versions of its path before it, as far as known."""
+    """The n of the k-ary base rule: the number of earlier versions of its path, as far as known."""
 
 
 def record_digest(kind: int, key: Key) -> bytes:
@@ -70,7 +70,7 @@ def kib(length: int) -> int:
 
 
 ROW = struct.Struct("<QQIIIIIIB")
-"""The bytes of an `IndexRow`."""
+"""The layout of an `IndexRow`."""
 
 
 class IndexRow(NamedTuple):
@@ -82,7 +82,7 @@ class IndexRow(NamedTuple):
     length: int
     """Bytes of its fulltext."""
     base: int
-    """A row, `EXTERNAL` and an entry of the external bases, or `NO_BASE`."""
+    """The row of its base, `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int
     chain_kib: int
     lineage: int
@@ -101,18 +101,18 @@ _COLUMNS = (
     ("external offsets", 4),
     ("outside offsets", 4),
 )
-"""Their names, and the bytes of an item of each."""
+"""The names of the columns, and the bytes of an item of each."""
 _BLOBS = ("ids", "external_keys", "outside_ids")
 
 
 def _counts(bits: int, rows: int, segments: int, parents: int, external: int, outside: int) -> list[int]:
-    """Items of each of `_COLUMNS`."""
+    """The number of items in each of `_COLUMNS`."""
     tables = [segments + 1, segments + 1, segments, segments + 1, parents, external + 1, outside + 1]
     return [(1 << bits) + 1, rows, rows, *tables]
 
 
 class Column(Sequence[int]):
-    """Numbers of an index, each read when it is asked for."""
+    """A column of numbers of an index, which are read on access."""
 
     def __init__(self, blocks: Blocks, at: int, count: int, form: Literal["I", "Q"]) -> None:
         self._blocks = blocks
@@ -137,7 +137,7 @@ class Column(Sequence[int]):
         return int.from_bytes(self._blocks.read(self._at + item * self._width, self._width), "little")
 
     def span(self, item: int) -> tuple[int, int]:
-        """An item and the next one, of 4 bytes each."""
+        """An item and the next one, in a column of 4-byte numbers."""
         if not 0 <= item < self._count - 1:
             raise IndexError(f"items {item} and {item + 1} of {self._count}")
         start, stop = _SPAN.unpack(self._blocks.read(self._at + item * 4, 8))
@@ -155,14 +155,14 @@ class Column(Sequence[int]):
 
 
 class Index:
-    """An opened index; a row and a segment are numbers. It is read as it is asked."""
+    """An opened index, read on access. Rows and segments are numbers."""
 
     def __init__(self, blocks: Blocks) -> None:
-        """Read the header."""
+        """Read the header and the places of the columns."""
         self.blocks = blocks
         self.name = name = blocks.name
         self.hash = blocks.hash
-        """The file's trailer, as the log names it."""
+        """The hash at the end of the file, which is also in the log."""
         body = blocks.length
         if body < HEADER.size:
             raise CorruptFile(name, body, f"{body} bytes before its hashes, an index has {HEADER.size} or more")
@@ -171,7 +171,7 @@ class Index:
             raise CorruptFile(name, 0, f"begins with {magic!r}, an index with {MAGIC!r}")
         if version != VERSION or flags:
             raise CorruptFile(name, 8, f"index version {version} flags {flags}, this release reads version {VERSION}")
-        # The bytes are those that were written: what follows finds a writer's mistake, not damage.
+        # The hashes exclude damage: the next checks find mistakes of the writer.
         self.records, self.segments, _, _, outside = counts
         self.pack_hash: bytes = pack_hash
         at = HEADER.size
@@ -184,7 +184,7 @@ class Index:
             at = (stop + 7) & ~7
         self._fanout, self._digests, self._rows = (place for place, _ in places[:3])
         self.segment_offsets = Column(blocks, *places[3], "Q")
-        """The begin of each segment, and the end of the last."""
+        """The offset of each segment, and the end of the last."""
         self._id_offsets, self._by_id, self.parent_starts, self.parent_entries, self._external_offsets, outsides = (
             Column(blocks, *place, "I") for place in places[4:]
         )
@@ -201,18 +201,18 @@ class Index:
         ends = outsides[:]
         content = blocks.read(outside_ids, ends[-1])
         self.outside = tuple(content[ends[entry] : ends[entry + 1]] for entry in range(outside))
-        """Ids of parents that lie in earlier packs."""
+        """The ids of parents in earlier packs."""
         self._bits = bits
         self._asked = 0
         self._known: dict[RevisionId, int] | None = None
 
     @classmethod
     def of(cls, content: bytes, name: str) -> Index:
-        """The index that a file has in it; `name`: the file's path, for messages."""
+        """Open the index with this content. `name`: the path of the file, for messages."""
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:
-        """The rows of the record of a `record_digest`, the lowest position first; none where it is not here."""
+        """The rows with a `record_digest`, the lowest position first; empty if there is none."""
         read = self.blocks.read
         if self._bits:
             bucket = (digest[0] << 8 | digest[1]) >> 16 - self._bits
@@ -235,7 +235,7 @@ class Index:
         return range(first, stop)
 
     def digest(self, row: int) -> bytes:
-        """BLAKE2b-160 of the row's kind and key."""
+        """The `record_digest` of a row."""
         return self.blocks.read(self._digests + row * DIGEST, DIGEST)
 
     def at(self, row: int) -> IndexRow:
@@ -249,25 +249,25 @@ class Index:
             yield from map(IndexRow._make, ROW.iter_unpack(content))
 
     def all_rows(self) -> bytes:
-        """The rows as they lie, to be unpacked as `ROW`."""
+        """The bytes of all rows, to be unpacked by `ROW`."""
         return self.blocks.read(self._rows, self.records * ROW.size)
 
     def all_digests(self) -> bytes:
-        """The digests as they lie, `DIGEST` bytes each."""
+        """The bytes of all digests, `DIGEST` bytes each."""
         return self.blocks.read(self._digests, self.records * DIGEST)
 
     def row(self, row: int) -> Row:
-        """Depth, chain and lineage of a row."""
+        """The depth, chain and lineage of a row."""
         found = self.at(row)
         return Row(found.depth, found.chain_kib, found.lineage)
 
     def external(self, entry: int) -> tuple[int, Key]:
-        """Kind and key of a base that lies in an earlier pack."""
+        """The kind and key of an external base, by its entry in the table."""
         raw = self._item(self._external_offsets, self._external_keys, entry)
         return raw[0], raw[1:]
 
     def externals(self) -> Iterator[tuple[int, Key]]:
-        """Kind and key of each base that lies in an earlier pack."""
+        """Yield the kind and key of each external base, which is in an earlier pack."""
         return map(self.external, range(len(self._external_offsets) - 1))
 
     def revision(self, segment: int) -> RevisionId:
@@ -275,7 +275,7 @@ class Index:
         return self._item(self._id_offsets, self._ids, segment)
 
     def revisions(self, first: int = 0, stop: int | None = None) -> Iterator[RevisionId]:
-        """The ids of the revisions of segments, by default of all."""
+        """Yield the ids of the revisions of segments, by default of all segments."""
         last = self.segments if stop is None else stop
         for start in range(first, last, STRIDE):
             ends = self._id_offsets[start : min(start + STRIDE, last) + 1]
@@ -305,6 +305,7 @@ class Index:
         return None
 
     def parents(self, segment: int) -> list[int]:
-        """Parents that are not absent: a local segment, or `OUTSIDE` and an entry of `outside`."""
+        """The parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
+        `outside`."""
         start, stop = self.parent_starts.span(segment)
         return self.parent_entries[start:stop].tolist()

@@ -1,4 +1,4 @@
-"""Writes the index of a pack: as its segments come, out of other packs' indexes, or from the pack alone."""
+"""Builds the index of a pack: while segments arrive, from the indexes of joined packs, or from the pack alone."""
 
 from __future__ import annotations
 
@@ -39,21 +39,21 @@ PACED = 16
 """Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
 Resolve = Callable[[int, Key], Row | None]
-"""Gives the row of a record that lies in an earlier pack, by its kind and key."""
+"""Returns the row of a record in an earlier pack, by its kind and key, or None."""
 Pace = Callable[[], None]
-"""Called several times in a millisecond of work that nobody waits for: it may sleep."""
+"""Called several times in each millisecond of background work: it may sleep."""
 
 
 def unpaced() -> None:
-    """For work that somebody waits for."""
+    """Do not sleep: the `Pace` of work that a client waits for."""
 
 
 def nowhere(_kind: int, _key: Key) -> None:
-    """Say that no record lies before the first pack of a repository."""
+    """Return None: the `Resolve` of the first pack of a repository."""
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
-    """A column, little-endian, or a table, and zeros up to where the next one begins."""
+    """Encode a column as little-endian numbers, or a table; add zeros up to a multiple of 8 bytes."""
     if isinstance(content, array):
         if sys.byteorder == "big":
             content = array(content.typecode, content)
@@ -63,7 +63,8 @@ def _aligned(content: array[int] | bytes) -> bytes:
 
 
 def _sorted(digests: bytes, bits: int, pace: Pace) -> tuple[array[int], array[int]]:
-    """The rows before each bucket of the digests' first `bits` bits; the positions in the order of their digests."""
+    """Sort records by digest. Return the number of rows before each bucket of the first `bits` bits of the digests, and
+    the positions in the order of their digests."""
     rows = len(digests) // DIGEST
     fanout = array("I", bytes(4 * ((1 << bits) + 1)))
     shift = 16 - bits
@@ -105,7 +106,7 @@ def _blob(items: Iterable[bytes]) -> tuple[array[int], bytes]:
 
 
 class IndexBuilder:
-    """Collects the segments of one pack, in the order they lie in it."""
+    """Builds the index of one pack from its segments, in their order in the pack."""
 
     def __init__(
         self,
@@ -113,9 +114,9 @@ class IndexBuilder:
         numbering: Numbering | None = None,
         digest: Callable[[bytes], bytes] = name_digest,
     ) -> None:
-        """`resolve`: finds records in earlier packs, which are the bases of those that name them. `numbering`:
-        that of the caller, for `add_numbered`. `digest`: of a record by its name in the numbering. Where indexes are
-        joined, that name is the digest, as they have no keys."""
+        """`resolve`: finds records in earlier packs, the bases of records that name them. `numbering`: the caller's
+        numbering, for `add_numbered`. `digest`: returns the digest of a record by its name in the numbering. If indexes
+        are joined, the name is the digest, as they have no keys."""
         numbering = numbering or Numbering()
         self._resolve = resolve
         self._names, self._revisions = numbering.records, numbering.revisions
@@ -123,7 +124,7 @@ class IndexBuilder:
         self._header_offsets = array("I")
         """The offset of each record's header, from the start of its segment."""
         self._frame_offsets = array("I")
-        """The offset of each record's frame, from there as well."""
+        """The offset of each record's frame, from the start of its segment."""
         self._frame_lengths = array("I")
         self._lengths = array("I")
         self._bases = array("I")
@@ -149,8 +150,9 @@ class IndexBuilder:
         return len(self._bases)
 
     def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
-        """Add the segment at `offset` of the pack; the keys of records whose base is nowhere, and of these. An earlier
-        pack's record is the base, else the first in this one. `lineages`: else that of the base and one more."""
+        """Add the segment at `offset` of the pack. Return the keys of records whose base was not found, each with the
+        key of the base. A base is looked for in earlier packs, then in this one. `lineages`: the lineages of the
+        records; by default each is one more than its base's."""
         first = len(self._bases)
         self._revisions.add(segment.revision)
         for entry in segment.entries:
@@ -166,7 +168,7 @@ class IndexBuilder:
                 at = -1 if found is not None else self._names.find(ONE_BYTE[entry.kind] + key)
                 if found is not None:
                     depth, chain, lineage = found.depth + 1, found.chain_kib + chain, found.lineage + 1
-                elif 0 <= at < position:  # `add_numbered` knows depth and chain.
+                elif 0 <= at < position:  # `add_numbered` computes depth and chain.
                     lineage = (rows[at - first].lineage if at >= first else self._lineages[at]) + 1
                 else:
                     at, depth = -1, 1
@@ -177,7 +179,8 @@ class IndexBuilder:
         return missing
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """Add a segment that the caller has numbered. `bases`: the position of each entry's base here, or -1."""
+        """Add a segment whose records the caller has numbered. `bases`: the position of each entry's base in this pack,
+        or -1."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -215,7 +218,8 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add another pack's index, its first segment now at `offset`. All records are named by their digests."""
+        """Add the index of another pack, whose first segment moves to `offset`. All records are named by their
+        digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
@@ -274,7 +278,7 @@ class IndexBuilder:
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
     def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
-        """The index of a pack of that length and hash, in the pieces of `blocks.seal`."""
+        """Yield the index of a pack of this length and hash, in the pieces of `blocks.seal`."""
         return seal(self._body(pack_length, pack_hash, pace))
 
     def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
@@ -343,8 +347,9 @@ class IndexBuilder:
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
-    """The index of neighbouring packs joined in that order, without reading a pack; in pieces, as an `IndexBuilder`
-    makes them of the joined segments. The packs have equal headers. `resolve`: finds records in earlier packs."""
+    """Join the indexes of neighbouring packs in order, without reading a pack. Yield the index in pieces, equal to that
+    of an `IndexBuilder` for the joined segments. The packs have equal headers. `resolve`: finds records in earlier
+    packs."""
     builder = IndexBuilder(resolve, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
@@ -354,8 +359,8 @@ def merge(
 
 
 def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
-    """The index of a pack, from the pack alone; `resolve` gives the row of a base that lies in an earlier pack. The
-    lineage of a record is that of its base and one more: what the writer knew beyond that is lost."""
+    """Rebuild the index of a pack from the pack alone. `resolve`: finds records in earlier packs. The lineage of a
+    record becomes one more than its base's: the writer may have known a higher one, which is lost."""
     builder = IndexBuilder(resolve)
     for offset, encoded in pack.segments():
         try:
@@ -368,18 +373,18 @@ def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
 
 
 MAX_JOINED = 0xFFFFFFFF
-"""Bytes of all names together: an index says their ends in four bytes."""
+"""Bytes of all names together, at most: an index has their ends as numbers of four bytes."""
 
 
 class Numbered(KeyTable):
-    """Names by number, 4 GiB together at most; several may be the same one. For one thread."""
+    """Numbered names, 4 GiB together at most. A name may have several numbers. For one thread."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ends = array("I", (0,))
 
     def add(self, name: bytes) -> int:
-        """Give a name the next number; its lowest one then."""
+        """Give a name the next number, and return its lowest one."""
         end = len(self.joined) + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)
@@ -392,10 +397,10 @@ class Numbered(KeyTable):
 
 
 class Numbering:
-    """The names of one pack."""
+    """The names of the records and revisions of one pack."""
 
     def __init__(self) -> None:
         self.records = Numbered()
-        """The byte of a record's kind, and its key."""
+        """The names of records: the byte of the kind, and the key."""
         self.revisions = Numbered()
-        """Ids."""
+        """The ids of revisions."""

@@ -1,6 +1,6 @@
-"""`KnownRecords`: the records that a push may rest on, those of its stream and those that are stored.
+"""`KnownRecords`: the records that a pushed record may have as its base, from its stream or stored.
 
-A record that would lie too deep is encoded anew on one of them.
+A record whose chain would become too deep is encoded again on a base with a shorter chain.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
 
 TEXT_BYTES = 40 << 20
-"""Bytes of fulltext kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502 commits then
-takes the server 2 to 10 % less CPU and 25 MB more. 48 MiB cannot be told from 40 by CPU, and a push of 62,510 commits
-takes 19 MB more with them; with 32 MiB it takes a sixth more CPU."""
+"""Bytes of fulltext that are kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502
+commits then takes the server 2 to 10 % less CPU and 25 MB more. With 48 MiB it takes the same CPU as with 40, and a
+push of 62,510 commits takes 19 MB more; with 32 MiB it takes a sixth more CPU."""
 
 NO_BASE = -1
 STORED_BASE = -2
-"""In the base column: the base lies in the repository."""
+"""In the base column: the base is stored in the repository."""
 
 
 def _cost(record: Record) -> int:
@@ -50,16 +50,16 @@ class RecentRecords:
         self._records = Cache[tuple[int, Key], Record](limit, _cost)
 
     def get(self, kind: int, key: Key) -> Record | None:
-        """That record, if it is still here."""
+        """Return a record, or None if it was dropped."""
         return self._records.get((kind, key))
 
     def put(self, record: Record) -> None:
-        """Keep a record, the first of its key; the largest ones are not worth what they would push out."""
+        """Keep a record, unless its key is known, or its text would take more than half of the limit."""
         if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
             self._records.put((record.kind, record.key), record)
 
     def clear(self) -> None:
-        """Keep none."""
+        """Drop all records."""
         self._records.clear()
 
 
@@ -74,24 +74,25 @@ class Frame(NamedTuple):
     base: int
     """The number of its base, `NO_BASE` or `STORED_BASE`."""
     stored: Key
-    """Key of a base that is stored, else empty."""
+    """The key of its base if that is stored, else empty."""
 
 
 class UploadIndex:
-    """The records of the new revisions of one stream, numbered as they came: found by key, their texts decoded again
-    when they are asked for. The texts are read back from the quarantined pack, but for the most recent ones."""
+    """Finds the records of the new revisions of one stream by key. Records are numbered in order of arrival. Texts are
+    read back from the quarantined pack and decoded again, except recent ones."""
 
     def __init__(
         self, names: Numbered, read: Callable[[int, int], bytes], stored: Callable[[int, Key], Record | None]
     ) -> None:
-        """`names`: `Numbering.records`. `read`: bytes of the quarantined pack. `stored`: a record of the repository."""
+        """`names`: `Numbering.records`. `read`: reads bytes of the quarantined pack. `stored`: finds a record of the
+        repository."""
         self._read = read
         self._stored = stored
         self._names = names
         self._copies = array("I")
-        """The newest copy for the first copy of a record, and for each other one the one that was the newest before."""
+        """By the first copy of a record, its newest copy; by any other copy, the copy before it."""
         self._metas = array("I")
-        """Each a number in `_known_metas`."""
+        """The metas, as numbers in `_known_metas`."""
         self._known_metas = Numbered()
         self._ordinals = array("I")
         self._encodings = bytearray()
@@ -109,7 +110,7 @@ class UploadIndex:
         return len(self._ordinals)
 
     def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
-        """Append a record that the revision `ordinal` introduced and give its number."""
+        """Append a record that the revision `ordinal` introduced, and return its number."""
         number = len(self._ordinals)
         first = self._names.add(ONE_BYTE[kind] + key)
         self._copies.append(number if first == number else self._copies[first])
@@ -132,7 +133,8 @@ class UploadIndex:
         return number
 
     def extend(self, prover: Prover, stored: int) -> None:
-        """Append what a prover has beyond this. `stored`: the ordinal of its first revision."""
+        """Append the records that a prover has and this index lacks. `stored`: the ordinal of the prover's first
+        revision."""
         names, metas, frames, (*rests, stored_keys), rows = prover.columns(len(self))
         start, copies = 0, self._copies
         for end in names[1]:
@@ -156,7 +158,7 @@ class UploadIndex:
         self._stored_keys.update(stored_keys)
 
     def move(self, number: int, frame: Frame) -> None:
-        """Store the new place, encoding and base of a record that was encoded again."""
+        """Set the new place, encoding and base of a record that was encoded again."""
         self._encodings[number] = frame.encoding
         self._offsets[number] = frame.offset
         self._sizes[number] = frame.size
@@ -166,22 +168,22 @@ class UploadIndex:
             self._stored_keys[number] = frame.stored
 
     def first(self, kind: int, key: Key) -> int | None:
-        """The number of a record's first copy."""
+        """The number of a record's first copy; None if the stream does not have it."""
         found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
 
     def meta(self, kind: int, key: Key) -> bytes | None:
-        """The meta of a record's first copy; None where it did not come."""
+        """The meta of a record's first copy; None if the stream does not have it."""
         number = self.first(kind, key)
         return None if number is None else self._known_metas.key(self._metas[number])
 
     def length(self, kind: int, key: Key) -> int:
-        """Bytes of a record's text; 0 where it did not come."""
+        """The bytes of a record's text; 0 if the stream does not have it."""
         number = self.first(kind, key)
         return 0 if number is None else self._lengths[number]
 
     def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
-        """The revisions of the stream that introduced a record, the newest one first."""
+        """The ordinals of the revisions of the stream that introduced a record, the newest first."""
         found = self._names.find(ONE_BYTE[kind] + key)
         if found < 0:
             return ()
@@ -193,7 +195,7 @@ class UploadIndex:
         return ordinals
 
     def row(self, number: int) -> Row:
-        """Depth, chain and lineage of a copy."""
+        """The depth, chain and lineage of a copy."""
         return made(Row, (self._depths[number], self._chains[number], self._lineages[number]))
 
     def key(self, number: int) -> Key:
@@ -201,16 +203,17 @@ class UploadIndex:
         return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
-        """The number of each copy's base, from copy `first` on, negative if that is no copy."""
+        """The number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no copy."""
         return self._bases[first:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
-        """The number of a copy's base; None and its key where it is stored; None and nothing where there is none."""
+        """The number and key of a copy's base. The number is None if the base is stored; without a base, the key is
+        empty too."""
         base = self._bases[number]
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """A record of the stream, else of the repository, else None; decoded as far as it is not recent."""
+        """Return a record of the stream, else of the repository, else None; decode it if it is not recent."""
         found = self.recent.get(kind, key)
         if found is None:
             number = self.first(kind, key)
@@ -220,7 +223,7 @@ class UploadIndex:
         return found
 
     def _decode(self, number: int) -> Record:
-        """A copy: down its chain to what is recent, full or stored, and up again."""
+        """Decode a copy: go down its chain to a recent, full or stored record, and up again."""
         chain = [number]
         text = b""
         while True:
@@ -247,40 +250,40 @@ class UploadIndex:
 
 
 REBASED_DEPTH = 47
-"""The depth of a base that is chosen for it, at most: the next 16 pushes then need no encoding."""
+"""The largest depth of a base for a record that is encoded again: the next 16 pushes then need no encoding."""
 HOPS = (32, 1024, 32768)
 """Distances of the k-ary base rule, k = 32."""
 
 
 class StoredBases:
-    """The answers of one snapshot to a native prover's questions about the repository."""
+    """Answers the questions of a native prover about stored revisions and records."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
         self._snapshot = snapshot
         self._ancestry = ancestry
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None where it is not stored."""
+        """The ordinal of a revision; None if it is not stored."""
         return self._snapshot.ordinal(revision)
 
     def rows(self, names: Sequence[RecordName]) -> list[tuple[int, int, int, int] | None]:
-        """Depth, chain, lineage and length of the lowest copy of each record; None where it is not stored."""
+        """The depth, chain, lineage and length of the lowest copy of each record; None for one that is not stored."""
         found = [self._snapshot.first(kind, key) for kind, key in names]
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
     def record(self, kind: int, key: Key) -> tuple[bytes, bytes]:
-        """Meta and text of a stored record."""
+        """The meta and text of a stored record."""
         location = self._snapshot.first(kind, key)
         assert location is not None  # The prover asked for its row before.
         record = self._snapshot.record(location)
         return record.meta, record.text
 
     def is_below(self, front: Sequence[int], kind: int, key: Key) -> bool:
-        """Tell whether one of some revisions, or an ancestor of theirs, brought a record."""
+        """Tell whether a revision of `front`, or an ancestor of one, introduced a record."""
         return self._ancestry.is_stored_below(front, self._snapshot.introducers(kind, key))
 
     def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
-        """The meta of a record that one of some revisions, or an ancestor of theirs, brought; None where none did."""
+        """The meta of a record that a revision of `front`, or an ancestor of one, introduced; else None."""
         return self._snapshot.metas([(kind, key)])[0] if self.is_below(front, kind, key) else None
 
 
@@ -290,7 +293,7 @@ class KnownRecords:
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]
     ) -> None:
-        """`names`, `read`: as of `UploadIndex`."""
+        """`names`, `read`: as in `UploadIndex`."""
         self._snapshot = snapshot
         self._allowance = allowance
         self.stream = UploadIndex(names, read, self.stored)
@@ -301,10 +304,11 @@ class KnownRecords:
         self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """Depth, chain and lineage of an entry, record `before` of the stream; and its base as `Frame` says it."""
+        """The depth, chain and lineage of an entry; and its base as in `Frame`. `before`: the number of the entry; a
+        base in the stream has a lower one."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
-        # The lowest copy, which is never in the stream where the repository has one.
+        # The base is the lowest copy: the one in the repository if it has one, else one of the stream.
         base = None if self._snapshot is None else self.stored_row(entry.kind, base_key)
         number, stored = STORED_BASE, base_key
         if base is None:
@@ -318,11 +322,11 @@ class KnownRecords:
     def encode_anew(
         self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key
     ) -> tuple[tuple[Entry, bytes], Row]:
-        """The record on the base the k-ary rule names in its own chain, or in full."""
+        """Encode a record on the base that the k-ary rule finds in its own chain, or in full."""
         chain = list(self._chain(entry.kind, base_key))
         for hop in HOPS:
             wanted = max(0, row.lineage - hop)
-            # There is one: the base's own lineage is only one less.
+            # `links` is not empty: the lineage of the base itself is only one less.
             links = [link for link in chain if link[0].lineage >= wanted]
             chosen, place = min(links, key=lambda link: link[0].lineage)
             chain_kib = chosen.chain_kib + kib(entry.length)
@@ -330,7 +334,7 @@ class KnownRecords:
                 continue
             base = self._link(entry.kind, place)
             if not proof.introduced(entry.kind, base.key):
-                continue  # The copy the chain goes through may be another branch's.
+                continue  # The chain may go through a copy of another branch.
             encoding, frame = compress(record.text, base.text)
             if encoding == STORED:
                 break
@@ -341,7 +345,7 @@ class KnownRecords:
         return (full, frame), Row(0, kib(entry.length), row.lineage)
 
     def _chain(self, kind: int, key: Key | None) -> Iterator[tuple[Row, int | Location]]:
-        """A record and the bases it rests on, as numbers of the stream, then places in the repository."""
+        """Yield the rows and places of a record and its bases: numbers of the stream, then places in the repository."""
         while key:
             location = None if self._snapshot is None else self._snapshot.first(kind, key)
             while location is not None and self._snapshot is not None:
@@ -361,7 +365,7 @@ class KnownRecords:
 
     def copies(self, kind: int, key: Key) -> Iterable[int]:
         """The ordinals of the revisions that introduced a record."""
-        came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor's.
+        came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor.
         if len(came) > 1:
             self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
@@ -374,7 +378,8 @@ class KnownRecords:
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
-        """Meta and text length of a record that came or is stored; None where it is neither. Nothing is decoded."""
+        """The meta and text length of a record of the stream or repository, without decoding; None if neither has
+        it."""
         number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None
@@ -382,8 +387,8 @@ class KnownRecords:
 
     @contextlib.contextmanager
     def read(self, kind: int, key: Key) -> Iterator[Record]:
-        """A record that came or is stored, decoded under the rules of `UploadValidator._check`: charged, a large one in
-        its turn."""
+        """Yield a record of the stream or repository, decoded as in `UploadValidator._check`: the work is charged, and
+        a large record waits for its turn."""
         if self.stream.recent.get(kind, key) is not None:
             yield self.record(kind, key)
             return
@@ -404,14 +409,14 @@ class KnownRecords:
             yield self.record(kind, key)
 
     def record(self, kind: int, key: Key) -> Record:
-        """A record that is known to be there."""
+        """Return a record that is known to be in the stream or repository."""
         found = self.stream.record(kind, key)
         if found is None:
             raise LookupError(f"base {shown(key)} was found a moment ago")
         return found
 
     def stored(self, kind: int, key: Key) -> Record | None:
-        """A record of the snapshot."""
+        """Return a record of the snapshot, or None."""
         location = None if self._snapshot is None else self._snapshot.first(kind, key)
         if location is None or self._snapshot is None:
             return None
@@ -422,7 +427,7 @@ class KnownRecords:
         return self.stored_row(kind, key) is not None
 
     def stored_row(self, kind: int, key: Key) -> Row | None:
-        """Depth, chain and lineage of a record of the snapshot."""
+        """The depth, chain and lineage of a record of the snapshot, or None."""
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:

@@ -1,10 +1,10 @@
-"""`Log`: the log of one repository on a store, and how it is changed. Its reasons are in doc/design/0032-one-log.md."""
+"""`Log`: the log of one repository on a store, read and changed. The reasons are in doc/design/0032-one-log.md."""
 
 # Theory of operation
 # ===================
 #
-# A repository is a folder `log` of numbered files. Record N says what change N did, and has the hash of record N - 1.
-# The newest record *is* the repository. A store offers one primitive that makes this work: to create a file that must
+# A repository is a folder `log` of numbered files. Record N has the effect of change N, and the hash of record N - 1.
+# The newest record *is* the repository. A store offers the one primitive that this needs: to create a file that must
 # not exist (`Publish`). Of any number of servers that publish record N, one succeeds. There are no locks.
 #
 # A `Log` is the view of one process on that folder. It keeps a `Head`: the state after the newest record that it saw.
@@ -12,10 +12,10 @@
 # The parts (1 and 2 in `log_view`):
 #
 # 1) `look` brings the head up to date. `_walk` reads record after record until one is missing, and then looks back.
-# 2) `_open`, which `look` needs without a head or after a look back that failed, starts from a checkpoint.
+# 2) `_open` starts from a checkpoint. `look` calls it without a head, or after a look back that failed.
 # 3) `append` publishes a record. It asks `judge` for the content, once for each state that turns out to be the
 #    newest.
-# 4) `_settled` and `_counts` find out what happened when a store did not say whether it published.
+# 4) `_settled` and `_counts` find out whether a record was published when the store did not say.
 #
 # Rules:
 #
@@ -27,12 +27,12 @@
 # 3) A damaged record, or one that does not follow, is never skipped. The head then carries the damage: reads go on
 #    from the state before it, `append` refuses.
 # 4) A sync that failed is never repeated, because an operating system may report success without having written.
-# 5) Before anything is answered from a record that somebody else published, `make_durable` syncs the folder.
+# 5) Before a request is answered from a record that another process published, `make_durable` syncs the folder.
 #
 # The hard case is a publication whose outcome is unclear: the connection to the store broke, or a gateway answered
-# twice. Then one of four things is there, and `_settled` looks which:
+# twice. Then one of four things is at the number, and `_settled` finds out which:
 #
-#      our record                 it is made; `_counts` also checks that it follows what it should
+#      our record                 it is made; `_counts` also checks that it follows the right record
 #      another record             `judge` is asked again, on the new state
 #      nothing                    the *same bytes* are published at the *same number* again, at most `TRIES` times.
 #                                 If the first attempt lands later, it finds the number taken by itself.
@@ -40,8 +40,8 @@
 #
 # To publish other bytes, or at another number, after an unclear attempt would allow both to land.
 #
-# What is ugly: a store behind a link wants few round trips, so `_walk` and `_open` guess how many records there are
-# and ask for them with the first listing. That is why both take a `perform` and steps to send along.
+# A weak point: a store behind a link wants few round trips, so `_walk` and `_open` guess how many records there are
+# and ask for them with the first listing. For this reason both take a `perform` and steps to send along.
 
 from __future__ import annotations
 
@@ -60,15 +60,15 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, Publish, Put, SyncDirectory
 
 WAIT = 30.0
-"""Seconds for which others may be first."""
+"""Seconds after which `append` gives up if other processes always publish first."""
 
 REMEMBERED = 60.0
-"""Seconds for which a process that was late supposes that others are writing too."""
+"""Seconds for which a process that lost a race supposes that other processes are still writing."""
 LONGEST = 1.0
-"""Seconds of a wait at most: a large change that is judged again is no measure for the others."""
+"""The longest wait in seconds: judging one large change again takes longer than most changes do."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""Gives the record that is to follow a state, and the state then; None if nothing is to change, or it is there."""
+"""Returns the record that is to follow a state, and the state after it; None if there is nothing to change."""
 
 
 class Log(LogView):
@@ -81,18 +81,18 @@ class Log(LogView):
         randomness: Callable[[int], bytes],
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        """`path`: of the repository, for errors. `clock`: seconds that only rise."""
+        """`path`: the path of the repository, for errors. `clock`: a monotonic clock in seconds."""
         super().__init__(folder, path)
         self.randomness = randomness
         self._clock = clock
         self._drafts: dict[bytes, str] = {}
-        """The paths of records, by their content, that were written down and not published yet."""
+        """The paths of the temporary files of records that are not published yet, by content."""
         self._synced = b""
-        """Hash of the newest record that is known to survive a loss of power."""
+        """The hash of the newest record that is known to survive a loss of power."""
         self.turns = Turns(clock)
 
     def make_durable(self, head: Head) -> None:
-        """Make sure that the head survives a loss of power: its writer, another process, may not have synced it."""
+        """Make sure that the head survives a loss of power: another process may have written and not synced it."""
         state = head.state
         if state.hash == self._synced:
             return
@@ -108,13 +108,13 @@ class Log(LogView):
         self._synced = state.hash
 
     def append(self, head: Head, judge: Judge) -> Head:
-        """Publish a record, and give the head then, which survives a loss of power. `judge` is called again on each
+        """Publish a record, and return the new head, which survives a loss of power. `judge` is called again on each
         other state that turns out to be the newest.
 
         Raises:
-            CorruptFile: there is something above the head that does not fit: nothing is changed.
+            CorruptFile: a record above the head is damaged or does not follow it; nothing is changed.
             OutcomeUnknown: the record may have been published, or may still be.
-            TransportError: the store failed; nothing changed. Or others were first for `WAIT` seconds.
+            TransportError: the store failed, or other processes were first for `WAIT` seconds; nothing is changed.
         """
         deadline, lost = self._clock() + WAIT, None
         while True:
@@ -147,9 +147,9 @@ class Log(LogView):
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
     ) -> tuple[Head, contextlib.ExitStack]:
-        """Append a record that names files, which `moves` bring to `paths`. They are looked at after a state was read,
-        and before the record that follows it is published; if one is missing, none is. `undo`: run if the files could
-        not be moved, else given back, as the record may name them."""
+        """Append a record that names files, which `moves` bring to `paths`. The files are looked at after a state was
+        read; if one is missing, no record is published. `undo` runs if the files could not be moved; else it is
+        returned, as the record may name them."""
         looks = [GetStat(path) for path in paths]
         head, is_looked_at = self.look_between(self.known, moves, looks)
 
@@ -159,14 +159,14 @@ class Log(LogView):
             if verdict is not None and not is_looked_at:
                 files = [GetStat(path) for path in paths]
                 self.folder.perform(files)
-            is_looked_at = False  # On another state they are looked at again.
+            is_looked_at = False  # On another state the files are looked at again.
             return None if any(file.result is None for file in files) else verdict
 
         kept = undo.pop_all()
         return self.append(head, judged), kept
 
     def draft(self, content: bytes) -> Put:
-        """Writes a record down with what comes before its publication, which takes less trips then."""
+        """Return the step that writes a record to a temporary file, which saves a trip when it is published."""
         path = self._drafts[content] = self._temporary()
         return Put(path, content)
 
@@ -180,13 +180,13 @@ class Log(LogView):
         return f"{INCOMING}/{self.randomness(8).hex()}.record"
 
     def _publish(self, base: State, content: bytes) -> bool:
-        """Publish a record that follows a state, durably. False where it does not count: another has its place, or the
-        record that it follows is gone.
+        """Publish a record that follows a state, durably. Return False if another record has its number, or the record
+        that it follows is gone.
 
         Raises:
-            _Unclear: it may have been published, or may still be.
-            OutcomeUnknown: it was, and is perhaps not durable.
-            TransportError: it was not.
+            _Unclear: the record may have been published, or may still be.
+            OutcomeUnknown: the record was published, but may not be durable.
+            TransportError: the record was not published.
         """
         path = record_path(base.version + 1)
         drafted = self._drafts.pop(content, None)
@@ -199,15 +199,15 @@ class Log(LogView):
         except FileExists:
             self._discard(temporary)
             return False
-        except NoSuchFile as error:  # It was swept while this process was stopped.
+        except NoSuchFile as error:  # Upkeep deleted the temporary file while this process was stopped.
             raise _Unclear(str(error)) from error
         except TransportError as error:
             self._discard(temporary)
             self.forget()
             if own.was_performed and own.result is not None:
-                # Then it is the sync that failed, which is never repeated, or what follows.
+                # The record was published: the sync failed, which is never repeated, or a step after it.
                 raise OutcomeUnknown(str(error)) from error
-            # A refusal is final, but may be one to read what was published.
+            # A refusal of the store is final, but may concern the step that reads the published record.
             if isinstance(error, TransportFailed) or self._look_again(str(error)).state.hash != base.hash:
                 raise _Unclear(str(error)) from error
             raise
@@ -218,8 +218,8 @@ class Log(LogView):
         return True
 
     def _settled(self, base: State, content: bytes, after: State, why: str) -> Head:
-        """The head, after it was unclear whether a record was published. If it is still the state that the record
-        follows, the same bytes are published again. Two of one number cannot both be."""
+        """Return the head after an unclear publication. While the record's base is still the newest state, publish the
+        same bytes again, at most `TRIES` times: two records cannot have one number."""
         for _ in range(TRIES):
             head = self._look_again(why)
             if head.state.hash != base.hash:
@@ -234,7 +234,8 @@ class Log(LogView):
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
-        """Tell whether a record that may have been published led to the head. False if only the entries can say it."""
+        """Tell whether the head is known to include a record that may have been published. If False, the entries of the
+        head may still show that it does."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True
@@ -247,7 +248,7 @@ class Log(LogView):
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """The newest state, after a record may have been published."""
+        """The newest head, after a record may have been published."""
         try:
             head = self.look(has_successor=True)
         except CodedError as error:
@@ -257,12 +258,12 @@ class Log(LogView):
         return head
 
     def _discard(self, temporary: str) -> None:
-        """Delete what was not published, as far as that works: `incoming` is swept."""
+        """Delete an unpublished temporary file, ignoring errors: upkeep deletes leftovers."""
         with contextlib.suppress(TransportError):
             self.folder.delete(temporary)
 
     def _adopted(self, content: bytes, state: State) -> Head:
-        """The head after a record that was published."""
+        """Adopt and return the head after a record that this process published."""
         head = Head(state)
         with self._guard:
             if self._head is None or self._head.state.version < state.version:
@@ -271,26 +272,26 @@ class Log(LogView):
         return head
 
     def checkpointed(self, size: int) -> None:
-        """A checkpoint of that many bytes was made."""
+        """Note that a checkpoint of `size` bytes was made."""
         with self._guard:
             self.since = Since(newest=self.since.newest, checkpoint=size)
 
 
 class _Unclear(Exception):
-    """A record may have been published, or may still be."""
+    """The outcome of a publication is unclear: the record may have been published, or may still be."""
 
 
 class Turns:
     """The turns of one process at the log of one repository; `wait` is called by one thread at a time.
 
-    Processes race to publish the next record. The winner of the last one would mostly win again: it knows the state,
-    which the others have to read first. Over a slow store a process could then be late for as long as another has
-    changes to make. So a process that was late in the last minute waits after each of its records, for as long as it
-    needed itself to read what others had done and to try again. Nothing depends on it.
+    Processes race to publish the next record. The last winner would mostly win again: it knows the state, which the
+    other processes have to read first. On a slow store, a process could lose for as long as another has changes to
+    make. So a process that lost a race in the last minute waits after each of its records. It waits as long as it
+    needed itself to read the new state and try again. This is best effort: nothing depends on it.
     """
 
     def __init__(self, clock: Callable[[], float], sleep: Callable[[float], None] = time.sleep) -> None:
-        """`clock`: seconds that only rise."""
+        """`clock`: a monotonic clock in seconds."""
         self._clock = clock
         self._sleep = sleep
         self._retried_at: float | None = None
@@ -298,15 +299,15 @@ class Turns:
         self._published_at = 0.0
 
     def retried(self, seconds: float) -> None:
-        """A record is published again, that long after another was first."""
+        """Note that a record is tried again, `seconds` after another process was first."""
         self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
     def published(self) -> None:
-        """A record of this process was published."""
+        """Note that a record of this process was published."""
         self._published_at = self._clock()
 
     def wait(self) -> bool:
-        """Wait until it is this process's turn again. Whether it had to: others may have published since."""
+        """Wait until it is this process's turn again. Return True if it waited: the head may be stale then."""
         now = self._clock()
         left = self._published_at + self._needed - now
         if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:

@@ -1,4 +1,4 @@
-"""`LogView`: the log of one repository on a store, as it is read. `log` changes it, and has the theory of operation."""
+"""`LogView`: reads the log of one repository. `log` changes the log, and has the theory of operation."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from transports.errors import TransportError
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
 TRIES = 3
-"""Attempts to open a state whose base was gone, or to publish a record whose outcome the store did not tell."""
+"""Attempts to open a state whose files went missing meanwhile, or to publish a record whose outcome is unclear."""
 AHEAD = 32
-"""Records that are asked for at once where many may have come."""
+"""Records that are read at once if there may be many new ones."""
 
 log = logging.getLogger("smartserver")
 
@@ -32,7 +32,7 @@ class Head:
 
     state: State
     damage: CorruptFile | None = None
-    """Why no change may follow it: what lies above it is damaged, or of another line."""
+    """The damage because of which no change may follow: the next record is damaged, or of another line of changes."""
 
     @property
     def live(self) -> State | None:
@@ -41,7 +41,7 @@ class Head:
 
 
 NOWHERE = Head(State(0, NOTHING))
-"""The head where no repository was ever made."""
+"""The head of a place where no repository was ever made."""
 
 
 Perform = Callable[[Sequence[Step]], None]
@@ -49,28 +49,28 @@ Perform = Callable[[Sequence[Step]], None]
 
 
 class LogView:
-    """The log of the repository in `folder`, as it is read; usable from several threads at once."""
+    """Reads the log of the repository in `folder`; usable from several threads at once."""
 
     def __init__(self, folder: Transport, path: str) -> None:
-        """`path`: of the repository, for errors."""
+        """`path`: the path of the repository, for errors."""
         self.folder = folder
         self.path = path
         self._guard = threading.Lock()
         self._head: Head | None = None
         self.since = Since()
-        """The records that a checkpoint would save."""
+        """The records since the last checkpoint."""
         self._connection = 0
-        """Through which connection to the store the head was read."""
+        """The number of the connection to the store through which the head was read."""
         self._listed = False
-        """True once nothing was found above the head."""
+        """True once the folders were listed and had no record above the head."""
         self.lacks_folders = False
-        """True if a folder was missing at the first look: a copy may have left out an empty one."""
+        """True if a folder was missing at the first look: a copy of a store may lack empty folders."""
 
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """The newest state as of now. `perform`: performs the first steps, if the log is opened behind a link, in place
-        of the folder. `has_successor`: a record is known to follow the head.
+        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened
+        behind a link. `has_successor`: True if a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -79,7 +79,7 @@ class LogView:
             for _ in range(TRIES):
                 warm = self._head
                 try:
-                    # Behind a link the record after the next is asked for, too: a trip less where something came.
+                    # Behind a link `_read_on` asks for two records at once: a trip less if the head is stale.
                     if warm is not None and not (has_successor or is_remote(self.folder)) and self.still(warm):
                         return warm
                     head = self._open(perform) if warm is None else self._read_on(warm.state)
@@ -88,7 +88,7 @@ class LogView:
                     raise
                 if self.folder.connections != self._connection:
                     head = None
-                # What does not fit is looked at from the disk once more before it is called damage; then every time.
+                # A head with damage is opened once more from the disk before the damage counts, and at each later look.
                 self._head = None if head is None or head.damage is not None else head
                 if head is not None and (head.damage is None or warm is None):
                     return head
@@ -97,13 +97,13 @@ class LogView:
 
     @property
     def known(self) -> Head | None:
-        """The head as it was last seen; None where that is not known."""
+        """The head as it was last read, perhaps stale; None if it is not known."""
         return self._head
 
     def still(
         self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform steps, tell whether a head is still the newest, and perform others, all in one trip."""
+        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -114,7 +114,8 @@ class LogView:
     def look_between(
         self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """The newest head, and whether `after` was performed after it was read, as of `still`; not without a head."""
+        """Return the newest head, and whether `after` was performed after it was read. Arguments as in `still`; if
+        `head` is None, only `before` is performed."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -122,12 +123,12 @@ class LogView:
         return self.look(), False
 
     def forget(self) -> None:
-        """Open the state from the store next time: the connection to it was lost, or it failed."""
+        """Drop the head after an error of the store: the next look opens the log again."""
         with self._guard:
             self._head = None
 
     def _open(self, perform: Perform | None) -> Head | None:
-        """From the newest checkpoint, or the first record, to the head; None where what it stood on went away."""
+        """Read from the newest checkpoint, or record 1, to the head; None if its base was deleted meanwhile."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
@@ -138,7 +139,7 @@ class LogView:
             (perform if guesses and perform else self.folder.perform)(steps)
             self._connection = self.folder.connections
 
-        if guesses:  # Where no checkpoint was made yet, this is mostly all.
+        if guesses:  # Before the first checkpoint, this mostly reads all records.
             head = self._walk(1, asked, lambda first: self._begun(None if names.result else first), AHEAD, ask)
         else:
             ask(asked)
@@ -159,18 +160,18 @@ class LogView:
             version = head.state.version
             records_above = {number: GetPublished(record_path(number)) for number in listed if number > version}
             self.folder.perform(list(records_above.values()))
-            # An empty folder is nothing: a loss of power leaves one where a record was published as a folder.
+            # An empty folder does not count: where a record is published as a folder, a loss of power may leave one.
             above = [number for number, look in records_above.items() if look.result is not None]
             above += [number for number, _ in found if number > version]
         if above:
-            # A copy that lacks records, or an older log under a newer checkpoint: a change would bury what is there.
+            # A copy that lacks records, or an older log under a newer checkpoint: a change would hide later changes.
             why = f"it is missing, and something of change {max(above)} is there"
             return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head
 
     def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """The head from the first checkpoint that is whole, else record 1. `newest`: probably the last record."""
+        """Read the head from the first undamaged checkpoint, else from record 1. `newest`: probably the last record."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
             head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
@@ -179,7 +180,7 @@ class LogView:
         return self._walk(1, [], self._begun, newest)
 
     def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
-        """The state that a checkpoint says; None where it is not there or not whole, or is of another record."""
+        """The state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
         if file.result is None or record is None or hash_of(record) != record_hash:
             return None
         try:
@@ -191,7 +192,7 @@ class LogView:
         return state if state.hash == record_hash else None
 
     def _begun(self, first: bytes | None) -> State | None:
-        """The state after record 1; None where that is not there."""
+        """The state after record 1; None if the record is missing."""
         if first is None:
             return None
         record_one = decode_record(first, record_path(1))
@@ -201,7 +202,7 @@ class LogView:
         return first_state(hash_of(first))
 
     def _read_on(self, state: State) -> Head | None:
-        """From a state that another record seems to follow."""
+        """Read the records after a state that another record seems to follow."""
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
@@ -212,14 +213,14 @@ class LogView:
         newest: int,
         perform: Perform | None = None,
     ) -> Head | None:
-        """Read the records after a version until one is missing, and see that what they follow is still there; None
-        where that is missing.
+        """Read the records after a version until one is missing, and check that the records they follow still exist;
+        return None if one does not.
 
-        `steps`: performed first; then `start` gives the state of that version, whose record it is given. `newest`: the
-        record that is probably the last. `perform`: performs them with the first records, in place of the folder.
+        `steps` are performed first, then `start` is called with the record of that version and returns its state.
+        `newest`: the number of the probably last record. `perform`: performs the first steps in place of the folder.
 
-        The last that may be there is read first, so each that is there was read after the one that is missing. Each
-        record fixes those before it.
+        Records are read from the highest number down, so each existing one was read after the missing one. Each record
+        fixes those before it.
         """
         at, ahead, state, stood = version, max(newest - version, 0) + 1, None, b""
         while True:
@@ -254,7 +255,8 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """The first questions to a repository of a remote store. Questions of objects are paid for: less is guessed."""
+    """The steps that first read a repository of a remote store. Each read of an object store costs money, so no record
+    is guessed there."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]
@@ -263,12 +265,13 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Tell whether a record that was read is the one with that hash."""
+    """Tell whether the record that a step read is the one with this hash."""
     return is_record(step.result, record_hash)
 
 
 def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """The records that follow a version, each with its hash, up to one that is missing or damaged; then the damage."""
+    """Decode the records after a version, each with its hash, up to a missing or damaged one; also return the
+    damage."""
     records = []
     for number, content in enumerate(contents, version + 1):
         if content is None:

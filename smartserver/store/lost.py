@@ -1,15 +1,15 @@
-"""The changes in a repository that its log does not have: found without changing anything. `recovery` restores them,
-and `verify` says what is damaged.
+"""Finds the changes in a repository that its log lacks, without changing anything. `recovery` restores these changes,
+and `verify` reports the damage.
 
-The state that recovery continues from is the newest one that checkpoints and records give. It need not be the one that
-servers answer from: the record of its checkpoint may be missing. The records that it follows, back to the first that is
-missing, are its *line*. *Misfits* are damaged records and checkpoints, those of another line, and those above the
-state. Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
+Recovery continues from the newest state that can be computed from checkpoints and records. Servers may answer from
+another one: the record of a checkpoint may be missing. The records that the state follows, back to the first missing
+one, are its *line*. *Misfits* are damaged records and checkpoints, those of another line, and those above the state.
+Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
 
-The entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of the trailers of
-packs that nothing names are *lost changes*, unless their requests are in the state's entries. A record was published,
-so its change was made; one that is as old as entries which the state has forgotten tells of nothing lost. A trailer
-alone does not say that: the change may never have been acknowledged.
+*Lost changes* are the entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of
+trailers of unnamed packs. They are not lost if their requests are in the state's entries. A record was published, so
+its change was made. A record as old as entries that the state has dropped is not lost. A trailer alone does not prove
+that the change was made: it may never have been acknowledged.
 """
 
 from __future__ import annotations
@@ -34,63 +34,63 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, GetPublished, ListDirectory
 
 RECOVERED = b"recovered "
-"""The begin of the outcomes of a recovery's entry; the incarnations before and after it follow."""
+"""The prefix of the outcomes in a recovery's entry; the incarnations before and after the recovery follow."""
 
 
 @dataclass(eq=False)
 class LostChange:
-    """A change that is written down and that the log does not have."""
+    """A change in a record or trailer that the log lacks."""
 
     entry: Entry
     number: int
-    """The number of its record, or of the one after the state that it was judged on."""
+    """The number of its record; without one, of the record after the state that it was judged on."""
     time: int
-    """Milliseconds since the epoch; of a pack alone, when its file was written."""
+    """The time of its record in milliseconds since the epoch; without one, of the file of its pack."""
     made: bool
-    """True if a record says it."""
+    """True if a record has the change, so that it was surely made."""
     elsewhere: bool = False
     """True if it was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
-    """Path and length of the pack that it brought, where that is there."""
+    """The path and length of the pack that it brought, if the pack exists."""
 
     @property
     def id(self) -> str:
-        """The name by which a person chooses it."""
+        """The short name by which a person chooses the change."""
         return self.entry.request.hex()[:8]
 
 
 @dataclass
 class Findings:
-    """The damage of a repository's log, and the changes that it does not have."""
+    """The damage of a repository's log, and the changes that it lacks."""
 
     state: State
     """The state that recovery continues from."""
     is_served: bool
     """True if servers answer from that state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)
-    """By the paths of records and checkpoints, the highest numbers first: why each is one, with its path."""
+    """The reason, with the path, for each misfit; by path, the highest numbers first."""
     missing: str = ""
-    """The path of a record without which no older checkpoint can be used."""
+    """The path of a missing record without which no older checkpoint can be used; else empty."""
     changes: list[LostChange] = field(default_factory=list)
-    """In the order in which they were made, as far as that is known."""
+    """The lost changes, in the order in which they were made, as far as known."""
     joined: list[LostChange] = field(default_factory=list)
-    """Packs that a repack made and nothing names: their segments may be those of changes above."""
+    """The unnamed packs that a repack made: they may have segments of the lost changes."""
     gone: list[PackEntry] = field(default_factory=list)
-    """Packs that the state names and that are not there."""
+    """The missing packs that the state names."""
 
     @property
     def damages(self) -> list[str]:
-        """The damage of the log, in words."""
+        """The damage of the log as messages."""
         return [*self.misfits.values(), *([f"{self.missing} is missing"] if self.missing else [])]
 
     @property
     def needs_repair(self) -> bool:
-        """True if something of the state, or of its log, is not as it should be."""
+        """True if the log is damaged, the state is not served, or a pack is missing."""
         return bool(self.damages or self.gone) or not self.is_served
 
     @property
     def made(self) -> list[LostChange]:
-        """The changes that were surely made."""
+        """The lost changes that were surely made."""
         return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
@@ -99,12 +99,12 @@ class Findings:
 
 
 def find(folder: Transport, path: str = "") -> Findings:
-    """Look for changes that a repository's log does not have. `path`: the repository's, for errors.
+    """Find damage of a repository's log, and changes that it lacks. `path`: the path of the repository, for errors.
 
     Raises:
-        NoSuchRepository: there is none, nor anything left of one.
+        NoSuchRepository: there is no repository, and nothing is left of one.
     """
-    # Checkpoints before records: that of each is listed then.
+    # Checkpoints are listed before records, so the record of each listed checkpoint is listed too.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
     remains = Remains("")
     folder.perform([*names.values(), line, *remains.steps])
@@ -113,7 +113,7 @@ def find(folder: Transport, path: str = "") -> Findings:
     elif remains.found is None:
         raise NoSuchRepository(path)
     listed = {name: step.result or [] for name, step in names.items()}
-    # From the newest down: they are deleted in rising order, so above one that is read none was missing.
+    # Records are deleted in rising order and read from the newest down, so above one that is read none is missing.
     numbers = sorted(numbers_of(listed[LOG]), reverse=True)
     contents = _read(folder, map(record_path, numbers))
     records = {number: contents[record_path(number)] for number in numbers if record_path(number) in contents}
@@ -152,12 +152,12 @@ class _Walk:
     def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
         self._records = records
         self._parents: dict[int, bytes] = {}
-        """The hash that each whole record names as that of the one before it."""
+        """The hash of the record before each undamaged record, as that record has it."""
         self._saved: set[tuple[int, bytes]] = set()
-        """The checkpoints that are whole and say what the records before them do."""
+        """The checkpoints that are undamaged and agree with the records before them."""
         self._misfits: dict[str, str] = {}
         self.state = first_state(NOTHING)
-        """The newest."""
+        """The newest state."""
         states: dict[bytes, State] = {}
         for number in sorted({*records, *(version for version, _ in checkpoints)}):
             states = self._follow(number, states)
@@ -173,7 +173,7 @@ class _Walk:
             self._below, self._parent = self._below - 1, self._parents[self._below]
 
     def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
-        """The state after a record, where that before it is one of these; by its hash."""
+        """The state after a record, by hash, if the state before it is among `states`; else nothing."""
         content, path = self._records.get(number, b""), record_path(number)
         record_hash = hash_of(content)
         try:
@@ -191,7 +191,7 @@ class _Walk:
         return {}
 
     def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
-        """Note what is wrong with a checkpoint, else that its state is one of these."""
+        """Note the fault of a checkpoint, or add its state to `states`."""
         path = checkpoint_path(*name)
         try:
             said = decode_checkpoint(content, path)
@@ -207,7 +207,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """The findings about the log. `is_marked`: whether the folder's `format` is there."""
+        """The findings about the log. `is_marked`: True if the folder has its `format` file."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -221,17 +221,17 @@ class _Walk:
         if self._below in self._records:
             misfits.setdefault(below, f"{below}: it is of another line")
         elif min(self._records, default=version) < self._below and starts < 2:
-            # Below a checkpoint backups leave gaps, and so do clean-ups that were cut below the last but one.
+            # Records may be missing below a checkpoint in a backup, and below the floor after an interrupted clean-up.
             least = self._below + 1, self.line.get(self._below + 1)
             missing = "" if {least, (self._below, self._parent)} & self._saved else below
-        # Checkpoints before records: these alone tell a server that no change may follow.
+        # Checkpoints come before records: only records make a running server refuse changes, so they are moved last.
         order = sorted(misfits, key=lambda path: (path.startswith(CHECKPOINTS), path), reverse=True)
         is_served = is_marked and (starts > 0 or 1 in self.line)
         return Findings(self.state, is_served, {path: misfits[path] for path in order}, missing)
 
 
 def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
-    """The changes of the readable records after a number, in the order of their numbers."""
+    """The changes of the readable records after number `horizon`, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):
@@ -242,7 +242,8 @@ def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
-    """The changes in trailers of packs that the state does not name; joined and missing packs are noted."""
+    """Yield the changes in the trailers of packs that the state does not name; add joined and missing packs to
+    `found`."""
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}
     found.gone = [pack for pack in state.packs if pack.name not in {pack_file.name for pack_file in there}]

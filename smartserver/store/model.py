@@ -1,7 +1,7 @@
-"""The values of a repository that the rest of the program sees, without I/O.
+"""The values of a repository that other packages use, without I/O.
 
-A verb gets a `Transaction` (`store.transaction`): a snapshot of the repository, the announced graph and the changes
-of the calls before it. It decides there; the repository makes the changes durable in one record, or plans again when
+A verb gets a `Transaction` (`store.transaction`): a snapshot of the repository, the announced graph and the changes of
+earlier calls. The verb decides on it. The repository then makes the changes durable in one record, or plans again if
 another writer was first.
 """
 
@@ -15,23 +15,23 @@ import msgspec
 from smartserver.records.model import Piece
 
 INCOMPLETE = "incomplete"
-"""The setting of a repository into which a copy takes more requests than have come."""
+"""The setting of a repository that waits for further requests of a copy."""
 
 
 class PullPlan(msgspec.Struct, frozen=True):
-    """Which segments answer a pull, in arrival order (parents first)."""
+    """The segments that answer a pull, in arrival order (parents first)."""
 
     ranges: tuple[tuple[int, int], ...]
     """Half-open ranges of global ordinals."""
     segments: int
     size: int
-    """Bytes of all those segments."""
+    """The bytes of all these segments."""
     common: tuple[bool, ...]
-    """For each have: is it a revision here."""
+    """For each have, True if the revision is stored."""
     bulk: bool = False
-    """True if they travel as one bulk stream."""
+    """True if the segments travel as one bulk stream."""
     expanded: bool = False
-    """True if that may have less of them compressed (`store.bulk`)."""
+    """True if the server may decompress frames in the bulk stream (`store.bulk`)."""
 
     def __bool__(self) -> bool:
         """True if anything is to be sent."""
@@ -39,12 +39,12 @@ class PullPlan(msgspec.Struct, frozen=True):
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
-    """The source of an answer that is not whole revisions; to be read once."""
+    """The source of an answer other than whole revisions; it can be read once."""
 
     pieces: Iterator[Piece] | None
-    """The records, or the graph, that it is put together from."""
+    """The records or revisions of the answer; None if it has `items`."""
     items: Iterator[bytes | memoryview] | None = None
-    """The items of a content body (`records.browse`), instead."""
+    """The items of a content body (`records.browse`)."""
 
     def __bool__(self) -> bool:
         """True if anything is to be sent."""
@@ -52,8 +52,8 @@ class ContentPlan(msgspec.Struct, frozen=True):
 
 
 class KnownVersion(NamedTuple):
-    """The newest version a client has seen. `mark`: of the newest entry at that version; a version alone does not tell
-    a state, because a backup that was put back goes on from an older one."""
+    """The newest version that a client has seen. `mark`: the mark of the newest entry at that version. It is needed
+    because after a backup is restored, the same version numbers are used again."""
 
     incarnation: bytes
     version: int
@@ -67,26 +67,26 @@ class Changes(msgspec.Struct, frozen=True):
     version: int
     since: int | None
     refs: Mapping[bytes, bytes | None]
-    """The values as they lie in msgpack (`records.model.encode_ref`), which is how they travel."""
+    """The values in msgpack (`records.model.encode_ref`), as they are stored and sent."""
     maps: Mapping[str, Mapping[bytes, bytes | None]]
     vcs: str
     settings: Mapping[str, bytes]
-    """`vcs` and `settings` are empty where they did not change after `since`."""
+    """All settings. It and `vcs` are empty if neither changed after `since`."""
     mark: int = 0
     """The mark of `version`, as in `KnownVersion`."""
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):
-    """The numbers and sizes, in bytes, of a repository."""
+    """Counts and sizes of a repository, in bytes."""
 
     format: str
     features: list[str]
     vcs: str
     version: int
-    """Changes since it was made."""
+    """The number of changes since the repository was created."""
     refs: int
     entries: int
-    """The entries of all its maps."""
+    """The number of entries in all maps."""
     revisions: int
     records: int
     packs: int
@@ -105,7 +105,7 @@ class PackReport(msgspec.Struct, frozen=True):
 
 
 class ListingEntry(msgspec.Struct, frozen=True):
-    """A repository as a listing says it; `problem`: why no more can be said of it."""
+    """A repository in a listing. `problem`: the reason why it could not be read; else empty."""
 
     path: str
     vcs: str
@@ -114,7 +114,7 @@ class ListingEntry(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """The extent of a verification, and every damage it found."""
+    """The extent of a verification, and all damage that it found."""
 
     packs: int
     segments: int
@@ -122,6 +122,6 @@ class VerifyReport(msgspec.Struct, frozen=True):
     size: int
     problems: tuple[str, ...]
     ghosts: int = 0
-    """Parents that are stored nowhere, of which those who pushed have said that they lack them: no damage."""
+    """The number of parents that are not stored and that their children name as absent; they are no damage."""
     lost: int = 0
-    """Changes that are written down and that the log does not have (`store.lost`)."""
+    """The number of written changes that the log lacks (`store.lost`)."""

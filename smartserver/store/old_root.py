@@ -1,19 +1,21 @@
-"""Repositories of format version 1 are changed to this release's once. This module goes with the next release.
+"""Upgrades repositories of format version 1 to this release's format. The next release will not have this module.
 
-Version 1 had a file `root` with the newest state, which each change replaced under a lock. Folders `log` and `tables`
-had what the root had no room for. `format` named the lock: of the file `lock` (`file`), or a folder `lock` (`folder`).
+Version 1 had a file `root` with the newest state, which each change replaced under a lock. The folders `log` and
+`tables` had the data that did not fit into the root. `format` named the lock: a file `lock` (`file`), or a folder
+`lock` (`folder`).
 
 The upgrade holds that lock from the first step to the last:
 
 1. `root`, `log` and `tables` move to `lost/format1`, the root first. From then on an older server finds no repository:
-   its next change fails, and nothing is made in its place.
-2. What the root says becomes a checkpoint, and its record is published, with the next version as its number.
-3. `format` is replaced by a rename. It is replaced here and nowhere else. Before, each newer server names this command.
+   its next change fails, and it creates nothing in that place.
+2. The state in the root becomes a checkpoint, and its record is published, with the next version as its number.
+3. `format` is replaced by a rename. It is replaced here and nowhere else. Before, an error of a newer server names this
+   command.
 4. `lock` moves, too.
 
-An upgrade that was cut short is run again. What is in `log` and `checkpoints` before step 3 is nobody's: it is deleted.
-To undo it, the number after that record is taken first, so that nobody can make a change; `format` is put back; then
-the others, the root last.
+An interrupted upgrade is run again. Files in `log` and `checkpoints` before step 3 are incomplete, and are deleted. To
+undo an upgrade, first the number after that record is taken, so that no change can be made. Then `format` and the other
+files are moved back, the root last.
 """
 
 from __future__ import annotations
@@ -55,14 +57,14 @@ OLD = f"{LOST}/format1"
 ROOT, TABLES, LOCK = "root", "tables", "lock"
 MOVED = (ROOT, LOG, TABLES)
 NONCE = b"upgrade!".hex()
-"""The name of an upgrade's folder in a lock folder: one that was cut short still holds the lock."""
+"""The name of an upgrade's folder in a lock folder: an interrupted upgrade still holds the lock."""
 NAME = 16
-"""Bytes of the name of a pack or table, and of the hash that ends a file."""
+"""Bytes of the name of a pack or table, and of the hash at the end of a file."""
 IN_USE = "a process of an older release holds the lock: stop the servers and clients that use the repository"
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
-    """Its entries, or its file: name, length, hash, count."""
+    """A table: its entries, or the name, length, hash and count of its file."""
 
     kind: str
     entries: dict[bytes, bytes] = {}
@@ -118,7 +120,7 @@ _LOG = msgspec.msgpack.Decoder(list[_Entry])
 
 
 def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
-    """Change a repository of version 1; False where it is of this release. `place`: its folder on this machine."""
+    """Upgrade a repository of version 1; return False if it has this release's format. `place`: its local folder."""
     with _alone(folder, place) as line:
         if line != LINE:
             with _locked(folder, place, line):
@@ -133,7 +135,7 @@ def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -
 
 
 def undo(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Make a repository of version 1 again what it was before its upgrade."""
+    """Undo the upgrade of a repository of version 1."""
     with _alone(folder, place) as line:
         if not folder.exists(f"{OLD}/{ROOT}"):
             raise NoSuchRepository(place)
@@ -141,13 +143,13 @@ def undo(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> N
             _claim_next(folder, place, randomness)
             _replace_format(folder, folder.get(f"{OLD}/{FORMAT}"), randomness)
         _clear(folder)
-        for name in (LOCK, TABLES, LOG, ROOT):  # An older server finds a repository when all of it is there.
+        for name in (LOCK, TABLES, LOG, ROOT):  # The root is last: from then on an older server finds the repository.
             if folder.exists(f"{OLD}/{name}"):
                 folder.rename(f"{OLD}/{name}", name)
         folder.perform([SyncDirectory(""), SyncDirectory(OLD)])
 
 
-# -- what excludes others
+# -- locks
 
 
 @contextlib.contextmanager
@@ -162,7 +164,7 @@ def _flock(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(folder: Transport, place: str) -> Iterator[bytes]:
-    """Exclude other upgrades; gives the line of a repository of version 1, or of this release."""
+    """Exclude other upgrades, and yield the line of the format file, of version 1 or of this release."""
     if not folder.exists(FORMAT):
         raise NoSuchRepository(place)
     with _flock(f"{place}/{FORMAT}"):
@@ -174,7 +176,8 @@ def _alone(folder: Transport, place: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
-    """Hold the lock that the format names; one of a folder stays held where this process dies, and is taken over."""
+    """Hold the lock that the format file names. If this process dies, a lock folder stays held, and the next upgrade
+    takes it over."""
     if b"swap=folder" not in line:
         with _flock(f"{place}/{LOCK}"):
             yield
@@ -197,11 +200,11 @@ def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
                 folder.remove_directory(path)
 
 
-# -- what moves
+# -- files
 
 
 def _move_away(folder: Transport, line: bytes) -> None:
-    """Move what is of version 1, and make what is of this release, without what an earlier try made of it."""
+    """Move the files of version 1 away, delete the results of an earlier try, and make the folders of this release."""
     for path in (LOST, OLD, *(name for name in MOVED[1:] if not folder.exists(f"{OLD}/{name}"))):
         with contextlib.suppress(FileExists):
             folder.make_directory(path)
@@ -215,12 +218,12 @@ def _move_away(folder: Transport, line: bytes) -> None:
     for path in FOLDERS:
         with contextlib.suppress(FileExists):
             folder.make_directory(path)
-    for name in folder.list_directory(INCOMING):  # Dead writers left it.
+    for name in folder.list_directory(INCOMING):  # These are leftovers of dead writers.
         folder.rename(f"{INCOMING}/{name}", f"{OLD}/{INCOMING}-{name}")
 
 
 def _clear(folder: Transport) -> None:
-    """Delete records and checkpoints, while `format` is that of version 1."""
+    """Delete records and checkpoints; it is called only while `format` is of version 1."""
     for path in (CHECKPOINTS, LOG) if folder.exists(f"{OLD}/{LOG}") else ():
         with contextlib.suppress(NoSuchFile):
             for name in folder.list_directory(path):
@@ -234,18 +237,18 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that nobody changes the repository any more."""
+    """Take the number after the record of the upgrade, so that no server changes the repository any more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
-    if folder.exists(first):  # Else both numbers may be free again, since a clean-up deleted them.
+    if folder.exists(first):  # Else both numbers may be free again because a clean-up deleted the records.
         with contextlib.suppress(FileExists):
             create(folder, claim, content, randomness)
     if not folder.exists(first) or folder.get_published(claim) != content:
         raise TransportFailed(place, "it was changed since its upgrade, which is not undone")
 
 
-# -- what the root says
+# -- the content of the root
 
 
 def _decode(content: bytes) -> _Root:
@@ -264,7 +267,7 @@ def _read_state(folder: Transport, place: str) -> State:
     """The content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
-        """A file, where it was or where it has been moved."""
+        """Read a file from its old path, or from where it was moved."""
         found = Get(path), Get(f"{OLD}/{path}")
         folder.perform(found)
         return found[1].content if found[0].result is None else found[0].result
@@ -285,7 +288,7 @@ def _read_state(folder: Transport, place: str) -> State:
         dropped={
             name: Dropped(msgspec.msgpack.decode(said)[0], state.version)
             for name, said in dropped.items()
-            if len(name) == NAME  # A log file's is shorter.
+            if len(name) == NAME  # The name of a log file is shorter.
         },
     )
     if root.deleted:
@@ -306,7 +309,7 @@ def _read_state(folder: Transport, place: str) -> State:
 
 
 def _record_of(state: State) -> bytes:
-    """The record of the upgrade: its checkpoint says all."""
+    """The record of the upgrade. It has no entries: the whole state is in its checkpoint."""
     newest = next(reversed(state.history), None)
     return encode_record(Record(number=state.version, parent=NOTHING, time=0 if newest is None else newest.time))
 
@@ -321,7 +324,7 @@ def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple
         (count,) = struct.unpack_from("<I", content, 12)
         offsets = struct.unpack_from(f"<{count + 1}I", content, 16)
         entries = content[16 + 4 * (count + 1) : -NAME]
-        for start, end in pairwise(offsets):  # Of each: a check, the length of its key, key and value.
+        for start, end in pairwise(offsets):  # Each entry is a check, the length of its key, the key and the value.
             split = start + 6 + int.from_bytes(entries[start + 4 : start + 6], "little")
             found[entries[start + 6 : split]] = entries[split:end]
     for key, new in root.changes.get(name, {}).items():
@@ -350,7 +353,7 @@ def _history(root: _Root, read: Callable[[str], bytes]) -> History:
 
 
 def _checked(content: bytes, check: bytes, path: str) -> bytes:
-    """The content of a file that ends with that hash of the rest."""
+    """Check that a file ends with the hash `check` of the bytes before it, and return its content."""
     if content[-NAME:] != check or blake2b(content[:-NAME], digest_size=NAME).digest() != check:
         raise CorruptFile(path, 0, "the content does not match its check")
     return content

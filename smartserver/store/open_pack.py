@@ -1,9 +1,9 @@
 """`OpenPack`: a pack and its index in use. The index is opened with the snapshot that names it, the pack when read.
 
-A pack that was joined with others is deleted a day later, and a snapshot may be read for longer than that. Its segments
-lie in the joined pack as they were. So a pack that is gone when it is first read is looked for in the newest state,
-by the ids and lengths of all its segments, and read there. Files are closed with the last reference to them, never by
-name or number: a reader that began keeps what it reads from.
+A pack that was joined with others is deleted a day later, and a snapshot may be read for longer. The joined pack has
+the same segments, unchanged. So if a pack is missing when it is first read, its segments are looked for in the newest
+state, by their ids and lengths, and read there. A file is closed with the last reference to it, never by name or
+number: a reader keeps the files that it began with.
 """
 
 from __future__ import annotations
@@ -30,18 +30,18 @@ from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
 
 LOOK_AGAIN = 10
-"""Seconds after which a file of summaries is looked for again: another process may have made it."""
+"""Seconds after which a missing file of summaries is looked for again: another process may have written it."""
 
 log = logging.getLogger("smartserver")
 
 FilesRead = Mapping[str, bytes | None]
-"""Files by path, and what is in them; None: there is no such file."""
+"""The contents of files by path; None: the file is missing."""
 NONE_READ: FilesRead = {}
 
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Looks in the newest state for the pack that has the segments of a pack that is gone, by its index, and the difference
-of their offsets there. None: the newest state still names the pack, so that it is missing."""
+"""Finds the segments of a deleted pack, by its index, in the newest state. Returns the pack that has them, and the
+difference of their offsets; None if the newest state still names the deleted pack."""
 
 
 def pack_path(name: bytes) -> str:
@@ -61,11 +61,11 @@ class OpenPack:
         self.entry = entry
         self.path = pack_path(entry.name)
         self.is_remote = is_remote(transport)
-        """True if it lies behind a link."""
+        """True if the pack lies behind a link."""
         self.index: Index
         self._rebuilt: bytes | None = None
         self._content: bytes | None = None
-        """The content of its file, if that was read with the index."""
+        """The content of the pack's file, if it was read with the index."""
         self._transport = transport
         self._kinds = tuple(kinds)
         self._seek = seek
@@ -73,13 +73,14 @@ class OpenPack:
         self._opening = threading.Lock()
         self._summaries: Summaries | None = None
         self._look_again = 0.0
-        """When the file of summaries is looked for again, by `time.monotonic`."""
+        """The time, by `time.monotonic`, from which a missing file of summaries is looked for again."""
         self._is_damaged = False
-        """True if that file was damaged when it was last read."""
+        """True if the file of summaries was damaged when it was last read."""
 
     @property
     def reader(self) -> PackReader:
-        """The pack's file, opened when first asked for; where it is gone, the one that has its segments now."""
+        """The reader of the pack's file, opened on first use; if the file is missing, of the pack that has its segments
+        now."""
         reader = self._reader
         if reader is None:
             with self._opening:
@@ -96,7 +97,7 @@ class OpenPack:
             return None if found is None else PackRange(pack_path(found[0].name), *found)
 
         if self.is_remote:
-            # It holds what it needs to find itself, and not this, which would keep both alive.
+            # `find` does not refer to this object: a reference would form a cycle and keep both alive.
             return RemotePack(self._transport, PackRange(self.path, entry, 0), self._kinds, find, self._content)
         place: PackRange | None = None
         for moves_left in range(remote.MOVES, -1, -1):
@@ -118,19 +119,20 @@ class OpenPack:
         return reader
 
     def _alone(self) -> PackReader:
-        """The pack's file, before its index is there to find it elsewhere."""
+        """Open the pack's own file only. Without an index, the segments cannot be found in another pack."""
         if self.is_remote:
             return RemotePack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
 
     @property
     def rebuilt(self) -> bytes | None:
-        """The index as made from the pack, where its file was missing or damaged."""
+        """The index as rebuilt from the pack, if its file was missing or damaged; else None."""
         return self._rebuilt or self.index.blocks.remade
 
     def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
-        """Open the index, or make it again from the pack if its file is missing, damaged or another pack's. `resolve`:
-        finds records in earlier packs, until `resolve_by` says how else. `read`: files that were read already."""
+        """Open the index, or rebuild it from the pack if its file is missing, damaged or belongs to another pack.
+        `resolve`: finds records in earlier packs, until `resolve_by` is called. `read`: files that were read
+        already."""
         path, self._content = index_path(self.entry.name), read.get(self.path)
         try:
             file = read[path] if path in read else self._transport.open_read(path)
@@ -155,8 +157,8 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """The rows of a log for the revisions of a block (`Summaries.block`); None if the file does not have them, or
-        cannot be read. Behind a link it is not looked for: it would take trips of its own."""
+        """The rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does not
+        have them, cannot be read, or lies behind a link, where it would take trips of its own."""
         found = self._open_summaries()
         if found is None:
             return None
@@ -168,11 +170,11 @@ class OpenPack:
 
     @property
     def has_summaries(self) -> bool:
-        """True if its file of summaries is there and can be opened, or none is needed."""
+        """True if its file of summaries exists and can be opened, or none is needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
-        """Read the whole file of summaries: `has_summaries` is then False where any of it is damaged."""
+        """Read the whole file of summaries. If any of it is damaged, `has_summaries` is False afterwards."""
         found = self._open_summaries()
         if found is None:
             return
@@ -183,7 +185,7 @@ class OpenPack:
             self._without_summaries(error)
 
     def look_for_summaries(self) -> None:
-        """Say that the file was made."""
+        """Note that the file of summaries was written: open it at the next use."""
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False
 
     def _open_summaries(self) -> Summaries | None:
@@ -202,12 +204,13 @@ class OpenPack:
         self._summaries, self._look_again, self._is_damaged = None, time.monotonic() + LOOK_AGAIN, True
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
-        """Say how to find records in earlier packs when damage of the index is met. While a snapshot is being opened,
-        that is by its own packs. Later it must not be: it would keep packs open that were joined long ago."""
+        """Set how records in earlier packs are found if the index must be rebuilt. While a snapshot is opened, its own
+        packs are used. Later they must not be: that would keep packs open that were joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:
-        """Makes the index again when a block of it is damaged. A strong reference to this would form a cycle."""
+        """Return the function that rebuilds the index if a block is damaged. It holds a weak reference to the pack, as
+        a strong one would form a cycle."""
         here = weakref.ref(self)
         name = index_path(self.entry.name)
 
@@ -216,7 +219,7 @@ class OpenPack:
             if pack is None:
                 raise CorruptFile(name, 0, "the index is damaged")
             try:
-                reader = pack._reader or pack._alone()  # To find it elsewhere takes the index.
+                reader = pack._reader or pack._alone()  # Without an index it cannot be found elsewhere.
             except NoSuchFile:
                 raise RepositoryChanged(pack.path) from None
             return rebuild(reader, pack._resolve())
@@ -225,10 +228,10 @@ class OpenPack:
 
 
 class SegmentReader:
-    """The bytes of ranges of segments as they lie, front to back; for one thread at a time."""
+    """Reads ranges of segments as stored, front to back; for one thread at a time."""
 
     def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
-        """`runs`: a pack, and the offsets where the run begins and ends."""
+        """`runs`: for each run, the pack and the offsets where the run starts and stops."""
         self.segments = segments
         self._runs = list(runs)
         self._runs.reverse()
@@ -245,7 +248,7 @@ class SegmentReader:
         if len(self._ahead) < wanted:
             more = self._read(max(wanted - len(self._ahead), remote.AT_ONCE if self._is_remote else 0))
             self._ahead = self._ahead + more if self._ahead else more
-        # Where it is all of them, the slice is no copy.
+        # A slice of all bytes is no copy.
         read, self._ahead = self._ahead[:wanted], self._ahead[wanted:]
         return read
 

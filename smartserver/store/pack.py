@@ -1,8 +1,9 @@
-"""A pack: an immutable file of segments, back to back, that says by itself what it holds.
+"""A pack: an immutable, self-describing file of consecutive segments.
 
-Header (magic, version, flags, header length, kinds), segments, BLAKE2b-16 of all that precedes. The trailer of the
-change that brought it (`trailer`) follows in the same file. Written front to back, read by position only, never mapped:
-a truncated mapping kills the process, a short read is an error with a name.
+A pack is a header (magic, version, flags, header length, kinds), segments, and the BLAKE2b-16 of all bytes before it.
+The trailer of the change that brought the pack (`trailer`) follows in the same file. A pack is written front to back,
+and read by position. It is never mapped into memory: a truncated mapping kills the process, while a short read is an
+error that names the file.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from transports.base import ReadFile, WriteFile
 MAGIC = b"hpss-pak"
 VERSION = 1
 TRAILER = 16
-"""Bytes of the BLAKE2b that ends every pack and index."""
+"""Bytes of the BLAKE2b hash at the end of every pack and index."""
 CHUNK = 1 << 20
 """Bytes of one sequential read."""
 
@@ -30,7 +31,7 @@ _FIXED = struct.Struct("<8sBBH")
 
 
 def encode_header(kinds: Sequence[Kind]) -> bytes:
-    """The bytes before the first segment: `kinds` in the order records name them by index."""
+    """The bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name them."""
     listed = bytearray((len(kinds),))
     for kind in kinds:
         for text in (kind.name.encode(), kind.check.encode()):
@@ -41,7 +42,7 @@ def encode_header(kinds: Sequence[Kind]) -> bytes:
 
 
 def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
-    """The kinds, and the offset of the first segment."""
+    """Decode the header of a pack: its kinds, and the offset of the first segment. `name`: the path, for messages."""
     if len(head) < _FIXED.size:
         raise CorruptFile(name, len(head), f"{len(head)} bytes, a pack's header has {_FIXED.size} or more")
     magic, version, flags, length = _FIXED.unpack_from(head)
@@ -72,23 +73,23 @@ def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
 
 
 class PackWriter:
-    """Streams segments into a new pack file, hashing as it goes."""
+    """Writes segments into a new pack file, and hashes them."""
 
     def __init__(self, file: WriteFile, kinds: Sequence[Kind]) -> None:
         self._file = file
         self._hash = hashlib.blake2b(digest_size=TRAILER)
         self.length = 0
-        """Bytes written so far: the offset of the next segment."""
+        """The bytes written so far: the offset of the next segment."""
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:
-        """Write bytes of segments as they lie: part of one, or many."""
+        """Write bytes of segments: a part of one, or several."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.length += len(chunk)
 
     def finish(self) -> tuple[int, bytes]:
-        """Write the trailer; gives the file's length and hash. The caller syncs."""
+        """Write the hash; return the pack's length and hash. The caller syncs the file."""
         trailer = self._hash.digest()
         self._file.write(trailer)
         self.length += TRAILER
@@ -99,7 +100,7 @@ class PackReader:
     """Reads one pack by position; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, length: int, name: str) -> None:
-        """`length`: what the log says the file has; `name`: its path, for messages."""
+        """`length`: the length of the pack in the log. `name`: the path of the file, for messages."""
         self.name = name
         self.length = length
         self._file = file
@@ -110,10 +111,10 @@ class PackReader:
         self.kinds, self.first = decode_header(self.header[: max(0, length - TRAILER)], name)
         self.header = self.header[: self.first]
         self.end = length - TRAILER
-        """Offset of the trailer: where the last segment ends."""
+        """The end of the last segment, where the hash begins."""
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly `size` bytes of the segments."""
+        """Read exactly `size` bytes of the segments."""
         self.check_inside(offset, size)
         found = self._read_at(offset, size)
         self.check_whole(found, offset, size)
@@ -121,35 +122,36 @@ class PackReader:
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor of its file: offsets are those of this pack."""
+        """The descriptor of a local file with this pack's own offsets; else None."""
         return self._file.descriptor
 
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
-        """A range of the segments, in parts that are read when they are asked for."""
+        """Yield a range of the segments in parts, each read when it is needed."""
         for at in range(offset, offset + size, PART):
             yield self.read(at, min(PART, offset + size - at))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges of the file, (offset, size) each; shorter where it ends."""
+        """Read ranges of the file, each (offset, size); a range beyond its end is shorter."""
         return self._file.read_ranges(ranges)
 
     def _read_at(self, offset: int, size: int) -> bytes:
         return self.read_ranges([(offset, size)])[0]
 
     def check_inside(self, offset: int, size: int) -> None:
-        """Refuse what is no range of the segments."""
+        """Raise CorruptFile if a range is not inside the segments."""
         if not self.first <= offset <= offset + size <= self.end:
             raise CorruptFile(
                 self.name, offset, f"{size} bytes are outside of the segments ({self.first} to {self.end})"
             )
 
     def check_whole(self, found: bytes, offset: int, size: int) -> None:
-        """Refuse fewer bytes than were to be read."""
+        """Raise CorruptFile if fewer than `size` bytes were read."""
         if len(found) != size:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
     def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
-        """All segments as they lie, hashed on the way. `read`: reads the next bytes together with other packs."""
+        """Yield the bytes of all segments, and check the hash of the pack. `read`: reads the next bytes in place of
+        this object, together with other packs."""
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
             size = min(CHUNK, self.end - offset)
@@ -160,17 +162,17 @@ class PackReader:
             raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
 
     def trailer(self) -> bytes:
-        """The hash at the end of the file."""
+        """The hash at the end of the pack."""
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
-        """The packs it was joined from, in order; none where it was not."""
+        """The names of the packs that it was joined from, in order; empty if it was not joined."""
         tail = self._file.read_at(self.length, TAIL)
         trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
         return () if trailer is None else trailer.joins
 
     def segments(self) -> Iterator[tuple[int, bytes]]:
-        """Each segment with its offset, in order; the file's hash is checked after the last one is given."""
+        """Yield each segment with its offset, in order. The hash of the pack is checked after the last one."""
         offset = self.first
         stream = SegmentStream(graph_first=False, limit=self.end - self.first)
         try:
@@ -185,10 +187,11 @@ class PackReader:
 
 
 class MovedPack(PackReader):
-    """A pack that was joined with others and then deleted, read by its own offsets where its segments lie now."""
+    """A pack that was joined with others and then deleted; it is read by its own offsets from the joined pack."""
 
     def __init__(self, inside: PackReader, shift: int, length: int, digest: bytes, name: str) -> None:
-        """`inside`: the joined pack; `shift`: what is added to an offset; `length`, `digest`: of the pack as it was."""
+        """`inside`: the joined pack. `shift`: the number to add to an offset. `length`, `digest`: the length and hash
+        of the deleted pack."""
         self.name = name
         self.length = length
         self.kinds = inside.kinds
@@ -201,15 +204,15 @@ class MovedPack(PackReader):
 
     @property
     def descriptor(self) -> int | None:
-        """None: offsets there are others."""
+        """None: the file has other offsets."""
         return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges of the pack, by its own offsets."""
+        """Read ranges of the pack, by its own offsets."""
         return self._inside.read_ranges([(offset + self.shift, size) for offset, size in ranges])
 
     def is_whole(self) -> bool:
-        """Tell whether the bytes there are those of the pack."""
+        """Tell whether the joined pack has all bytes of this pack there."""
         try:
             for _ in self.chunks():
                 pass
@@ -218,9 +221,9 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """The hash of the pack; the joined one was written only if the bytes had this hash."""
+        """The hash of the deleted pack. The joined pack was written only after this pack was found to have it."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:
-        """None: its own trailer was deleted with its file, and the joined pack's is about other packs."""
+        """Return nothing: its trailer was deleted with its file."""
         return ()

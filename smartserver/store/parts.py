@@ -1,8 +1,8 @@
-"""Large texts: they are given in parts, and all their readers together hold a bounded number of bytes.
+"""Large texts: they are read in parts, and all their readers together hold a bounded number of bytes.
 
-A text is decoded as its reader asks for it. What that needs meanwhile, zstd's window and a base, is kept as long as all
-of it has room. Beyond that the largest is dropped. Its reader decodes the text once more up to where it is, and then
-keeps its share of the text ahead, so that it does so seldom.
+A text is decoded while its reader asks for parts. The memory for decoding, zstd's window and a base, is kept while the
+memory of all readers is within the bound. Beyond it, the largest is dropped. That reader then decodes its text again up
+to its position, and keeps a share of the text ahead, so that this happens seldom.
 """
 
 from __future__ import annotations
@@ -18,30 +18,32 @@ from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 
 LARGE: Final = 1 << 20
-"""Bytes of a text over which it is given in parts."""
+"""Bytes above which a text is read in parts."""
 
 PART: Final = 128 << 10
 """Bytes of a part at most, and of a frame that are read at once."""
 
 HELD: Final = 64 << 20
-"""Bytes that all readers of large texts keep. One needs up to 2 MiB of a text that was pushed by this release, up to 64
-of one with a base, and up to 128 of any."""
+"""Bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed, up to 64
+for one with a base, and up to 128 for any other."""
 
 FEWEST: Final = 4
-"""Readers among whom that is shared out at least."""
+"""The least number of shares into which `HELD` is divided."""
 
 
 class Source(NamedTuple):
-    """A text from some byte on, and what that keeps in memory at most."""
+    """The parts of a text from some byte on. `held`: the bytes that decoding keeps in memory at most."""
 
     parts: Iterator[Buffer]
     held: int
 
 
 class PartedText:
-    """A text of `length` bytes, in parts that nothing here keeps. `open_` begins to decode it, and charges what it is
-    given; `proof` checks it before its last part is given. `charge` is told of the text once: it is for others that it
-    is decoded again. Iterating raises ValueError if it is not what its key says, or cannot be decoded."""
+    """Reads a text of `length` bytes in parts, and keeps none of them. Iterating raises ValueError if the text does not
+    match its key, or cannot be decoded.
+
+    `open_`: begins to decode the text, and charges through its argument. `proof`: checks the text before the last part
+    is returned. `charge`: charges the text once, and not if other readers cause it to be decoded again."""
 
     def __init__(self, open_: Callable[[Charge], Source], length: int, proof: TextProof | None, charge: Charge) -> None:
         self._open = open_
@@ -50,7 +52,7 @@ class PartedText:
         self._proof = proof
         self._at = 0
         self._source: Source | None = None
-        """The rest of it, or some of that; None if it is to be decoded again."""
+        """The next parts of the text; None if it must be decoded again."""
 
     def __iter__(self) -> Iterator[Buffer]:
         return self
@@ -71,16 +73,16 @@ class PartedText:
             self._source = source
             _kept.use(self, source.held)
             return part
-        next(source.parts, None)  # It looks whether anything follows.
+        next(source.parts, None)  # The decoder checks that nothing follows.
         if proof is not None:
             proof.finish()
         return part
 
     def _begin(self) -> Source:
-        """The rest of it, or a share if the rest has no room."""
+        """Decode the text up to the position; return the rest, or a share of it if the memory does not suffice."""
         if not self._at:
             return self._open(self._charge)
-        source = self._open(lambda size: self._charge(0))  # Which ends it with its client.
+        source = self._open(lambda size: self._charge(0))  # This raises Cancelled if the client has disconnected.
         rest = _after(self._at, source.parts)
         share = _kept.share(self, source.held)
         if not share:
@@ -88,24 +90,25 @@ class PartedText:
         ahead = bytearray()
         for part in rest:
             ahead += part
-            if share <= len(ahead) < self._length - self._at:  # Else it looks whether anything follows.
+            if share <= len(ahead) < self._length - self._at:  # At the end, the decoder checks that nothing follows.
                 break
         return Source(cut(memoryview(ahead)), len(ahead))
 
     def drop(self) -> None:
-        """Decode again what follows."""
+        """Free the memory of the decoder: the next part is decoded again."""
         self._source = None
 
 
 class _Kept:
-    """The readers, by how lately they were used, and what each keeps."""
+    """The readers with the bytes that each keeps, the least recently used first."""
 
     def __init__(self) -> None:
         self._held: dict[weakref.ref[PartedText], int] = {}
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader. If all hold too much, drop the largest, of equals the least lately used."""
+        """Keep the source of a reader. If all readers hold too much, drop the largest; among equal ones, the least
+        recently used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)
@@ -116,7 +119,7 @@ class _Kept:
                     other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
-        """Bytes that a reader whose source was dropped may keep in its place; 0 where that has room again."""
+        """The bytes ahead that a reader may keep after its source was dropped; 0 if there is room for a new source."""
         with self._lock:
             others = self._others(reader)
         if sum(others.values()) + min(held, HELD) <= HELD:
@@ -139,28 +142,28 @@ def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
 
 
 def cut(text: Buffer) -> Iterator[Buffer]:
-    """A whole text, in parts."""
+    """Cut a whole text into parts."""
     view = memoryview(text)
     return (view[at : at + PART] for at in range(0, len(text), PART))
 
 
 ALONE = 32 << 20
-"""Bytes of a record's text and its base's over which no other such record is decoded at the same time, so that all
-pushes to this process together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
+"""Bytes of a record's text and its base's above which records are decoded one at a time. So all pushes to this process
+together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
 
 _turn = threading.Lock()
 """Held while a large record is decoded."""
 
 
 LOOK = 0.5
-"""Seconds between two looks at whether a push that waits for its turn is still wanted."""
+"""Seconds between two checks whether the client of a waiting push is still connected."""
 
 
 @contextlib.contextmanager
 def turn(chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]) -> Iterator[None]:
-    """A context in which a record is decoded: for a large one, it waits until no other is. `length` and `base_length`:
-    of its text, and of its base's, which is asked for only if `chain_kib`, the KiB of all texts of its chain, leaves
-    room for a large one. `go_on` is called while it waits, and may end that by raising."""
+    """Return a context for decoding a record. For a large record, wait until no other large one is decoded. `length`:
+    the bytes of its text. `base_length`: returns the bytes of its base; called only if `chain_kib`, the KiB of all
+    texts of its chain, is large enough. `go_on`: is called while waiting, and may raise to end it."""
     if chain_kib <= ALONE >> 10 or length + base_length() <= ALONE:
         yield
         return

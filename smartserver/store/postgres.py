@@ -1,9 +1,9 @@
 """`Database`: the tables of PostgreSQL in which several servers keep the logs of their repositories (`postgres_log`),
-and the files that they share.
+and the files that the servers share.
 
 A record is published by one INSERT, which needs the row of the record that it follows, with its hash, and locks that
-row: to publish and to look back is one statement. Records that are asked for together are read in one statement, so all
-of them are of one moment.
+row: publishing and looking back are one statement. Records that are read together are read by one statement, so all of
+them are from one moment.
 """
 
 from __future__ import annotations
@@ -44,12 +44,12 @@ CREATE TABLE smartserver_record (
 ALTER TABLE smartserver_record ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE TABLE smartserver_file (name text PRIMARY KEY, version bigint NOT NULL, content bytea NOT NULL);
 """
-"""A record does not shrink by compression: hashes are most of it. The files are those that all servers share."""
+"""Records are stored uncompressed, as they are mostly hashes. `smartserver_file` has the files that servers share."""
 
 PATIENCE = 4
-"""Seconds after which a call fails because the database did not answer, with the time to connect to it."""
+"""Seconds after which a call fails because the database does not answer, including the time to connect."""
 CONNECT_TIMEOUT = 2
-"""Seconds for each address of the database: the least that libpq knows."""
+"""The timeout in seconds for each address of the database: the least that libpq accepts."""
 
 _READ = "SELECT number, content FROM smartserver_record WHERE repository = %s AND number = ANY(%s)"
 _NUMBERS = "SELECT number FROM smartserver_record WHERE repository = %s ORDER BY number"
@@ -79,10 +79,10 @@ RETURNING (SELECT content FROM parent)
 
 
 def secrets_in(address: str) -> list[str]:
-    """The options of a database's address that must not be written down: secrets, and the file that has them.
+    """The names of options in a database's address that must not be stored: secrets, and the file with them.
 
     Raises:
-        ValueError: it is no address.
+        ValueError: the address is invalid.
     """
     try:
         options = psycopg.pq.Conninfo.parse(address.encode())
@@ -93,7 +93,8 @@ def secrets_in(address: str) -> list[str]:
 
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
-    """Make the tables for the logs of a store, whose identity is `store`: none if the block raises."""
+    """Create the tables for the logs of the store with the identity `store`. They are rolled back if the block
+    raises."""
     with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
@@ -104,16 +105,17 @@ def create_tables(address: str, store: str) -> Iterator[None]:
 
 
 class _Connection(psycopg.Connection[Any]):
-    """A connection whose waits end at `deadline`: no timeout of kernel or server ends that of a frozen server."""
+    """A connection whose waits end at `deadline`: no timeout of the kernel or server ends a wait for a frozen
+    server."""
 
     deadline = math.inf
-    """By `time.monotonic`."""
+    """The time, by `time.monotonic`, at which a wait fails."""
 
     def wait(self, gen: Generator[Any, Any, Any], *args: Any, **kwargs: Any) -> Any:
         return super().wait(self._until_deadline(gen), *args, **kwargs)
 
     def _until_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """The same waits. psycopg resumes them ten times a second, also where nothing arrived."""
+        """Wrap the waits of psycopg, which resumes them ten times a second even if nothing arrived."""
         try:
             state = next(gen)
             while True:
@@ -126,7 +128,7 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _connected(address: str) -> _Connection:
-    """A new connection, whose deadline is that of the first statement."""
+    """Open a connection; its deadline is that of the first statement."""
     connection = _Connection.connect(
         address,
         autocommit=True,
@@ -143,7 +145,7 @@ def _connected(address: str) -> _Connection:
 
 
 def _path(repository: str, number: int) -> str:
-    """That of a record, from the outermost transport, for errors."""
+    """The path of a record from the outermost transport, for errors."""
     return paths.join(repository, record_path(number))
 
 
@@ -152,8 +154,8 @@ def _no_answer() -> psycopg.OperationalError:
 
 
 class Database:
-    """The records of all repositories of one cluster; usable from several threads. A process that was forked opens its
-    own connections. Every method raises TransportFailed if the database is away."""
+    """The records of all repositories of one cluster; usable from several threads. A forked process opens its own
+    connections. Every method raises TransportFailed if the database cannot be reached."""
 
     def __init__(self, address: str, store: str) -> None:
         """`address`: a connection string of libpq. `store`: the identity of the store whose logs these are."""
@@ -163,32 +165,32 @@ class Database:
         self._idle: list[_Connection] = []
 
     def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
-        """The content of each of these records that is there, all of one moment."""
+        """Read the existing records among `numbers`, all at one moment; the contents by number."""
         return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
-        """The numbers of the records that are there, ascending."""
+        """The numbers of the existing records, ascending."""
         return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
-        """A record's size, and when it was published."""
+        """The size of a record, and the time of its publication; None if it does not exist."""
         for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record; its content and that of the one before it, by number. Empty if it does not follow, or comes too
-        late."""
+        """Add a record. Return the contents of it and the record before it, by number; empty if it does not follow, or
+        its number is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
-        # That of a recovery follows what may be gone.
+        # The record before the one of a recovery may be missing.
         if record.number == 1 or any(entry.begins for entry in record.entries):
             return {record.number: content} if self._change(path, _FIRST, *row) else {}
         added = self._change(path, _NEXT, repository, record.number - 1, record.parent, *row)
         return {record.number: content, record.number - 1: added[0][0]} if added else {}
 
     def delete(self, repository: str, number: int) -> bool:
-        """Delete a record, durably; False where it is not there."""
+        """Delete a record durably; return False if it does not exist."""
         return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
@@ -196,24 +198,24 @@ class Database:
         return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
 
     def file(self, name: str) -> bytes | None:
-        """The content of such a file; None where there is none."""
+        """The content of a file that servers share; None if it does not exist."""
         return next((content for (content,) in self._ask("", _FILE, name)), None)
 
     @contextmanager
     def changing(self, name: str) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """A file's content, and what replaces it; nobody else changes it meanwhile."""
+        """Lock the shared files, and yield a file's content and the function that replaces it."""
         with _translated(""), self._connection(time.monotonic() + PATIENCE) as connection, connection.transaction():
             connection.execute("LOCK TABLE smartserver_file IN SHARE ROW EXCLUSIVE MODE")
             row = connection.execute(_FILE, (name,)).fetchone()
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
-        """The number of repositories that have records, of records, and of bytes of the table."""
+        """The number of repositories with records, of records, and of bytes of the table."""
         ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
     def close(self) -> None:
-        """End the connections that nobody uses; what is asked next makes others."""
+        """Close the idle connections; the next call opens a new one."""
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -228,7 +230,7 @@ class Database:
                 except psycopg.OperationalError:
                     if not connection.broken:
                         raise
-            self.close()  # A restart of the database ended the idle connections.
+            self.close()  # A restart of the database has ended the idle connections.
             with self._connection(deadline) as connection:
                 return connection.execute(query, values).fetchall()
 
@@ -238,8 +240,8 @@ class Database:
 
     @contextmanager
     def _connection(self, deadline: float) -> Iterator[_Connection]:
-        """An idle one, or a new one. A connection that failed is closed, with all idle ones."""
-        if self._process != os.getpid():  # The connections of the process that was forked, and its lock, are its own.
+        """Yield an idle connection or a new one. If the block raises, it is closed, with all idle ones."""
+        if self._process != os.getpid():  # After a fork, the connections and the lock belong to the parent process.
             self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:
             connection = self._idle.pop() if self._idle else None
@@ -258,8 +260,8 @@ class Database:
             self._idle.append(connection)
 
     def _connect(self, deadline: float) -> _Connection:
-        """A new one, made in a thread: to resolve a name, and to try each of its addresses, may take longer than that.
-        One that is made too late is for the next call."""
+        """Open a connection in a thread: resolving a name and trying its addresses may take longer than the deadline. A
+        connection that is opened too late is kept for the next call."""
         made: Future[_Connection] = Future()
 
         def connect() -> None:
@@ -292,12 +294,12 @@ class Database:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Errors of the database as a store's."""
+    """Translate errors of the database to errors of a store."""
     try:
         yield
     except psycopg.errors.ReadOnlySqlTransaction as error:
         raise PermissionDenied(path, "the database of the logs is read-only") from error
     except psycopg.Error as error:
-        # Where the database is, and as whom it is asked, is no matter of a client's.
+        # The address and the user of the database are not for clients to see.
         log.warning("the database of the logs: %s", str(error).partition("\n")[0])
         raise TransportFailed(path, "the database of the logs failed, or is away") from error

@@ -1,7 +1,7 @@
-"""`PostgresLog`: the store of several servers whose logs lie in a table of PostgreSQL, and all else in another store.
+"""`PostgresLog`: a store of several servers that keeps logs in a table of PostgreSQL, and other files in another store.
 
-It is a transport: records are rows, drafts of records are held in memory, every other file is the inner store's. So the
-rules of the log (doc/design/0032) stay where they are.
+It is a transport: records are rows, drafts of records are held in memory, and every other file is in the inner store.
+So the rules of the log (doc/design/0032) need not be implemented again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PostgresLog(PassingTransport):
         super().__init__(inner, prefix=prefix)
         self._database = database
         self._drafts: dict[str, bytes] = {}
-        """Records that were not published yet, by their path from the outermost transport."""
+        """The records that are not published yet, by their path from the outermost transport."""
 
     def wrap(self, inner: Transport, prefix: str) -> PostgresLog:
         made = PostgresLog(inner, self._database, prefix=prefix)
@@ -39,10 +39,10 @@ class PostgresLog(PassingTransport):
         return made
 
     def local_folder(self) -> str | None:
-        return self.inner.local_folder()  # A process that opens it by that is led to the records, too.
+        return self.inner.local_folder()  # A process that opens this folder finds the database through `CLUSTER`.
 
     def _record(self, path: str) -> tuple[str, int] | None:
-        """The repository and the number, where the path is that of a record."""
+        """The repository and the number, if the path is that of a record; else None."""
         found = _RECORD.fullmatch(self.full(path))
         return None if found is None else (found["repository"] or "", int(found["number"]))
 
@@ -84,15 +84,15 @@ class PostgresLog(PassingTransport):
             self._publish(source, target)
 
     def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
-        """Publish a record; it and the one that it follows, as they were at that moment."""
+        """Publish a record. Return its content and that of the record that it follows, read in the same statement."""
         repository, _ = self._record(target) or ("", 0)
         draft = self._drafts.pop(self.full(source), None)
-        content = self.inner.get(source) if draft is None else draft  # That of `recover` is a file.
+        content = self.inner.get(source) if draft is None else draft  # The draft of `recover` is a file.
         added = self._database.publish(repository, content, self.full(target))
         if not added:
             raise FileExists(self.full(target))
         if draft is None:
-            with suppress(TransportError):  # It is published, whatever becomes of its old name.
+            with suppress(TransportError):  # The record is published, even if its draft stays.
                 self.inner.delete(source)
         return {(repository, number): record for number, record in added.items()}
 
@@ -100,11 +100,11 @@ class PostgresLog(PassingTransport):
         if self._record(source) is None:
             self.inner.rename(source, target)
             return
-        content = self.get(source)  # `recover` moves it aside.
+        content = self.get(source)  # `recover` moves a record to `lost/`.
         try:
             self.inner.put(target, [content])
         except FileExists:
-            if self.inner.get(target) != content:  # Else it was interrupted here.
+            if self.inner.get(target) != content:  # Else an earlier move was interrupted here.
                 raise
         self.inner.sync_directory(paths.split(target)[0])
         self.delete(source)
@@ -138,7 +138,7 @@ class PostgresLog(PassingTransport):
         return found
 
     def sync_directory(self, path: str) -> None:
-        if _LOG.fullmatch(self.full(path)) is None:  # What the database answered is durable.
+        if _LOG.fullmatch(self.full(path)) is None:  # Rows of the database are durable already.
             self.inner.sync_directory(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
@@ -158,7 +158,7 @@ class PostgresLog(PassingTransport):
                         step.do(self)
 
     def _read(self, steps: Sequence[Step], known: dict[tuple[str, int], bytes]) -> None:
-        """`known`: what was read just now by the statement that published a record."""
+        """Read records. `known`: the records that the statement which published a record has just read."""
         wanted = {self._record(step.path) or ("", 0): step for step in steps}
         for repository in {name for name, number in wanted.keys() - known.keys()}:
             numbers = [number for name, number in wanted.keys() - known.keys() if name == repository]
@@ -184,7 +184,7 @@ class _Kind(Enum):
 
 
 class _DraftFile(WriteFile):
-    """A draft, which is there once its file is closed."""
+    """The draft of a record, whose content can be read once the file is closed."""
 
     def __init__(self, drafts: dict[str, bytes], path: str) -> None:
         self._drafts, self._path = drafts, path

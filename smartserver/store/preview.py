@@ -1,7 +1,7 @@
-"""A preview of a repository as a push would leave it, before any record names what came.
+"""A preview of a repository as a push would leave it, before any record names the pack of the push.
 
-The pack of the push lies in quarantine, and is opened there under the name that it is to have. Nothing is written, and
-nobody else can reach what came: a push that is refused leaves no trace.
+The pack is in quarantine, and is opened there under its future name. Nothing is written, and no other request can reach
+the new revisions: a refused push leaves no trace.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 
 LONGEST_HEADER = 8 << 10
-"""Bytes of a record's header that are read: a key has 1,024 at most, and so has that of its base."""
+"""Bytes of a record's header that are read: the record's key and its base's key have at most 1,024 each."""
 
 
 class Preview:
     """A repository as a transaction would leave it."""
 
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
-        """`folder`: the repository's. `upload`: finished, and not published yet."""
+        """`folder`: the folder of the repository. `upload`: the finished upload, whose pack is not published yet."""
         stored, pack = transaction.snapshot, None if upload is None else upload.entry
         before = stored.state if stored is not None else beginning(request, 0)[1]
         entry = entry_of(transaction, before, request, "", b"", pack, request)
@@ -40,9 +40,9 @@ class Preview:
         self.entry = entry
         """The changes of the push."""
         self.files: Mapping[str, str] = {}
-        """The places of the files of the new pack, by the names that they are to have."""
+        """The present paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}
-        """The content of those that are in memory."""
+        """The contents of these files by their future paths, if they are in memory."""
         if upload is not None and pack is not None and upload.quarantine is not None:
             held, places = upload.quarantine.held_files, (upload.quarantine.pack_path, upload.quarantine.index_path)
             self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), places, strict=True))
@@ -52,7 +52,7 @@ class Preview:
         self.snapshot = Snapshot.open(folder, self.state, stored, brought=self.contents)
 
     def records_over(self, most: int) -> Iterator[tuple[RevisionId, Entry]]:
-        """The new records with longer texts, each with the revision that brings it."""
+        """Yield the new records with texts of more than `most` bytes, each with the revision that introduces it."""
         if self._new is None:
             return
         pack = self.snapshot.packs[-1]
@@ -64,7 +64,7 @@ class Preview:
                 yield revision, decode_header(header, revision, self.state.kinds)
 
     def path_of(self, revision: RevisionId, place: tuple[int, Key]) -> bytes | None:
-        """The path of a record in the tree of a revision; None where it is not told."""
+        """The path of a record in the tree of a revision; None if it is not found."""
         view = SnapshotView(self.state.refs, self.state.map, self.snapshot, Allowance(limited=False))
         with contextlib.suppress(NoSuchPart, ValueError):
             nodes = system_of(self.state.vcs).contents(view, ReadScope()).nodes(revision, b"", deep=True)
@@ -73,7 +73,7 @@ class Preview:
 
 
 class _MovedFiles(PassingTransport):
-    """A repository's folder with some files under other names."""
+    """A repository's folder that also has some files under other paths."""
 
     def __init__(self, inner: Transport, files: Mapping[str, str], contents: Mapping[str, bytes]) -> None:
         super().__init__(inner)

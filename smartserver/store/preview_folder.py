@@ -1,10 +1,10 @@
-"""The folder of a preview of a repository that lies in a bucket, as a command of another process reads it.
+"""The folder of a preview of a repository in a bucket, as a command in another process reads it.
 
-The folder has the record, its checkpoint and what came. A file in it says where the repository is: the packs before are
-read there, from the copies of them that the server keeps.
+The folder has the record, its checkpoint and the new pack. A file in it names the repository: the earlier packs are
+read from there, through the copies that the server keeps.
 
-The file leads out of the folder, so it counts only in the folder that the server named to the command. A client may
-have put one of that name into any other.
+The file leads out of the folder, so it counts only in the folder that the server named to the command. In any other
+folder, a client may have created a file of that name.
 """
 
 from __future__ import annotations
@@ -23,34 +23,34 @@ from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 
 PREVIEW: Final = "smartserver-preview"
-"""The file, in the folder of a preview."""
+"""The name of that file in the folder of a preview."""
 
 NEW: Final = "SMARTSERVER_NEW"
 """The variable that names the folder in the environment of a hook's command."""
 
 
 class PreviewedStore(msgspec.Struct, frozen=True):
-    """The content of the file. `url`: of the store, or of a repository in it. `copies`: the folder with copies of its
-    packs, of `size` GB."""
+    """The content of the file. `url`: the URL of the store, or of a repository in it. `copies`: the folder with copies
+    of its packs, which may take `size` GB."""
 
     url: str
     copies: str
     size: int
 
     def below(self, path: str) -> PreviewedStore:
-        """The same for a repository in the store."""
+        """Return the content for a repository in the store."""
         return msgspec.structs.replace(self, url=f"{self.url.rstrip('/')}/{quote(path)}".rstrip("/"))
 
 
 def is_preview(folder: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether a folder of this machine is the preview, with packs elsewhere, that the environment names."""
+    """Tell whether a local folder is the preview that the environment names, and has packs elsewhere."""
     named = environment.get(NEW, "")
     is_named = named != "" and os.path.realpath(folder) == os.path.realpath(named)
     return is_named and os.path.isfile(os.path.join(folder, PREVIEW))
 
 
 def previewed_by(folder: Transport) -> PreviewedStore:
-    """The repository that the folder of a preview is about.
+    """Read which repository a preview is about.
 
     Raises:
         CorruptFile: the file is damaged.
@@ -62,10 +62,10 @@ def previewed_by(folder: Transport) -> PreviewedStore:
 
 
 class PreviewTransport(PassingTransport):
-    """The folder of a preview, and the packs that it lacks from the repository that it is about."""
+    """The folder of a preview, completed by the packs of its repository."""
 
     def __init__(self, inner: Transport, packs: Transport, *, prefix: str = "") -> None:
-        """`packs`: the folder of that repository."""
+        """`packs`: the folder of the repository."""
         super().__init__(inner, prefix=prefix)
         self._packs = packs
         self.capabilities = packs.capabilities

@@ -1,36 +1,36 @@
-"""The proof of a new revision: its records rest on and refer to nothing but what comes with it or before it."""
+"""The proof of a new revision: its records refer only to records of the same revision or of its ancestors."""
 
 # Theory of operation
 # ===================
 #
-# A server must never store a revision that cannot be cloned. So before a segment is taken, everything its records
-# rest on and refer to must come with it or have been introduced by an ancestor, and be of the right type. To walk the
-# whole history for each push would cost what the history holds. The proof here costs what the revision changed.
+# A server must never store a revision that cannot be cloned. So before a segment is taken, every base and reference of
+# its records must come with it or have been introduced by an ancestor, and be of the right type. The cost of walking
+# the whole history for each push would grow with the history. The cost of this proof grows with the change.
 #
 # The parts:
 #
 # 1) `check_own_record`: the segment's parents are those that the revision's own record names.
-# 2) `SegmentProof.add`, for each record: what it refers to, minus what its base refers to, is *needed*.
+# 2) `SegmentProof.add`, for each record: the keys that it refers to and its base does not are *needed*.
 # 3) `SegmentProof.finish`: each needed key is in this segment, or granted by a base, or found in an ancestor.
 #
-# The argument: a record's base was stored with a proof of its own. Whatever the base refers to was introduced by an
-# ancestor of the base's revision, which is an ancestor of ours. So the base *grants* these keys, and only the
-# difference needs a look at the graph. Of a tree with 10,000 entries of which one changed, one key is needed.
+# The argument: a record's base was stored with a proof of its own. Each record that the base refers to was introduced
+# by the base's revision or an ancestor, which are ancestors of ours. So the base *grants* these keys, and only the
+# difference needs a look at the graph. If one of 10,000 entries of a tree changed, one key is needed.
 #
 # Rules:
 #
-# 1) A base from this segment grants nothing to other records: what it refers to is itself still to be proved.
+# 1) A base from this segment grants nothing to other records: its own references are not proved yet.
 # 2) A grant is of a kind, a type (`meta`) and a key. A base of another type grants nothing: a text that merely looks
 #    like a list of references would otherwise vouch for them.
 # 3) A base itself must be reachable (`base`), not just present: a revision that is no ancestor may not be cloned with
 #    it.
-# 4) `ReferenceCache` is keyed by what the key proves. A kind whose key does not prove the text is not cached.
+# 4) `ReferenceCache` has only kinds whose key proves the text.
 #
-# The hard case is a key that an ancestor introduced, but no record that was looked at says what type it is. These are
-# collected in `unknown` and their headers read in one go at the end, because each would be a read of a pack.
+# The hard case is a key that an ancestor introduced, while no record read so far says its type. Such keys are
+# collected in `unknown`, and their headers are read together at the end, because each would be a read of a pack.
 #
-# The native prover (`native/src/prover.rs`) does the same for what is in order and common. Whatever it does not take
-# comes here, so every error is worded here.
+# The native prover (`native/src/prover.rs`) does the same for valid, common segments. All other segments come here, so
+# every error is worded here.
 #
 
 from __future__ import annotations
@@ -49,40 +49,41 @@ from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System, system_of
 
 REFERENCES_KEPT = 200_000
-"""Keys kept of what recent records refer to, some 20 MB: nearly every base is a record seen a moment ago. With
-120,000 a first push of 12,502 commits takes the server 8 % more CPU."""
+"""The most referenced keys of recent records that are kept, some 20 MB: nearly every base is a recent record. With
+120,000, a first push of 12,502 commits takes the server 8 % more CPU."""
 
 Group = tuple[int, bytes | None, frozenset[Key]]
-"""The kind a record refers to, the meta those records must have (None: any), and the keys."""
+"""References of one sort: the kind of the records, the meta that they must have (None: any), and their keys."""
 
 References = tuple[Group, ...]
-"""The keys a record refers to; a key is in one group of a kind, or its type is wrong in one of them."""
+"""The references of a record. A key in two groups of one kind has a wrong type in one of them."""
 
 NOTHING: Final[References] = ()
 
 
 class ReferenceCache:
-    """The references of records, the least recently used dropped first; only if the key is proof of the text."""
+    """A cache of the references of records whose key proves their text; the least recently used are dropped first."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
     def get(self, record: Record) -> References | None:
-        """Return the references of a record, if they are kept. Its key need not prove its meta."""
+        """Return the references of a record, if they are kept. The meta is compared too: a key need not prove it."""
         return self._found.get((record.kind, record.key, record.meta))
 
     def put(self, record: Record, found: References) -> None:
-        """Keep what a record refers to."""
+        """Keep the references of a record."""
         self._found.put((record.kind, record.key, record.meta), found)
 
 
 def _cost(references: References) -> int:
-    """Keys that an entry of the cache has, and one."""
+    """The cost of an entry of the cache: the number of its keys, and one."""
     return 1 + sum(len(keys) for _, _, keys in references)
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that a segment states the parents its revision's own record names; `own`: that record, where it came."""
+    """Check that the parents of a segment are those that the revision's own record names. `own`: that record, or None
+    if the segment lacks it."""
     if system.own_kind is None:
         return
     revision = segment.revision
@@ -104,9 +105,11 @@ def check_own_record(system: System, segment: Segment, own: Record | None) -> No
 
 @dataclass(eq=False, slots=True)
 class SegmentProof:
-    """The proof of one segment: its entries in order, then `finish`. `reaches_any`: tells whether the revision is or
-    descends from any of some, by ordinals. `copies`: the ordinals of the revisions before this one that introduced a
-    record. `metas`: the metas of records that an ancestor introduced, asked for together."""
+    """The proof of one segment: call `base` and `add` for its entries in order, then `finish`.
+
+    `reaches_any`: tells whether the revision is or descends from any of the given ordinals. `copies`: returns the
+    ordinals of the earlier revisions that introduced a record. `metas`: returns the metas of records that ancestors
+    introduced."""
 
     _system: System
     _segment: Segment
@@ -115,25 +118,25 @@ class SegmentProof:
     _metas: Callable[[Sequence[RecordName]], Sequence[bytes]]
     _cache: ReferenceCache
     own: Record | None = None
-    """The record that is the revision itself, once it came."""
+    """The revision's own record, once it was read."""
     _own: dict[RecordName, bytes] = field(default_factory=dict)
     """The records of this revision so far, with their metas."""
     _bases: dict[RecordName, bytes] = field(default_factory=dict)
-    """Records that some of them are based on, with their metas."""
+    """The bases of these records, with their metas."""
     _granted: list[Group] = field(default_factory=list)
-    """The references of records of ancestors."""
+    """The references that bases from ancestors grant."""
     _needed: list[tuple[Entry, Group]] = field(default_factory=list)
 
     @property
     def revision(self) -> RevisionId:
-        """Whose proof it is."""
+        """The id of the revision that is proved."""
         return self._segment.revision
 
     def base(self, entry: Entry) -> Key | None:
-        """The key of an entry's base; None where it has none.
+        """The key of an entry's base; None if it has no base.
 
         Raises:
-            UnreachableBase: neither this revision, before that entry, nor an ancestor introduced it.
+            UnreachableBase: neither an earlier entry of this revision nor an ancestor introduced the base.
         """
         if entry.base == BaseTag.NONE:
             return None
@@ -143,19 +146,19 @@ class SegmentProof:
         return key
 
     def introduced(self, kind: int, key: Key) -> bool:
-        """Tell whether this revision, in the entries so far, or an ancestor introduced that record."""
+        """Tell whether this revision, in the entries so far, or an ancestor introduced a record."""
         return (kind, key) in self._own or self._reaches(kind, key)
 
     def claim(self, entry: Entry) -> None:
-        """Take an entry as introduced without looking at what it is."""
+        """Note that this revision introduced the record of an entry, without proving the record."""
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Take an entry that was found to be what its key says; `base`: the record it is based on, if any."""
+        """Take an entry whose record was proved to match its key. `base`: the base of the record, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
-            # What a base refers to is remembered where its key is proof; to read it again costs more than to ask.
+            # If a key does not prove its text, references are not cached: reading the base's again would cost more.
             self._need(entry, self.references(record), NOTHING)
             return
         try:
@@ -169,7 +172,7 @@ class SegmentProof:
         self._need(entry, now, before)
 
     def _need(self, entry: Entry, needed: References, granted: References) -> None:
-        """Note what an entry refers to; `granted`: what its base does, which was proved with that."""
+        """Note the references of an entry. `granted`: the references of its base, which were proved with the base."""
         self.claim(entry)
         if granted and (entry.kind, self._segment.base_of(entry)) not in self._own:
             self._granted += granted
@@ -184,7 +187,7 @@ class SegmentProof:
         """Return the references of a record.
 
         Raises:
-            CorruptRecord: it cannot be read.
+            CorruptRecord: the record cannot be parsed.
         """
         found = self._cache.get(record)
         if found is None:
@@ -198,10 +201,10 @@ class SegmentProof:
         return found
 
     def finish(self) -> None:
-        """Prove that everything referred to is here and of the type it must have."""
+        """Prove that each needed record is here and has the type that it must have."""
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
-        # An ancestor introduced these, but nothing of an ancestor that was looked at says what they are.
+        # An ancestor introduced these records, but their types are not known yet.
         unknown: dict[RecordName, list[tuple[Entry, bytes]]] = {}
         for entry, (kind, meta, keys) in self._needed:
             for key in keys:
@@ -234,14 +237,14 @@ class SegmentProof:
         return CorruptRecord(self.revision, entry.key, why)
 
     def _is_granted(self, kind: int, meta: bytes | None, key: Key) -> bool:
-        """Tell whether a record of an ancestor refers to that one as a record of that type."""
+        """Tell whether a base refers to a key as a record of that type."""
         for granted_kind, granted_meta, keys in self._granted:
             if granted_kind == kind and granted_meta == meta and key in keys:
                 return True
         return False
 
     def _reaches(self, kind: int, key: Key) -> bool:
-        # A loop, not `any`: asked three times a record.
+        # A loop, not `any`: it is called three times for each record.
         for granted, _, keys in self._granted:
             if kind == granted and key in keys:
                 return True
@@ -253,7 +256,7 @@ def _frozen(groups: ReferenceGroups) -> References:
 
 
 class UnreachableBase(Exception):
-    """A base that neither the revision nor an ancestor introduced; never crosses the wire."""
+    """An entry has a base that neither the revision nor an ancestor introduced; this error is never sent."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(shown(key))
@@ -261,12 +264,12 @@ class UnreachableBase(Exception):
 
 
 class Judge:
-    """Judges the new records of one push: those with a fault that harms clients are refused, lesser faults are counted
-    for a warning.
+    """Judges the new records of one push: refuses records with a fault that harms clients, and counts lesser faults for
+    a warning.
 
-    Only what is new is judged, so a push onto an old history is not refused for that history. A record whose role makes
-    it a file that the system itself reads is decoded a second time, when its segment is complete. Its type and size are
-    judged before that.
+    Only new records are judged, so a push onto an old history is not refused for that history. A record whose role
+    makes it a file that the system itself reads is decoded a second time, when its segment is complete. Its type and
+    size are judged before that.
     """
 
     def __init__(
@@ -278,7 +281,8 @@ class Judge:
         read: Callable[[int, Key], AbstractContextManager[Record]],
         charge: Charge = free,
     ) -> None:
-        """`measure` gives meta and text length of a record, without decoding; `read` gives it, within a context."""
+        """`measure`: returns the meta and text length of a record, without decoding it; None if it is missing. `read`:
+        returns a context manager that yields the record."""
         self._checker = system_of(vcs).faults
         self._policy = policy
         self._judges = policy.level is not Level.OFF and bool(self._checker.severities)
@@ -287,13 +291,13 @@ class Judge:
         self._read = read
         self._charge = charge
         self._roles: dict[RecordRole, Key] = {}
-        """The roles that records of the segment under check give to others, and the first record that does."""
+        """The roles that records of the segment under check give to others, each with the first record that does."""
         self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
-        """By the id of a fault that is no reason to refuse: how many records have it, and the first of them."""
+        """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
 
     def look(self, revision: RevisionId, record: Record, base: Record | None) -> None:
-        """Judge a record by itself."""
+        """Judge a record by its own content, and note the roles that it gives to others."""
         if not self._judges:
             return
         kind, key, meta, text = record
@@ -306,14 +310,14 @@ class Judge:
                 self._roles.setdefault(role, key)
 
     def finish(self, revision: RevisionId) -> None:
-        """Judge the records that those of a whole segment give a meaning."""
+        """Judge the records to which the records of a complete segment give a role."""
         for role, key in self._roles.items():
             self._judged.add(role)
             if self._is_stored(role.kind, key):
                 continue
             self._charge(1)
             size = self._measure(role.kind, role.key)
-            if size is None:  # `SegmentProof` refuses what must be here.
+            if size is None:  # `SegmentProof` refuses a record that must be here and is missing.
                 continue
             faults = self._checker.size_faults(role, *size)
             if not faults:

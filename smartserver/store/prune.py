@@ -1,14 +1,14 @@
-"""Prune: the revisions that nothing reaches are removed, with all that they alone brought.
+"""Prune: removes unreached revisions, with the records that only they introduced.
 
-Refs reach revisions, and so do the entries of maps that keep one alive, as tags. All packs that have others are written
-again without these, segment by segment, as they lie. No frame is decoded: the base of a record was introduced by its
-own revision or an ancestor, which stays where the record stays. What an index says of a later pack may change:
-a base key means the copy at the lowest position, and that copy may be one that goes. Then the later pack is written
-again, too.
+Refs reach revisions, and so do entries of maps that keep a revision alive, such as tags. Each pack with unreached
+revisions is written again without them; the other segments are copied unchanged. No frame is decoded: the base of a
+record was introduced by its own revision or an ancestor, which stays if the record stays. A later pack may change too:
+a base key means the copy at the lowest position, and that copy may be removed. Then the later pack is also written
+again, with a new index.
 
 One record names the new packs in place of the old ones. It gives the repository a new incarnation, because ordinals
-change: whatever a server or a client rests on them is read again. A crash before it leaves packs that nothing names,
-which upkeep drops. The old files are deleted a day after it, as every dropped pack.
+change: servers and clients read again everything that depends on ordinals. A crash before that record leaves unnamed
+packs, which upkeep drops. The old files are deleted a day later, as every dropped pack.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ USER = "prune"
 """The user of the entry of a prune."""
 
 TRIES = 3
-"""The number of tries, each of which fails if somebody changes the repository meanwhile."""
+"""The number of tries; a try fails if the repository is changed meanwhile."""
 
 
 class Unreached(NamedTuple):
-    """The revisions that nothing reaches."""
+    """The unreached revisions of a repository."""
 
     ordinals: Sequence[int]
-    """Ascending."""
+    """The ordinals of the unreached revisions, ascending."""
     heads: Sequence[RevisionId]
     """The unreached revisions without unreached descendants."""
     bytes: int
@@ -58,7 +58,7 @@ class Unreached(NamedTuple):
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
-    """The revisions of a repository that no ref and no entry of a map reaches."""
+    """Find the revisions of a repository that no ref and no entry of a map reaches."""
     graph, state = snapshot.graph, snapshot.state
     if state.is_incomplete:
         raise IncompleteRepository(snapshot.transport.describe())
@@ -77,7 +77,8 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Remove the unreached revisions; the number of them. `progress`: packs done, in all."""
+    """Remove the unreached revisions, and return their number. `progress` is called with the packs done, and the packs
+    in all."""
     for _ in range(TRIES):
         snapshot = repository.snapshot()
         found = unreached(snapshot)
@@ -94,14 +95,14 @@ class _Pruning:
         self._snapshot = snapshot
         self._gone = frozenset(ordinals)
         self._packs: list[OpenPack] = []
-        """The packs of the new state, as far as they are known."""
+        """The packs of the new state, as far as they are written."""
         self._changed: set[bytes] = set()
-        """Digests of records whose first copy is gone, or lies at another depth."""
+        """The digests of records whose first copy is removed, or has another depth."""
         self._places: list[Quarantine] = []
         self._joins: list[Join] = []
 
     def run(self, progress: Callable[[int, int], None]) -> bool:
-        """Do it; False where somebody changed the repository meanwhile."""
+        """Replace the packs; return False if the repository was changed meanwhile."""
         line = self._repository.log
         with contextlib.ExitStack() as undo:
             undo.callback(self._discard)
@@ -128,14 +129,14 @@ class _Pruning:
             place.discard()
 
     def _is_touched(self, number: int, pack: OpenPack) -> bool:
-        """True if a pack is to be written again."""
+        """Tell whether a pack must be written again."""
         part = self._snapshot.graph.parts[number]
         if not self._gone.isdisjoint(range(part.first, part.first + part.count)):
             return True
         return bool(self._changed) and any(record_digest(*base) in self._changed for base in pack.index.externals())
 
     def _written(self, number: int, pack: OpenPack) -> OpenPack:
-        """A pack written again without what goes, opened where it is to be."""
+        """Write a pack again without the removed revisions, and open it at its future path."""
         snapshot, state = self._snapshot, self._snapshot.state
         place = self._repository.quarantine(USER.encode())
         self._places.append(place)
@@ -163,14 +164,14 @@ class _Pruning:
             pieces = list(builder.finish(length, digest))
             entry = place.put_index(length, digest, pieces, builder.segments, builder.records)
         self._joins.append(Join((pack.entry.name,), entry))
-        # It is in quarantine, and nobody moves it.
+        # The new pack is in quarantine, where no other process moves it.
         made = OpenPack(snapshot.transport, entry, state.kinds, lambda entry, index: None)
         made.open_index(earlier.first_row, {index_path(entry.name): b"".join(pieces)})
         self._note_changes(pack.index, made.index)
         return made
 
     def _note_changes(self, old: Index, new: Index) -> None:
-        """Note the records of a pack whose first copy is not what it was, as indexes of later packs see it."""
+        """Note the records whose first copy in this pack changed in a way that indexes of later packs depend on."""
         before = b""
         for row in range(old.records):
             digest = old.digest(row)
@@ -182,12 +183,12 @@ class _Pruning:
 
     def _record(self, state: State, incarnation: bytes) -> tuple[bytes, State]:
         begins = Beginning(incarnation, state.vcs, state.kinds)
-        said = RECOVERED + state.incarnation + incarnation  # What a crash left in packs is found as before.
+        said = RECOVERED + state.incarnation + incarnation  # So `recover` still finds the packs that a crash left.
         entry = Entry(self._repository.randomness(16), USER, said, tuple(self._entries(state)), begins=begins)
         return following(state, self._repository.clock(), (entry,), self._joins)
 
     def _entries(self, state: State) -> Iterator[Change]:
-        """Entries of maps that are about revisions which go: of maps that keep none alive."""
+        """Yield the removal of map entries that name a removed revision, which they do not keep alive."""
         system, graph = system_of(state.vcs), self._snapshot.graph
         for name in state.maps:
             for key, value in state.map(name).items():

@@ -1,7 +1,7 @@
 """Quarantine: a pack and its index are written to `incoming`, before any record may name them.
 
-Only its age tells what a dead writer left there from what a living one writes. Behind a link a small pack is held in
-memory until it is published: then it takes no trip of its own.
+A leftover of a dead writer is recognised only by its age. Behind a link, a small pack is held in memory until it is
+published, which saves a trip.
 """
 
 from __future__ import annotations
@@ -27,7 +27,8 @@ from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
-"""Bytes of an index, of some thousand records, that is not synced, and of files that are not read again."""
+"""Bytes up to which an index, of some thousand records, is not synced, and the files of a new pack are not read
+again."""
 
 
 class Quarantine:
@@ -40,15 +41,16 @@ class Quarantine:
         randomness: Callable[[int], bytes],
         creation: Creation | None = None,
     ) -> None:
-        """`request`: its id tells a person what a leftover is. `creation`: of a repository that is not there yet."""
+        """`request`: the id of the request, part of the file names, for a person who finds a leftover. `creation`: the
+        creation of the repository, if it does not exist yet."""
         self.folder = folder
         self.name = randomness(16)
-        """The pack's name, used once."""
+        """The unique name of the pack."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
         self._creation = creation
         self.pack = HeldFile(self)
         self._index: bytes | None = None
-        """The index, while it is in memory."""
+        """The content of the index, if it is in memory."""
         self._published = False
 
     @property
@@ -62,8 +64,8 @@ class Quarantine:
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
-        """Write the index of the pack, or keep it in memory as the pack is; the entry of a record for both. A small
-        index may be lost with the power, and is made again then, which costs less than to wait for the disk."""
+        """Write the index of the pack, or keep it in memory if the pack is there. Return the entry for both. A small
+        index is not synced: rebuilding it after a loss of power costs less than waiting for the disk each time."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -74,7 +76,7 @@ class Quarantine:
 
         if self.pack.is_held:
             self._index = b"".join(count())
-            self.pack.most = sys.maxsize  # What follows goes where the index is.
+            self.pack.most = sys.maxsize  # The trailer must stay in memory too.
         else:
             with contextlib.closing(self.folder.create(self.index_path)) as file:
                 for piece in count():
@@ -85,18 +87,18 @@ class Quarantine:
 
     @property
     def held_files(self) -> dict[str, bytes]:
-        """Both files, by path, where they are in memory."""
+        """The contents of both files by path, if they are in memory; else empty."""
         return {} if self._index is None else {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
 
     @property
     def small_files(self) -> dict[str, bytes]:
-        """The same where they are small."""
+        """The `held_files` if they are small; else empty."""
         if self._index is None or len(self.pack.content) + len(self._index) > SMALL:
             return {}
         return self.held_files
 
     def publication(self) -> list[Step]:
-        """The steps that move both files among the packs, durably; none if that was done."""
+        """Return the steps that move both files to `packs`, durably; none if this was called before."""
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
@@ -104,7 +106,7 @@ class Quarantine:
         moves = Rename(pack, self.pack_path)
         if self._index is None:
             return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]
-        # The index is a cache with checks: that one may be there without its pack saves a trip.
+        # The index is written directly to `packs`, before the pack moves there. This saves a trip, and does no harm.
         puts = [Put(pack, bytes(self.pack.content)), Put(self.index_path, self._index)]
         return [*puts, moves, SyncDirectory(PACKS)]
 
@@ -115,13 +117,13 @@ class Quarantine:
         self._creation.make_incoming()
         try:
             return self.folder.create(self.pack_path)
-        except NoSuchFile:  # A request that was refused removed the folder meanwhile.
+        except NoSuchFile:  # Another, refused request removed the folder meanwhile.
             self._creation.look_again()
             self._creation.make_incoming()
             return self.folder.create(self.pack_path)
 
     def discard(self) -> None:
-        """Delete what was written, as far as that works: no record names it and none ever will."""
+        """Delete both files, ignoring errors of the store. It is called only if no record names them or ever will."""
         self.pack.close()
         files = [f"{stem}.{end}" for stem in (self._stem, f"{PACKS}/{self.name.hex()}") for end in ("pack", "idx")]
         looks = [GetStat(path) for path in files]
@@ -133,25 +135,25 @@ class Quarantine:
 
 
 class HeldFile(WriteFile, ReadFile):
-    """The pack of a quarantine, to be read at any time: in memory until it is too large, then a file."""
+    """The pack of a quarantine, readable while it is written: in memory until it is too large, then in a file."""
 
     def __init__(self, quarantine: Quarantine) -> None:
         self.content = bytearray()
-        """All of it, while it is in memory."""
+        """The whole pack, while it is in memory."""
         # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
         self._quarantine: Quarantine = weakref.proxy(quarantine)
         self.most = remote.AT_ONCE if remote.is_remote(quarantine.folder) else 0
-        """Bytes that are held in memory at most."""
+        """The most bytes that are held in memory."""
         self._file: WriteFile | None = None
         self._reader: ReadFile | None = None
 
     @property
     def is_held(self) -> bool:
-        """True if it is in memory."""
+        """True if the pack is in memory."""
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Keep it, or write what was kept."""
+        """Append bytes, in memory or, if there are too many, to the file."""
         if self._file is None and len(self.content) + len(data) <= self.most:
             self.content += data
             return
@@ -162,30 +164,30 @@ class HeldFile(WriteFile, ReadFile):
         self._file.write(data)
 
     def sync(self) -> None:
-        """In memory it is durable once it is published."""
+        """Sync the file, if there is one. A pack in memory becomes durable when it is published."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Close the file, where there is one."""
+        """Close the file, if there is one."""
         for file in (self._file, self._reader):
             if file is not None:
                 file.close()
         self._reader = None
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """A range of the bytes that were written so far."""
+        """Read a range of the bytes written so far."""
         if self._file is None:
             return bytes(self.content[offset : offset + size])
         return self._opened().read_at(offset, size)
 
     @property
     def descriptor(self) -> int | None:
-        """None while it is in memory."""
+        """The descriptor of the file; None while the pack is in memory."""
         return None if self._file is None else self._opened().descriptor
 
     def size(self) -> int:
-        """Bytes so far."""
+        """The bytes written so far."""
         return len(self.content) if self._file is None else self._opened().size()
 
     def _opened(self) -> ReadFile:
@@ -195,7 +197,7 @@ class HeldFile(WriteFile, ReadFile):
 
 
 def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
-    """The time by the store's own clock, in seconds: that of a file made just now."""
+    """The time by the store's own clock, in seconds since the epoch: the time of a new temporary file."""
     made = GetStat(f"{INCOMING}/{randomness(8).hex()}.time")
     folder.perform([Put(made.path), made, Delete(made.path)])
     if made.result is None:
@@ -204,7 +206,7 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
 
 
 GATHERED = 64 << 10
-"""Bytes of segments that are written at once to a file: most have some hundred."""
+"""Bytes of segments that are gathered for one write: most segments have some hundred bytes."""
 
 
 class DraftPack:
@@ -213,7 +215,8 @@ class DraftPack:
     def __init__(
         self, quarantine: Quarantine, kinds: Sequence[Kind], numbering: Numbering, prover: Prover | None = None
     ) -> None:
-        """Begin the pack; `numbering`: as of an `IndexBuilder`. `prover`: has what the index says, in its place."""
+        """Begin the pack. `numbering`: as in `IndexBuilder`. `prover`: builds the index in place of an
+        `IndexBuilder`."""
         self.quarantine = quarantine
         self.index: IndexBuilder | Prover = prover or IndexBuilder(numbering=numbering)
         self._pending = bytearray()
@@ -223,11 +226,11 @@ class DraftPack:
 
     @property
     def length(self) -> int:
-        """Bytes so far: where the next segment will lie."""
+        """The bytes so far: the offset of the next segment."""
         return len(self._pending) + self._writer.length
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """Append a segment; `rows`, `bases`: as of `IndexBuilder.add_numbered`."""
+        """Append a segment. `rows`, `bases`: as in `IndexBuilder.add_numbered`."""
         if isinstance(self.index, IndexBuilder):
             self.index.add_numbered(self.length, segment, rows, bases)
         else:
@@ -235,7 +238,7 @@ class DraftPack:
         self.append(content)
 
     def append(self, content: bytes) -> None:
-        """Append a segment that the prover has."""
+        """Append bytes of segments that are in the index already."""
         if len(content) >= GATHERED:
             self.flush()
             self._writer.append(content)
@@ -245,13 +248,13 @@ class DraftPack:
             self.flush()
 
     def flush(self) -> None:
-        """Write what is pending."""
+        """Write the pending bytes."""
         content, self._pending = bytes(self._pending), bytearray()
         if content:
             self._writer.append(content)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Exactly those bytes of what was added."""
+        """Read exactly `size` bytes of the added segments."""
         if offset + size > self._writer.length:
             self.flush()
         found = self._file.read_at(offset, size)
@@ -261,7 +264,7 @@ class DraftPack:
         return found
 
     def seal(self) -> PackEntry:
-        """End the pack and write its index, or hold both in memory; the entry of a record for them."""
+        """End the pack, write its index, and return the entry for both."""
         self.flush()
         length, digest = self._writer.finish()
         if isinstance(self.index, IndexBuilder):
@@ -272,19 +275,19 @@ class DraftPack:
 
     @contextlib.contextmanager
     def open_index(self) -> Iterator[Index]:
-        """The index of the sealed pack."""
+        """Open the index of the sealed pack."""
         place = self.quarantine
         held = place.held_files.get(place.index_path)
         with contextlib.closing(place.folder.open_read(place.index_path) if held is None else BytesFile(held)) as file:
             yield Index(Blocks(file, place.index_path))
 
     def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the sealed pack and make that durable, or hold it in memory with the pack."""
+        """Append the trailer to the sealed pack, and sync the file if there is one."""
         self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()
         self.close()
 
     def close(self) -> None:
-        """Close the file; closing twice is harmless."""
+        """Close the file. A second call does nothing."""
         self._file.close()

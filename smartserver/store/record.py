@@ -1,7 +1,7 @@
-"""A record of the log: what one change of a repository did, as bytes.
+"""A record of the log: the effect of one change of a repository, as bytes.
 
-A record is immutable. It names the record before it by that one's hash, so each record fixes all that came before. It
-does I/O nowhere; `log` creates and reads records, `state` says what a repository is after one.
+A record is immutable. It has the hash of the record before it, so each record fixes all earlier ones. This module does
+no I/O: `log` creates and reads records, `state` computes the state of a repository after a record.
 
 The layout: `HEADER`, then the fields of `Record` in msgpack.
 """
@@ -26,17 +26,17 @@ HEADER = struct.Struct("<8sHH16s")
 bytes of a file tell which record it is."""
 
 MAX_RECORD = 64 << 20
-"""Bytes of a record. One that makes 500,000 refs takes 35 MB."""
+"""Bytes of a record, at most. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
-"""The hash that record 1 names as that of the record before it."""
+"""The hash that record 1 has in place of the hash of the record before it."""
 
 FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark: one client in 65,536 does not notice another line. It is in every request and reply: with four bytes
-a small push had more than another tool's."""
+"""Bytes of a mark: one client in 65,536 does not notice another line. A mark is in every request and reply: with four
+bytes, a small push sent more bytes than another tool's push."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -44,8 +44,8 @@ Natural = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class PackEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A pack and its index: `packs/` and the name in hex, `.pack` and `.idx`; lengths in bytes, BLAKE2b-16 hashes. That
-    of a dump has no index, whose length and hash are 0; then its records are not counted."""
+    """A pack and its index, the files `packs/NAME.pack` and `packs/NAME.idx`, with the name in hex. Lengths are in
+    bytes, hashes are BLAKE2b-16. The entry of a dump has no index and no count of records: these fields are 0."""
 
     name: Bytes16
     length: Natural
@@ -57,12 +57,12 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def has_index(self) -> bool:
-        """True if there is an index of it."""
+        """True if the pack has an index."""
         return self.index_length > 0
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """One key of a table, before and after; None where it is absent."""
+    """The change of one key of a table, from `old` to `new`; None: the key is absent."""
 
     table: str
     key: bytes
@@ -71,13 +71,13 @@ class Change(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Beginning(msgspec.Struct, frozen=True, array_like=True):
-    """A repository begins here: it was created, or recovered under a new incarnation."""
+    """The start of a repository, which was created, or recovered under a new incarnation."""
 
     incarnation: Bytes16
     vcs: str
     kinds: tuple[Kind, ...]
     complete: bool = True
-    """True if the entries tell every request that was carried out here before. After a recovery they may not."""
+    """True if the earlier entries have every request that was carried out. After a recovery some may be missing."""
 
 
 class Entry(msgspec.Struct, frozen=True, array_like=True):
@@ -88,12 +88,12 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     outcomes: bytes
     changes: tuple[Change, ...] = ()
     pack: PackEntry | None = None
-    """The pack that came with it."""
+    """The pack that the request brought."""
     begins: Beginning | None = None
     deletes: bool = False
-    """True if the repository is deleted: nothing of it is left but its entries."""
+    """True if the request deletes the repository: only its entries are left."""
     options: tuple[str, ...] = ()
-    """The push options of the request: text for those who are told of it. Older releases leave it out."""
+    """The push options of the request, for hooks and receivers of changes. Older releases leave out this field."""
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True):
@@ -104,11 +104,11 @@ class Join(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
-    """The effect of one change. Later releases append fields; a feature is what a reader must not overlook.
+    """The effect of one change. Later releases append fields; a feature marks a change that a reader must not ignore.
 
-    `parent`: the hash of record `number` - 1. `features`: those that the repository has from here on, besides those
-    before. `time`: milliseconds since the epoch, by the writer's clock. `random`: makes record 1 one of its own.
-    `dropped`: files in `packs` that no state names. `forgotten`: dropped ones that are deleted by now.
+    `parent`: the hash of record `number` - 1. `features`: the features that the repository gains with this record.
+    `time`: milliseconds since the epoch, by the writer's clock. `random`: bytes that make record 1 unique. `dropped`:
+    files in `packs` that no state names. `forgotten`: dropped files that are deleted by now.
     """
 
     number: Natural
@@ -123,8 +123,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """The begin of every record and every head of a checkpoint for ever, so that a foreign one can be refused by the
-    name of its feature. `hash`: in a record that of the record before it."""
+    """The first fields of every record and checkpoint head in all releases, so that an unknown one can be refused with
+    the name of its feature. `hash`: in a record, the hash of the record before it."""
 
     number: Natural
     hash: Bytes16
@@ -142,7 +142,7 @@ def record_path(number: int) -> str:
 
 
 def encode_record(record: Record) -> bytes:
-    """The bytes of a record."""
+    """Encode a record."""
     payload = _encode(record)
     size = HEADER.size + len(payload)
     if size > MAX_RECORD:
@@ -151,25 +151,25 @@ def encode_record(record: Record) -> bytes:
 
 
 def hash_of(content: bytes) -> bytes:
-    """The hash that the beginning of a record's content states; of anything else some bytes that are no record's."""
+    """The hash in the header of a record's content; if the content is no record, meaningless bytes."""
     return content[HEADER.size - 16 : HEADER.size]
 
 
 def is_record(content: bytes | None, record_hash: bytes) -> bool:
-    """Tell whether it is the whole record that has this hash."""
+    """Tell whether the content is the whole record with this hash."""
     return content is not None and hash_of(content) == record_hash == _hash(memoryview(content)[HEADER.size :])
 
 
 def numbers_of(names: Iterable[str] | None) -> list[int]:
-    """The numbers of the records in a list of the names in their folder; None is a folder that is missing."""
+    """The numbers of the records among the names in the folder of records; `names` is None if it is missing."""
     return [int(name) for name in names or () if name.isdecimal() and record_path(int(name)) == f"log/{name}"]
 
 
 def decode_record(content: bytes, path: str) -> Record:
-    """The record in a file's content.
+    """Decode the record in a file.
 
     Raises:
-        CorruptFile: it is damaged, or none.
+        CorruptFile: the content is damaged, or no record.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a record")
@@ -189,13 +189,14 @@ def decode_record(content: bytes, path: str) -> Record:
 
 
 def check_head(payload: bytes | memoryview) -> None:
-    """Refuse what cannot be decoded by its features, where it says them: one may change what follows."""
+    """Refuse a payload that cannot be decoded because of its features, if they can be read: a feature may change the
+    fields after them."""
     with contextlib.suppress(msgspec.DecodeError):
         check_features(_HEAD.decode(payload).features)
 
 
 def check_features(features: Sequence[str]) -> None:
-    """Accept a repository with these features."""
+    """Raise Unsupported if this release does not know one of the features."""
     for feature in features:
         if feature not in FEATURES:
             raise Unsupported(f"the repository feature {feature!r}", ", ".join(sorted(FEATURES)) or "none")

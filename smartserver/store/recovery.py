@@ -1,17 +1,16 @@
-"""Recovery: the log goes on after damage, and lost changes (`lost`) are carried out again.
+"""Recovery: repairs a damaged log, so that it can be continued, and restores lost changes (`lost`).
 
-To mend the log: a checkpoint is made of the state to continue from, with a new incarnation, since what clients remember
-may not be true any more. The misfits above it move to `lost/`, the lowest record last. Then the record of that
-checkpoint is published, and the other misfits move. Until the record is there, servers answer from the state before the
-damage and refuse changes, because something lies above its head. So an interrupted recovery is begun again.
+To repair the log, a checkpoint is made of the state to continue from. It has a new incarnation, since the knowledge of
+clients may be wrong now. The misfits above it move to `lost/`, the lowest record last. Then the record of that
+checkpoint is published, and the other misfits move. Until that record exists, servers answer from the state before the
+damage and refuse changes, because a misfit lies above the head. So an interrupted recovery can be run again.
 
-To restore a change is to push it again: the segments of its pack are checked like any upload, and its entry is carried
-out under its own request. So a client that repeats its request gets its first answer. Each key changes only where it
-has the value that it had before that change. A ref that was changed since stays, and the revision is kept under another
-name.
+A change is restored like a push: the segments of its pack are checked like any upload, and its entry is carried out
+under the id of its own request. So a client that repeats its request gets its first answer. A key changes only if it
+still has the value from before that change. A ref that was changed since stays, and the revision gets another ref.
 
-Where the state names packs that were joined meanwhile and deleted, they are cut out of the joined pack again: it has
-their segments byte by byte, which the hash in the state proves.
+If the state names packs that were joined meanwhile and deleted, they are cut out of the joined pack: it has the same
+segments byte for byte, which the hash in the state proves.
 """
 
 from __future__ import annotations
@@ -44,9 +43,9 @@ from transports.errors import CodedError, FileExists, TransportError, TransportF
 from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory, Withdraw
 
 RESTS = (MissingParents, MissingBase, MissingRevision)
-"""The errors of a change that rests on another one."""
+"""The errors of a change that depends on another lost change."""
 TAKEN = Policy(Level.OFF)
-"""The policy for restored records: they were taken once, whatever a server would say of them now."""
+"""The policy for restored records: a server has accepted them before, so no faults are looked for."""
 
 Report = Callable[[str, str], None]
 
@@ -58,8 +57,9 @@ def restore(
     report: Report = lambda what, why: None,
     conflict: Report = lambda what, why: None,
 ) -> int:
-    """Mend the log and restore changes; the number of these. `report`: told each change that could not be restored, and
-    why. `conflict`: told each part of a restored change that is not as it was, and why."""
+    """Repair the log and restore changes. Return the number of restored changes. `report`: is called with each change
+    that was not restored, and why. `conflict`: is called with each restored change of which a part was not applied, and
+    why."""
     folder = repository.folder
     for name in (*FOLDERS, LOST):
         with contextlib.suppress(FileExists):
@@ -68,7 +68,7 @@ def restore(
         if not any(_cut_out(repository, entry, joined) for joined in findings.joined):
             raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
     _mend(repository, findings)
-    # Of joined packs only a change says which refs lead there: what is not reached does no harm.
+    # A joined pack names no refs, so its revisions may stay unreached, which does no harm.
     todo = [*findings.joined, *chosen]
     while todo:
         later: list[tuple[LostChange, CodedError]] = []
@@ -80,29 +80,30 @@ def restore(
                 raise
             except CodedError as error:
                 later.append((change, error))
-        if len(later) == len(todo):  # What they rest on did not come with any other.
+        if len(later) == len(todo):  # No change provided the revisions that the others depend on.
             for change, reason in later:
                 if change in chosen or not isinstance(reason, RESTS):
                     report(change.id, _reason(change, reason))
             break
         todo = [change for change, _ in later]
     if findings.gone:
-        repository.repack()  # Which gives them an index.
-    # The changes are made, and another recovery clears the rest.
+        repository.repack()  # This makes an index for the packs that were cut out.
+    # The changes are made; if clearing fails, another recovery does it.
     with contextlib.suppress(TransportError, NoSuchRepository):
         _clear(repository)
     return sum(change not in todo for change in chosen)
 
 
 def _reason(change: LostChange, error: CodedError) -> str:
-    """Why a change was not restored."""
+    """The reason, as a message, why a change was not restored."""
     if isinstance(error, RESTS):
         return f"{error}; restore the change that it rests on, too"
     return str(error) if change.pack is None else f"{change.pack[0]}: {error}"
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Make a missing pack again from a joined one that has its segments. Its index is made at the next opening."""
+    """Restore a missing pack from a joined one; return False if that lacks its segments. Its index is rebuilt when it
+    is opened next."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -115,7 +116,7 @@ def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -
 
 
 def _mend(repository: PackRepository, findings: Findings) -> None:
-    """Have the log go on from the state that was found, under a new incarnation."""
+    """Repair the log, so that it continues from the state that was found, under a new incarnation."""
     folder, randomness, state = repository.folder, repository.randomness, findings.state
     entries: list[Entry] = []
     if state.exists:
@@ -126,7 +127,7 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
     if state.hash == NOTHING:
         content, after = beginning(randomness(16), repository.clock())
     make_checkpoint(folder, after, randomness)
-    # Those below may be what servers answer from until then.
+    # Misfits below it move later, as servers may answer from them until the record is published.
     below = [path for path in findings.misfits if int(path.rpartition("/")[2][:10]) < after.version]
     _move_to_lost(repository, [path for path in findings.misfits if path not in below])
     try:
@@ -150,7 +151,7 @@ def _move_to_lost(repository: PackRepository, paths: Sequence[str]) -> None:
 
 
 def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
-    """Make a change, except the parts that were changed since; each of these in words."""
+    """Carry out a change, except the parts whose keys were changed since. Return a message for each of these."""
     entry, conflicts = change.entry, list[str]()
 
     def plan(transaction: Transaction) -> bytes:
@@ -193,7 +194,7 @@ def _clear(repository: PackRepository) -> None:
 
 
 def _begin_again(transaction: Transaction, entry: Entry) -> None:
-    """Create the repository where an entry did, and none is there."""
+    """Create the repository, if an entry did so and it does not exist."""
     if entry.begins is not None:
         changes = [change for change in entry.changes if change.table == SETTINGS]
         settings = {change.key.decode(): change.new for change in changes if change.new}
@@ -202,7 +203,8 @@ def _begin_again(transaction: Transaction, entry: Entry) -> None:
 
 
 def _replay(transaction: Transaction, change: LostChange) -> list[str]:
-    """Make a change, except the parts that were changed since; each of these in words."""
+    """Apply a change to a transaction, except the parts whose keys were changed since. Return a message for each of
+    these."""
     entry = change.entry
     _begin_again(transaction, entry)
     kinds = {change.key.decode(): (change.new or b"").decode() for change in entry.changes if change.table == DECLARED}
@@ -216,7 +218,8 @@ def _replay(transaction: Transaction, change: LostChange) -> list[str]:
 
 
 def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
-    """Make a ref for what a ref was to be that was changed since; in words where that is."""
+    """Keep the lost value of a ref that was changed since, in a new ref. Return the rest of the message; empty if there
+    is no such value."""
     if change.table != REFS or change.new is None:
         return ""
     prefix, _, rest = change.key.rpartition(b"refs/")
@@ -226,7 +229,7 @@ def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
 
 
 def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> bool:
-    """Make one change; False where what it changes is not what it was."""
+    """Apply the change of one key; return False if the key was changed since."""
     word = change.key.decode(errors="replace")
     if change.table == REFS:
         value = transaction.ref(change.key)
@@ -237,7 +240,7 @@ def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> b
         name = change.table.removeprefix(MAP)
         now = transaction.entry(name, change.key) if name in transaction.maps() else None
     else:
-        return True  # The kind of a new map, which is used with its first entry.
+        return True  # The kind of a new map is set with its first entry.
     if now == change.new or (change.table == REFS and _has_passed(transaction, change)):
         return True
     if now != change.old:
@@ -253,7 +256,7 @@ def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> b
 
 
 def _has_passed(transaction: Transaction, change: Change) -> bool:
-    """Tell whether a ref was moved past the value of a change: its client has pushed on from there since."""
+    """Tell whether a ref has moved past the value of a change: a client has pushed descendants of it since."""
     value = transaction.ref(change.key)
     new = [] if change.new is None else decode_value(change.new)
     return (

@@ -1,6 +1,6 @@
-"""A store behind a link: what a request reads of it is asked for together, in one trip where that can be.
+"""Reads from a store behind a link: the reads of a request are combined, into one trip if possible.
 
-On this machine each read is a call of its own, and nothing here is used.
+In a local store each read is a call of its own, and this module is not used.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are read or held at once: a link of 64 Mbit/s brings them in a second, so that trips are little of it."""
+"""Bytes that are read or held at once: a link of 64 Mbit/s carries them in a second, so trips add little time."""
 MOVES = 4
-"""Times in one read that packs are looked for in the newest state because one is gone."""
+"""Times in one read that missing packs are looked for in the newest state."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and held: mostly they are asked for next. Reads of
-objects are paid for, so of objects only a process does so that goes on."""
+"""Bytes of the newest packs that are read with their indexes, and held: mostly they are needed next. Reads of an object
+store cost money, so there only the snapshots after the first of a process do so."""
 NEAR = 4 << 20
-"""Bytes of a record that are read with its header: a trip saved is worth more than the bytes."""
+"""Bytes of a record that are read with its header: a saved trip is worth more than the bytes."""
 
 
 def is_remote(transport: Transport) -> bool:
@@ -37,24 +37,24 @@ class PackRange(NamedTuple):
     """The range of a file that holds the segments of a pack."""
 
     path: str
-    """The file."""
+    """The path of the file."""
     entry: PackEntry
     """The entry of that file in the log."""
     shift: int
-    """The difference to the pack's own offsets."""
+    """The number to add to the pack's own offsets."""
 
 
 Find = Callable[[], PackRange | None]
-"""Looks in the newest state for the segments of a pack whose file is gone; None: that state still names the file."""
+"""Finds the segments of a missing pack in the newest state; returns None if that state still names the file."""
 
 
 class RemotePack(PackReader):
-    """A pack of a remote store, proved by the first read. Its segments are read where they are now."""
+    """A pack of a remote store, whose header is checked at the first read. Its segments are read where they lie now."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
     ) -> None:
-        """`place`: the pack itself. `content`: of its file, if that was read."""
+        """`place`: the whole file of the pack. `content`: the content of that file, if it was read already."""
         self.name = place.path
         self.length = place.entry.length
         self.kinds = tuple(kinds)
@@ -66,17 +66,17 @@ class RemotePack(PackReader):
         self._find = find
         self._own_hash = place.entry.hash
         self._trailer = b""
-        """The hash the pack ends with, once that was read."""
+        """The hash at the end of the pack; empty until it was read."""
         self._proved = False
         self._content = content
 
     @property
     def descriptor(self) -> int | None:
-        """None: it lies elsewhere."""
+        """None: the file is not on this machine."""
         return None
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
-        """The step that reads ranges of it, for `take`; the first one reads what proves the file, too."""
+        """Return the step that reads ranges, for `take`. The first step also reads the header and the hash."""
         path, entry, shift = self._place
         proof = [] if self._proved else [(0, self.first), (entry.length - TRAILER, TRAILER)]
         step = ReadRanges(path, [*proof, *[(offset + shift, size) for offset, size in ranges]])
@@ -85,7 +85,7 @@ class RemotePack(PackReader):
         return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
-        """The last `count` ranges of a step that was performed."""
+        """Return the last `count` ranges of a step that was performed; check the header if it was read too."""
         found = step.result
         if len(found) > count:
             path, entry, _ = self._place
@@ -100,31 +100,32 @@ class RemotePack(PackReader):
         return found[len(found) - count :]
 
     def move(self) -> bool:
-        """Look where its segments lie now, because a file is gone; whether that is another place."""
+        """Find where its segments lie now, because a file is missing. Return False if the place is the same."""
         place = self._find()
         if place is None or place == self._place:
             return False
-        # The joined pack was written only where this one ended with the hash that the log named.
+        # The joined pack was written only after this pack was found to have the hash in the log.
         self._place, self._proved, self._trailer = place, False, self._own_hash
         return True
 
     def trailer(self) -> bytes:
-        """The hash at the end of the file; it came with the first read."""
+        """The hash at the end of the file, which the first read includes."""
         if not self._trailer:
             self.read_ranges([])
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges of the file, in one trip."""
+        """Read ranges of the file, in one trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Not asked: it would be one more trip, to save a check that needs none."""
+        """Return nothing: reading them would take one more trip, only to save a check that takes none."""
         return ()
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Ranges of segments of several packs (each with its offset and size), in that order; in one trip if remote."""
+    """Read ranges of segments, each given by pack, offset and size, and return them in that order. Remote packs are
+    read in one trip."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
@@ -146,7 +147,7 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
 
 
 def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
-    """Ranges of several remote packs, in one trip where none of them is gone."""
+    """Read ranges of several remote packs, in one trip if no file is missing."""
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
@@ -154,7 +155,7 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
             if left:
                 asked[0][0].transport.perform(left)
         except NoSuchFile:
-            # All of them: the next one that is gone would be met only by the next trip.
+            # All packs are looked for: the next missing one would be noticed only by the next trip.
             moved = [pack.move() for pack, _ in asked] if moves_left else []
             if not any(moved):
                 raise
@@ -164,7 +165,7 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
-    """The content of files, given with the bytes they should have; None for one that is not there."""
+    """Read files, given with their expected sizes, and yield each path with the content; None if it is missing."""
     left = list(files.items())
     while left:
         steps: list[Get] = []

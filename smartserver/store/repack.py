@@ -1,7 +1,7 @@
-"""Fewer packs: neighbours joined segment by segment, as they lie. Order never changes, nothing is dropped or decoded.
+"""Repack: joins neighbouring packs, copying their segments unchanged. The order stays, and no record is decoded.
 
-Sizes are kept geometric: after a repack each pack is at least twice what follows it, so a byte is written anew about as
-often as the repository doubles. Packs of more than 1 GiB are left alone.
+Sizes are kept geometric: after a repack each pack is at least twice as large as the next one. So a byte is rewritten
+about as often as the repository doubles. Packs of more than 1 GiB are left alone.
 """
 
 from __future__ import annotations
@@ -25,34 +25,35 @@ from transports.errors import FileExists, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Publish, Put, Withdraw
 
 MOST_PACKS = 12
-"""Packs that may lie about, those of more than `LARGE` apart, before any is rewritten."""
+"""Packs, besides those larger than `LARGE`, up to which no repack is needed."""
 AHEAD = 4
-"""Packs that may come while others are joined at a slow pace, before that is left: with as many no more than 15 packs
-were seen in `bench pushes`, without a bound 23 (doc/performance.md). That pace takes three times as long as
-none: 17,000 records took 0.1 s and 0.4 to 1.1 s, ten million would take ten minutes."""
+"""New packs during a slow repack after which it stops pausing: with 4 at most 15 packs were seen in `bench pushes`,
+without a bound 23 (doc/performance.md). Pauses make a repack at least three times as long: 17,000 records took 0.1 s
+without, and 0.4 to 1.1 s with pauses; ten million would take ten minutes."""
 FEW_PACKS = 6
-"""Packs a repack leaves at most: the next one is then this many pushes off at least, `MOST_PACKS` less this."""
+"""Packs that a repack leaves at most: so the next repack is at least `MOST_PACKS - FEW_PACKS` pushes later."""
 LARGE = 1 << 30
 """Bytes of a pack that is left alone."""
 REPACK = b"repack"
-"""The name of the quarantine of a joined pack, where a push has its request."""
+"""The name of the quarantine of a joined pack, in place of the id of a request."""
 TURN = f"{PACKS}/joining"
-"""The server that has published this file joins packs."""
+"""The file by which a server takes its turn to join packs."""
 LONGEST_TURN = 900
-"""Seconds after which another may do so."""
+"""Seconds after which another server may take the turn."""
 
 
 def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
-    """The neighbours to be joined now, or None: there are few enough. `whole`: all that may be, however few."""
+    """Choose the neighbouring packs to join now; None if there are few enough. `whole`: True to join as many as may be
+    joined, however few there are."""
     runs = _runs(packs)
     small = sum(stop - start for start, stop in runs)
     if not runs or (small <= MOST_PACKS and not whole):
         return None
     start, stop = max(runs, key=lambda run: (run[1] - run[0], run))
     if stop - start < 2:
-        return None  # Each lies between two large ones.
+        return None  # Each small pack lies between two large ones.
     if whole or stop < len(packs):
-        return slice(start, stop)  # It will never grow again, so it need not be rewritten again.
+        return slice(start, stop)  # A large pack follows, so no pack is added here and it need not be rewritten again.
     room = FEW_PACKS - (small - (stop - start))
     joined = packs[stop - 1].length
     for first in range(stop - 2, start, -1):
@@ -63,7 +64,7 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
 
 
 def rows(packs: Sequence[PackEntry]) -> int:
-    """The number of repacks of the whole that join all that may be joined."""
+    """The number of calls of `repack` with `whole` that join all packs which may be joined."""
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 
@@ -83,11 +84,11 @@ def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
 def run(
     place: Quarantine, packs: Sequence[OpenPack], state: State, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> PackEntry:
-    """Write neighbouring packs to a quarantine as one new pack, durably, and its index; the entry of a record for them.
-    The caller puts both among the packs, and appends a record if all of `packs` are still side by side. Each pack is
-    checked against its hash on the way: damage never gets a new trailer. `state`: that names the packs, for the
-    trailer. `resolve`: finds records in packs before
-    the first one."""
+    """Write neighbouring packs to a quarantine as one new pack with an index, durably, and return its entry.
+
+    The caller moves both files to `packs`, and appends a record if all of `packs` are still side by side. Each pack is
+    checked against its hash while it is copied, so damage never gets a valid hash. `state`: the state that names the
+    packs, for the trailer. `resolve`: finds records in packs before the first one."""
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:
@@ -111,7 +112,7 @@ def run(
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
-    """Write a pack that was joined with others, as it was, from the joined one; False where that has not all of it."""
+    """Restore a pack from the pack that it was joined into; return False if that does not have all its segments."""
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
@@ -136,8 +137,8 @@ def repack(
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
-    """Join the neighbouring packs that `plan` names, and give the new state; None if there are none, or another changed
-    them meanwhile, or is at it. `whole`: as many as may be joined, however few there are, whoever is at it."""
+    """Join the neighbouring packs that `plan` chooses, and return the new state. None if there are none, another server
+    changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is ignored."""
     span = plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None
@@ -168,8 +169,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(line: Log) -> Iterator[bool]:
-    """True if it is this process's turn to join packs: it has published the file `TURN`. Two at once do no harm, but
-    one works for nothing. So the turn of a process that died ends by itself."""
+    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two processes at
+    once do no harm, but one works for nothing. So the turn of a dead process may simply expire."""
     folder, stem = line.folder, f"{INCOMING}/{line.randomness(8).hex()}"
     leave, temporary, there = Withdraw(TURN, f"{stem}.withdrawn"), f"{stem}.turn", GetStat(TURN)
     folder.perform([there])

@@ -1,6 +1,6 @@
 """`PackRepository`: one repository on one file store, for several threads and processes at once.
 
-What reads opens a snapshot, what changes is a commit (`commit`), and `upkeep` keeps the packs few.
+A read opens a snapshot, a change is a `commit`, and `upkeep` keeps the number of packs low.
 """
 
 from __future__ import annotations
@@ -40,11 +40,12 @@ from transports.errors import CodedError, TransportError
 log = logging.getLogger("smartserver")
 
 COLLECT_INTERVAL = 3600.0
-"""Seconds between two searches for leftovers in passing: each lists every file, and what it finds is a day old."""
+"""Seconds between two searches for leftovers in `tidy`: each lists every file, and a leftover is a day old."""
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or a place for one. Methods that need one raise NoSuchRepository."""
+    """The repository at `path` below `transport`, or a place for one. A method that needs an existing repository raises
+    NoSuchRepository."""
 
     def __init__(
         self,
@@ -56,7 +57,8 @@ class PackRepository:
         texts: TextCache | None = None,
         policy: Policy = SAFE,
     ) -> None:
-        """`clock`: seconds since the epoch; `texts`: a cache to share. `policy`: about faults of new records."""
+        """`clock`: seconds since the epoch. `texts`: a cache shared with other repositories. `policy`: the policy for
+        faults of new records."""
         self.path = path
         self.folder = transport.child(path) if path else transport
         self._above = transport
@@ -71,32 +73,32 @@ class PackRepository:
         self._joins_packs = False
         """True if the repack that holds the lock found packs to join."""
         self._awaited = threading.Event()
-        """Somebody waits for the repack that is being made."""
+        """Set while a call of `repack` waits for the running repack."""
         self._collected: float | None = None
 
     # -- reading
 
     def exists(self) -> bool:
-        """Tell whether there is a repository; a deleted one is none."""
+        """Tell whether the repository exists; a deleted one does not."""
         return self._states.look().state.exists
 
     def deleted(self) -> bool:
-        """Tell whether there was a repository, and its log still is."""
+        """Tell whether the repository is deleted and its log remains."""
         state = self._states.look().state
         return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
-        """A description of a place without a repository, for a message; empty if nothing is there, or unknown."""
+        """Describe a place without a repository, for a message; empty if nothing is there, or the store failed."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
 
     def has_root(self) -> bool:
-        """Tell whether the folder below which all paths lie is there."""
+        """Tell whether the root folder of the store exists."""
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now; the log is looked at each time, what did not change is taken over."""
+        """The repository as it is now. The log is read each time; unchanged parts of the last snapshot are reused."""
         found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
@@ -105,29 +107,31 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything, not in this machine's copies; damage is reported. Arguments: of `store.verify`."""
+        """Read and check everything in the store itself, not in local copies. Damage is reported. Arguments as in
+        `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
 
     def distrust(self) -> None:
-        """Open all files again for the next request, and check this machine's copies of them: a copy may be damaged."""
+        """Open all files again for the next request, and check the local copies of them: a copy may be damaged."""
         distrust_copies(self.folder)
         self._states.forget()
 
     # -- changing
 
     def look(self) -> Head:
-        """The newest state, as a request begins."""
+        """The newest state, read from the log."""
         return self._states.look()
 
     @property
     def known(self) -> Head | None:
-        """The repository as it was last seen, behind a link, where to look takes trips; None elsewhere."""
+        """The head as it was last read, in a store behind a link, where a look takes trips; None in other stores."""
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """The newest state; in a remote store a creation looks at the place in the same trip."""
+        """The newest state. Behind a link, the place is looked at in the same trip, in case the request creates the
+        repository."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -136,7 +140,7 @@ class PackRepository:
         look: Head | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """A transaction on the repository as `look` saw it, or as it is now, if it exists. `allowance`: or no limit."""
+        """Begin a transaction on the state in `look`, or on the newest one. `allowance`: the limits; None: no limit."""
         stored = self._states.read(look or self.look_around())
         if stored.head is NOWHERE:  # The folder may have been removed since.
             self._place.forget()
@@ -145,7 +149,7 @@ class PackRepository:
     def receive(
         self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """A place for the body of a request. `policy`: in place of the repository's."""
+        """Return an `Upload` for the body of a request. `policy`: replaces the repository's."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
@@ -153,7 +157,8 @@ class PackRepository:
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """The outcome of a request that is repeated; `age`: milliseconds since its first sending, 0 for the first."""
+        """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the
+        first sending."""
         head = self._states.look()
         found = earlier(head, self.clock, request, age)
         if found is not None:
@@ -175,19 +180,18 @@ class PackRepository:
     ) -> CommitOutcome:
         """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
 
-        `upload` is finished, and given up afterwards whatever happens. `plan` may be called several times, and
-        `approve` after each time that it succeeds. `progress`: told the phase, the part done, and the whole (0: not
-        known). `allowance`: as of `begin`. `look`: the state that the request saw, if it did. `options`: those of the
-        push.
+        `upload` must be finished, and cannot be used afterwards. `plan` may be called several times, and `approve`
+        after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0: unknown).
+        `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the push options.
 
         Raises:
-            OutcomeUnknown: it may have been carried out. After any other error nothing has changed.
+            OutcomeUnknown: the request may have been carried out. After any other error nothing has changed.
         """
         parts = self.path, self.log, self._group, self._states, self._place, self.clock, self.randomness
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, approve, options).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
-        """Delete the repository; its packs go a day later. A repeat deletes nothing more."""
+        """Delete the repository; its packs are deleted a day later. A repeat of the request deletes nothing more."""
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
@@ -198,7 +202,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs if there are many; False if that is not needed, or another is at it."""
+        """Join packs if there are many. Return False if that is not needed, or another thread or server is doing it."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -220,12 +224,13 @@ class PackRepository:
         return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
-        """Asked for once there are packs to join."""
+        """Make the quarantine of a joined pack. It is called once there are packs to join."""
         self._joins_packs = True
         return self.quarantine(REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
-        """Join all packs that are there now and may be, however few. `progress`: packs joined, packs in all."""
+        """Join all present packs that may be joined, however few. `progress`: is called with the packs joined, and the
+        packs in all."""
         self._awaited.set()
         with self._repacking:
             self._awaited.clear()
@@ -234,7 +239,7 @@ class PackRepository:
             packs = snapshot.state.packs
             before = left = len(packs)
             progress(0, before)
-            for done in range(rows(packs)):  # Not until there is none: each push that comes makes another.
+            for done in range(rows(packs)):  # A loop until nothing is left might never end: each push adds a pack.
                 if done:
                     snapshot = self.snapshot()
                 made = repack(self.log, snapshot, self._begin_repack, self.clock, whole=True)
@@ -249,14 +254,14 @@ class PackRepository:
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Keep to a pace unless somebody waits for the end, or so many packs came meanwhile that it would fall behind.
-        Requests of this process see packs when they look at the log, also those that another process brought."""
+        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that it would fall behind.
+        `latest` is as new as the last look at the log by a request, and so includes packs of other processes."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
 
     def summarise(self, pace: Pace = unpaced) -> None:
-        """Write the summaries that the packs of the last state lack. Without them logs are only slower."""
+        """Write the missing summaries of the packs of the last state. Without summaries a log is only slower."""
         latest = self._states.latest
         if latest is not None and self._repacking.acquire(blocking=False):
             try:
@@ -271,7 +276,7 @@ class PackRepository:
         summarise(self.folder, snapshot, self.randomness)
 
     def _try(self, work: Callable[[], None]) -> None:
-        """Do what nothing depends on."""
+        """Do optional work on summaries: log an error instead of raising it."""
         try:
             work()
         except NoSuchRepository:
@@ -289,24 +294,24 @@ class PackRepository:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Make a checkpoint if one is due and little is moved for it, as after a change over a link."""
+        """Make a checkpoint if one is due and takes little traffic: called after a change over a link."""
         upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Do what nobody does unasked in a store behind a link: make a checkpoint if due, delete what is left."""
+        """Make a checkpoint if due and delete leftovers, which does not happen unasked in a store behind a link."""
         upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete leftovers of dead writers, and files dropped `kept` seconds ago; the number of them."""
+        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return how many."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, kept)
-        except NoSuchRepository:  # It went away meanwhile.
+        except NoSuchRepository:  # Its folder was removed meanwhile.
             return 0
 
     # -- steps
 
     def quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
-        """A place for a pack; as of `Quarantine`."""
+        """Make a quarantine for one pack; arguments as in `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, creation)

@@ -1,8 +1,8 @@
-"""A snapshot: a state, its packs and their graph, immutable and replaced whole; a reader keeps the one it began with.
+"""A snapshot: a state, its packs and their graph. It is immutable; a reader keeps the snapshot that it began with.
 
-To open one, an index or pack that is gone (`NoSuchFile`) means that the log went on: the caller looks again. Once it is
-open, a pack that is gone is read where its segments lie now (`open_pack`), as long as the incarnation is the same: then
-neither ordinals nor segments have changed.
+A missing index or pack while a snapshot is opened (`NoSuchFile`) means that there is a newer state: the caller looks
+again. In an open snapshot, a missing pack is read where its segments lie now (`open_pack`), as long as the incarnation
+is the same: then neither ordinals nor segments have changed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from transports.errors import NoSuchFile
 
 
 class Snapshot(StoredRecords):
-    """The content of one state, opened."""
+    """The opened packs of one state and their graph."""
 
     @classmethod
     def open(
@@ -48,8 +48,8 @@ class Snapshot(StoredRecords):
         again: Reopen | None = None,
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
-        """The snapshot of a state; open packs and the cache of texts of `previous` are taken over. `again`: finds packs
-        that are deleted while this is read. `brought`: files that need not be read."""
+        """Open the snapshot of a state; the open packs and the cache of `previous` are reused. `again`: opens the
+        newest state, to find packs that are deleted meanwhile. `brought`: the content of files that are known."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
@@ -67,7 +67,7 @@ class Snapshot(StoredRecords):
         is_remote = remote.is_remote(transport)
         if is_remote or Capability.OBJECTS in transport.capabilities:
             came = [entry for entry in state.packs if entry not in opened]
-            if not is_remote:  # Of a large one there is a copy, which is read in blocks.
+            if not is_remote:  # A large index has a local copy, which is read in blocks.
                 came = [entry for entry in came if entry.index_length <= remote.SMALL]
             files = {index_path(entry.name): entry.index_length for entry in came}
             if is_remote and (opened or Capability.OBJECTS not in transport.capabilities):
@@ -93,24 +93,24 @@ class Snapshot(StoredRecords):
         return cls(transport, state, packs, graph, texts)
 
     def only(self, packs: Sequence[OpenPack]) -> Snapshot:
-        """The same with some of the packs."""
+        """Return this snapshot with some of its packs."""
         return Snapshot(self.transport, self.state, packs, self.graph, self.texts)
 
     def in_python(self) -> Snapshot:
-        """The same, for few records: native parts would read the indexes again, which are in memory."""
+        """Return this snapshot without the native reader, to read few records: that reader reads each index again."""
         made = self.only(self.packs)
         made._native = None
         return made
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The number of records, and the bytes that they take in the packs."""
+        """The number of records, and the bytes of the packs."""
         packs = self.state.packs
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Tell whether its revisions begin with those of an earlier snapshot. Packs of one name are the same. Of joined
-        packs the revisions are compared, and the lengths of their segments: see `place_of`."""
+        """Tell whether its revisions begin with those of an earlier snapshot. Packs with equal entries are the same. In
+        other packs, the ids and lengths of the segments are compared: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -119,14 +119,14 @@ class Snapshot(StoredRecords):
         return all(map(eq, self._segments(same), before._segments(same)))
 
     def _segments(self, first: int) -> Iterator[tuple[RevisionId, int]]:
-        """The ids and the lengths in bytes of the segments from an ordinal on."""
+        """Yield the id and the length in bytes of each segment from an ordinal on."""
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
             begin, index = max(first - part.first, 0), pack.index
             lengths = (stop - start for start, stop in pairwise(index.segment_offsets[begin:]))
             yield from zip(index.revisions(begin), lengths, strict=True)
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The global ordinal of a revision, or None where it is not stored."""
+        """The global ordinal of a revision; None if it is not stored."""
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
@@ -134,7 +134,8 @@ class Snapshot(StoredRecords):
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
-        """The places of half-open ranges of global ordinals: pack, first and last offset; one run a range and pack."""
+        """Yield the places of half-open ranges of global ordinals: for each range and pack, the pack and the offsets
+        where the run starts and stops."""
         for start, stop in ranges:
             while start < stop:
                 number = self.graph.part_at(start)
@@ -149,13 +150,13 @@ class Snapshot(StoredRecords):
         return sum(stop - start for _, start, stop in self.runs(ranges))
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> SegmentReader:
-        """The segments in half-open ranges of global ordinals, as they lie."""
+        """Return a reader of the segments in half-open ranges of global ordinals, as stored."""
         ranges = tuple(ranges)
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
-        """The pack that has the segments of an index side by side, and the difference of their offsets, or None. Equal
-        lengths tell a segment from one that was pushed again over a backup that was put back."""
+        """Find the pack that has the segments of an index side by side. Return it and the difference of their offsets,
+        or None. Lengths are compared too: after a backup was restored, a revision may be pushed again and differ."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -172,14 +173,14 @@ class Snapshot(StoredRecords):
         return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None where it has none, or that one is a ghost."""
+        """The ordinal of a revision's first parent; None if it has no parent, or the first one is a ghost."""
         stored = self.graph.parents(ordinal)
         if not stored or self.parents(ordinal)[0].absent:
             return None
         return stored[0]
 
     def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
-        """The `first_parent` of several revisions, their headers read in one go."""
+        """The `first_parent` of several revisions; their headers are read together."""
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
@@ -187,13 +188,13 @@ class Snapshot(StoredRecords):
         for ordinal, header in zip(asked, read, strict=True):
             try:
                 parents = decode_parents(header, 0)
-            except (Malformed, LimitExceeded):  # It is longer, or damaged.
+            except (Malformed, LimitExceeded):  # The header is longer, or damaged.
                 parents = self.parents(ordinal)
             found[ordinal] = None if not parents or parents[0].absent else self.graph.parents(ordinal)[0]
         return {ordinal: found.get(ordinal) for ordinal in ordinals}
 
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
-        """The parents of a revision, absent ones too, which the graph does not know."""
+        """The parents of a revision, including absent ones, which the graph does not have."""
         if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
@@ -215,11 +216,11 @@ def _family(state: State) -> tuple[object, ...]:
 
 
 Reopen = Callable[[], Snapshot | None]
-"""Opens the repository as it is now; None if there is none any more."""
+"""Opens the repository as it is now; returns None if it does not exist any more."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
-    """See `open_pack.Seek`. `family`: of the state that named the pack."""
+    """See `open_pack.Seek`. `family`: the `_family` of the state that named the pack."""
     now = again()
     if now is not None and _family(now.state) == family:
         if entry in now.state.packs:
@@ -231,7 +232,7 @@ def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: In
 
 
 def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resolve:
-    """Gives the rows of records in the first `count` revisions. `family`: as of `_seek`."""
+    """Return a function that finds the rows of records in the first `count` revisions. `family`: as in `_seek`."""
     now = again()
     if now is None or _family(now.state) != family:
         raise RepositoryChanged(LOG)
@@ -248,14 +249,14 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
 
 
 class OpenedState(NamedTuple):
-    """The newest state of a repository, and its packs, if there is one."""
+    """A state of a repository, and its snapshot; None if the repository does not exist."""
 
     head: Head
     snapshot: Snapshot | None
 
 
 class States:
-    """The states of one repository, one after the other; usable from several threads at once."""
+    """Opens the states of one repository and keeps the newest snapshot; usable from several threads at once."""
 
     def __init__(self, log: LogView, texts: TextCache) -> None:
         self._log = log
@@ -273,7 +274,7 @@ class States:
             self.latest = None
 
     def look(self, perform: Perform | None = None) -> Head:
-        """The repository as it is now. `perform`: as of `Log.look`."""
+        """The newest head; `NOWHERE` if no repository was ever made. `perform`: as in `Log.look`."""
         try:
             head = self._log.look(perform)
         except NoSuchRepository:
@@ -283,7 +284,7 @@ class States:
         return head
 
     def read(self, look: Head | None = None) -> OpenedState:
-        """The repository as it is now, or as it was looked at."""
+        """Open the state in `look`, or the newest one if `look` is None or a file of it is missing."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None
@@ -295,7 +296,7 @@ class States:
         raise AssertionError("the last try returns or raises")
 
     def bring(self, files: Mapping[str, bytes]) -> None:
-        """Take files of a pack that a record names now, so that they are not read."""
+        """Take the content of files that the newest record names, so that they need not be read."""
         with self._guard:
             self._brought = dict(files)
 
@@ -303,7 +304,7 @@ class States:
         """The snapshot of a state.
 
         Raises:
-            NoSuchFile: a file that it names is gone: look again.
+            NoSuchFile: a file that the state names is missing: look again.
         """
         if state is None or not state.exists:
             return None
@@ -312,7 +313,7 @@ class States:
         if latest is None or latest.state.hash != state.hash:
             latest = Snapshot.open(self._log.folder, state, latest, self._texts, self._again, self._brought)
             with self._guard:
-                # Never back to an older one, which a slower thread may have opened.
+                # Never replace it by an older snapshot, which a slower thread may have opened.
                 kept = self.latest
                 if kept is None or kept.state.incarnation != state.incarnation or kept.state.version <= state.version:
                     self.latest = latest
@@ -320,8 +321,8 @@ class States:
 
 
 def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
-    """Opens the repository as it is now. `states`: their newest snapshot is taken over while they live. A strong
-    reference would form a cycle, and keep the files of an unused repository open until the next garbage collection."""
+    """Return a function that opens the newest state. It reuses the snapshot of `states` while that object lives: a
+    strong reference would form a cycle and keep the files of an unused repository open until a garbage collection."""
     known = None if states is None else weakref.ref(states)
 
     def again() -> Snapshot | None:

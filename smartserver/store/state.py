@@ -1,7 +1,7 @@
 """A repository after a record, as a value. `after` gives the state after the next record.
 
-It says what a snapshot opens, what requests are judged on, and what a client is told of changes. `checkpoint` writes
-one to a file.
+A snapshot opens the packs of a state, requests are judged on a state, and the changes that a client is told are read
+from it. `checkpoint` writes a state to a file.
 """
 
 from __future__ import annotations
@@ -36,24 +36,24 @@ from smartserver.store.table import OVERHEAD, DecodedTable, Table
 
 REFS = "refs"
 MAP = "map/"
-"""Names of tables; a map's is `map/` and its own."""
+"""Names of tables; the table of a map is `map/` and the name of the map."""
 SETTINGS = "settings"
 DECLARED = "maps"
-"""The tables that records name for changes of settings and of the kinds of maps."""
+"""The names in records for changes of settings and of the kinds of maps; a state has no tables of these names."""
 
 MAX_STATE = 60 << 20
 """Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
-500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for what else a reply says. An entry counts as `LEAST_ENTRY` at
-least, so that there are 2**19 at most: a client takes no more, as a short one costs it as much memory as a long one."""
+500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
+`LEAST_ENTRY`, so a state has at most 2**19. A client accepts no more, as each entry costs it memory however short."""
 
 MAX_MAPS = 64
-"""Maps of a repository; a client takes no more."""
+"""Maps of a repository; a client accepts no more."""
 _REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
 _encode = msgspec.msgpack.Encoder().encode
 
 
 class Misfit(Exception):
-    """A record does not follow the state `before`: it belongs to another line of changes."""
+    """A record that does not follow the state `before`: it belongs to another line of changes."""
 
     def __init__(self, why: str, before: State) -> None:
         super().__init__(why)
@@ -61,21 +61,21 @@ class Misfit(Exception):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A file in `packs` that record `number` stopped naming, at `time` (milliseconds since the epoch)."""
+    """A file in `packs` that record `number` dropped, at `time` (milliseconds since the epoch)."""
 
     time: int
     number: Natural
 
 
 def encode_value(value: RefValue) -> bytes:
-    """A ref's value as a table holds it; its tips are sorted here."""
+    """Encode the value of a ref for a table, with its tips sorted by id."""
     if not value:
         raise ValueError("a ref without tips")
     return _encode(encode_ref(sorted(value, key=attrgetter("id"))))
 
 
 def decode_value(value: bytes) -> RefValue:
-    """The other way round."""
+    """Decode the value of a ref from a table."""
     try:
         found: RefValue = _REF.decode(value)
     except msgspec.DecodeError as error:
@@ -85,10 +85,11 @@ def decode_value(value: bytes) -> RefValue:
 
 @dataclass(eq=False)
 class State:
-    """A repository after record `version`; before its first creation and after a deletion it does not exist. It never
-    changes: only `_Draft` does, on a copy.
+    """A repository after record `version`; before its first creation and after a deletion it does not exist. A state
+    never changes: `_Draft` changes a copy.
 
-    `hash`: of that record. `tables`: by their names, `REFS` and those of maps. `dropped`: by the names of packs.
+    `hash`: the hash of that record. `tables`: the tables by name, `REFS` and those of maps. `dropped`: the dropped
+    files by the name of their pack.
     """
 
     version: int
@@ -106,12 +107,12 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """True if there is a repository; a deleted one is none."""
+        """True if the repository exists: it was created and is not deleted."""
         return bool(self.vcs)
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a copy into the repository takes more requests than have come."""
+        """True if the repository waits for further requests of a copy."""
         return INCOMPLETE in self.settings
 
     @property
@@ -119,7 +120,7 @@ class State:
         """The mark of this version."""
         return self.history.mark(self.version)
 
-    # -- what it has
+    # -- content
 
     def refs(self) -> Mapping[bytes, RefValue]:
         """All refs, in name order."""
@@ -136,7 +137,7 @@ class State:
         return {name.removeprefix(MAP): table for name, table in self.tables.items() if name.startswith(MAP)}
 
     def map(self, word: str) -> Mapping[bytes, bytes]:
-        """One map; empty where none of that name was declared."""
+        """The entries of a map; empty if no map of that name was declared."""
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
@@ -145,13 +146,13 @@ class State:
         return None if found is None else found.kind
 
     def table(self, name: str) -> Table:
-        """A table by its name; an empty one where there is none."""
+        """The table of that name; an empty one if it does not exist."""
         return self.tables.get(name) or Table("opaque")
 
-    # -- what changed
+    # -- changes since a version
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """The changes since the version a client knows; everything if that cannot be told."""
+        """The changes since the version that a client knows; the whole state if the entries do not reach back to it."""
         untold = system_of(self.vcs).untold
         if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
@@ -171,7 +172,7 @@ class State:
         return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
-        """The keys of a map's entries that changed since a version; None where that cannot be told."""
+        """The keys of a map's entries that changed since a version; None if the entries do not reach back to it."""
         if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
@@ -180,7 +181,7 @@ class State:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
     def continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
-        """Tell whether the entries have all changes since a version."""
+        """Tell whether the state descends from a version, and its entries have all changes since."""
         return (
             known is not None
             and known.incarnation == self.incarnation
@@ -189,11 +190,11 @@ class State:
         )
 
     def known(self, version: int | None = None) -> KnownVersion:
-        """The name of a version for those who are told changes, by default of this one."""
+        """The `KnownVersion` of a version, by default this one: a client sends it to be told later changes."""
         number = self.version if version is None else version
         return KnownVersion(self.incarnation, number, self.history.mark(number))
 
-    # -- what comes after it
+    # -- the next state
 
     def after(self, record: Record, record_hash: bytes) -> State:
         """The state after the next record.
@@ -214,7 +215,7 @@ class State:
             if len(records) == 1:
                 raise Misfit(str(error) if isinstance(error, ValueError) else f"{error} is not there", self) from error
         state = self
-        for pair in records:  # One of them does not follow.
+        for pair in records:  # Find the one that does not follow.
             state = state.after_all([pair])
         return state
 
@@ -225,13 +226,14 @@ def first_state(record_hash: bytes) -> State:
 
 
 def beginning(random: bytes, time: float) -> tuple[bytes, State]:
-    """Record 1 and the state after it. `random`: 16 bytes of its own; `time`: seconds since the epoch."""
+    """Record 1 and the state after it. `random`: 16 bytes that make the record unique. `time`: seconds since the
+    epoch."""
     content = encode_record(Record(number=1, parent=NOTHING, time=int(time * 1000), random=random))
     return content, first_state(hash_of(content))
 
 
 class _Draft:
-    """The next state while records are carried out."""
+    """The next state while it is made: a copy of a state, to which records are applied."""
 
     def __init__(self, state: State) -> None:
         self._made = made = copy.copy(state)
@@ -243,7 +245,7 @@ class _Draft:
         """Apply a record.
 
         Raises:
-            KeyError, ValueError: it does not follow; the draft is of no use then.
+            KeyError, ValueError: the record does not follow the state; the draft is unusable then.
         """
         made = self._made
         if (record.number, record.parent) != (made.version + 1, made.hash):
@@ -251,7 +253,7 @@ class _Draft:
             raise ValueError(f"it is record {record.number} and follows {record.parent.hex()}, and {parent}")
         made.version, made.hash, self._time = record.number, record_hash, record.time
         if record.joins or record.dropped or record.forgotten or any(entry.deletes for entry in record.entries):
-            made.dropped = dict(made.dropped)  # Of a day of pushes they may be 86,400.
+            made.dropped = dict(made.dropped)  # Copied only when needed: a day of pushes may drop 86,400 packs.
         for entry in record.entries:
             self._carry_out(entry)
         for join in record.joins:
@@ -338,13 +340,13 @@ class _Draft:
 
 
 def kind_of(state: State, word: str) -> bytes | None:
-    """The declared kind of a map, as the value of a change."""
+    """The declared kind of a map, encoded as the value of a change; None if it is not declared."""
     found = state.map_kind(word)
     return None if found is None else found.encode()
 
 
 def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
-    """A key of a table that another value takes; nothing where it has that one."""
+    """Yield the change of a key from `old` to `new`; nothing if the two are equal."""
     if old != new:
         yield Change(table, key, old, new)
 
@@ -357,8 +359,8 @@ def following(
     dropped: Sequence[bytes] = (),
     forgotten: Sequence[bytes] = (),
 ) -> tuple[bytes, State]:
-    """The bytes of the record that follows a state, and the state then. `time`: seconds since the epoch; the rest as in
-    `Record`. LimitExceeded: a reply could not carry the state. One that is too large already may become smaller."""
+    """The bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the other
+    arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is smaller."""
     record = Record(
         number=state.version + 1,
         parent=state.hash,

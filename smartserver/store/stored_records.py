@@ -1,4 +1,4 @@
-"""`StoredRecords`: the records of the packs that one state names, found by kind and key, decoded and proved."""
+"""`StoredRecords`: finds, decodes and proves the records in the packs of one state."""
 
 from __future__ import annotations
 
@@ -27,21 +27,22 @@ from transports.base import Transport
 from transports.errors import TransportError
 
 NEAR = 4 << 10
-"""Bytes between the start of a record's header and the end of its frame that are read at once. Between them lie other
-records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the reads."""
+"""Bytes from the start of a record's header to the end of its frame that are read in one call. Between the two lie
+other records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the
+calls."""
 HEADER = 512
-"""Bytes read for a header whose length is not known; a longer one is read again."""
+"""Bytes read for a header whose length is not known; a longer header is read again."""
 
 
 Spot = tuple[int, int]
-"""The place of a record: of its pack among a snapshot's, and its row in the index."""
+"""The place of a record: the number of its pack in the snapshot, and its row in the pack's index."""
 
 
 class Location(NamedTuple):
     """One copy of a record."""
 
     pack: int
-    """The place of its pack among the snapshot's."""
+    """The number of its pack in the snapshot."""
     row: int
     """Its row in the pack's index."""
     ordinal: int
@@ -57,7 +58,7 @@ class Location(NamedTuple):
 
 
 class StoredRecords:
-    """The records of some packs, in their order; immutable."""
+    """The records of some packs in the order of the packs; immutable."""
 
     def __init__(
         self, transport: Transport, state: State, packs: Sequence[OpenPack], graph: Graph, texts: TextCache
@@ -67,33 +68,33 @@ class StoredRecords:
         self.graph = graph
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
-        """External bases found so far: pack and entry -> pack and row."""
+        """The external bases found so far: from pack and entry to pack and row."""
         self.transport = transport
         self.is_remote = remote.is_remote(transport)
-        """True if what it reads lies behind a link."""
+        """True if the packs lie behind a link."""
         self._fetched: dict[Spot, bytes] = {}
-        """The bytes of records that were read together, each until it is asked for."""
+        """The bytes of records that `fetch` read; `_load` takes each out again."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
-        """The ordinals of the revisions that brought a copy of a record, ascending; none where it is not stored."""
+        """The ordinals of the revisions that introduced a copy of a record, ascending; none if it is not stored."""
         digest = record_digest(kind, key)
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
             for row in pack.index.find_digest(digest):
                 yield part.first + pack.index.at(row).segment
 
     def first(self, kind: int, key: Key) -> Location | None:
-        """The copy at the lowest position, which is what a base key means."""
+        """The copy of a record at the lowest position, which a base key refers to; None if it is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self._location(*found)
 
     def first_row(self, kind: int, key: Key) -> Row | None:
-        """Depth, chain and lineage of the copy at the lowest position."""
+        """The depth, chain and lineage of the copy at the lowest position; None if it is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self.packs[found[0]].index.row(found[1])
 
     def base(self, location: Location) -> Location | None:
-        """The base of a record, or None where it has none."""
+        """The base of a record; None if it has no base."""
         number, row = location.pack, location.row
         said = self.packs[number].index.at(row)
         found = self._base(number, row, said)
@@ -103,14 +104,14 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """A record, its chain decoded. It is proved to be what its key or check says."""
+        """Read a record, decoded and proved to match its key or check."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
-        """The record of a kind and key, proved; None if there is none. Nothing is read if its text is cached. `charge`
-        is told the bytes of each text before it is decoded, and of the record's."""
+        """Read the record of a kind and key, proved; None if it is not stored. A cached text is not read again.
+        `charge` is called with the bytes of each text of the chain before it is decoded."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -130,7 +131,7 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """The record of a row, proved. `asked`: as of `_header`; `charge`: as of `lookup`."""
+        """Read the record of a row, proved. `asked`: as in `_header`; `charge`: as in `lookup`."""
         pack = self.packs[number]
         if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -153,7 +154,8 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """The record of a row, proved; None if Python must read it: it is damaged, or rests on a text in the cache."""
+        """Read the record of a row natively, proved; None if Python must read it, because it is damaged or its base is
+        cached."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -177,7 +179,8 @@ class StoredRecords:
         return Record(kind, key, meta, text)
 
     def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
-        """Let a pack, or its index alone, be read natively (`RecordReader.read`); whether that can be."""
+        """Open a pack, or its index alone, for the native reader. Return whether that succeeded. `wanted`: as returned
+        by `RecordReader.read`."""
         number = wanted if wanted >= 0 else -1 - wanted
         try:
             index = self.packs[number].index.blocks.descriptor
@@ -189,7 +192,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of a record; or None. A large one is decoded as it is read. `charge`: as of `lookup`."""
+        """The text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -217,12 +220,12 @@ class StoredRecords:
     def _remote(
         self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
     ) -> CachedText | None:
-        """The text that another machine gave for a record, proved; None where it is not that of the record."""
+        """Decode and prove the text of a record that came from a remote cache; None if it does not match the record."""
         if found is None:
             return None
         kind = self.state.kinds[asked[0]]
         cached, check = decode_text(found), b""
-        if check_bytes(kind):  # Its key does not prove it.
+        if check_bytes(kind):  # The key does not prove the text.
             entry = self._entry(number, row, said, asked)
             check = entry.check
         try:
@@ -234,12 +237,12 @@ class StoredRecords:
         return cached
 
     def _entry(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> Entry:
-        """The header of a record. `asked`: as of `_header`."""
+        """Read the header of a record. `asked`: as in `_header`."""
         size = min(HEADER, said.frame_offset - said.header_offset)
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Tell whether a text is kept in the cache: then it is decoded whole."""
+        """Tell whether a text of this length would be cached: then it is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -251,11 +254,11 @@ class StoredRecords:
             proof = TextProof(self.state.kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
             source = partial(self._source, number, row, said, entry)
             yield from parts.PartedText(source, entry.length, proof, charge)
-        except ValueError as error:  # Malformed is one.
+        except ValueError as error:  # Malformed is a ValueError.
             raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
-        """A text that is decoded whole, and cached."""
+        """Return a text in parts, after it was decoded whole and cached."""
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
             charge(len(cached.text))
@@ -265,7 +268,7 @@ class StoredRecords:
         return parts.Source(parts.cut(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
-        """Decodes a text, and its uncached bases, on demand."""
+        """Return a text that is decoded on demand, with its uncached bases."""
         charge(said.length)
         pack = self.packs[number]
         base = parts.Source(iter(()), 0)
@@ -275,7 +278,7 @@ class StoredRecords:
             held = window(pack.reader.read(said.frame_offset, min(said.frame_length, HEADER)), entry.length)
         if found is not None:
             below = self._base_row(found, number, row, said)
-            # Of a zstd frame it is needed whole.
+            # A zstd frame needs its base whole.
             if entry.encoding == ZSTD or self._is_kept(entry.kind, below.length):
                 base = self._whole(*found, charge)
             else:
@@ -285,7 +288,8 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record that names its base by its key, as they lie, if it is not large."""
+        """The header and the frame, as stored, of a record that names its base by key; None for another or large
+        record."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -294,7 +298,7 @@ class StoredRecords:
         return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of stored records, each by kind and key, from their headers, which are read in one go."""
+        """The metas of stored records, given by kind and key; all headers are read together."""
         rows: list[tuple[int, int, IndexRow]] = []
         for kind, key in places:
             digest = record_digest(kind, key)
@@ -311,7 +315,7 @@ class StoredRecords:
         return [self._header(*row, header).meta for row, header in zip(rows, read, strict=True)]
 
     def fetch(self, locations: Iterable[Location]) -> None:
-        """Read records, with the bases of each down to a text that is known, in one go: `record` has them then."""
+        """Read records together for later calls of `record`, each with its bases down to a cached text."""
         wanted: dict[Spot, tuple[PackReader, int, int]] = {}
         met: set[Spot] = set()
         size = 0
@@ -329,7 +333,7 @@ class StoredRecords:
                 if place is not None and self.texts.get(_text_key(self.packs[place[0]], place[1])):
                     break
         held = sum(map(len, list(self._fetched.values())))
-        if held + size > remote.AT_ONCE:  # Some of that is not asked for any more.
+        if held + size > remote.AT_ONCE:  # Some of these bytes are not needed any more.
             self._fetched.clear()
         self._fetched.update(zip(wanted, remote.read_across(list(wanted.values())), strict=True))
 
@@ -340,7 +344,7 @@ class StoredRecords:
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
-        """Pack and row of the lowest copy in the packs in front of pack `before`."""
+        """The pack and row of the lowest copy in the packs before pack number `before`, or None."""
         for number in range(before):
             rows = self.packs[number].index.find_digest(digest)
             if rows:
@@ -348,7 +352,7 @@ class StoredRecords:
         return None
 
     def _base(self, number: int, row: int, said: IndexRow) -> Spot | None:
-        """Pack and row of the base of a row."""
+        """The pack and row of the base of a row; None if it has no base."""
         index = self.packs[number].index
         raw = said.base
         if raw == NO_BASE:
@@ -370,7 +374,7 @@ class StoredRecords:
         return found
 
     def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """The row of the base of a row. It must lie before that row, or a chain could be endless."""
+        """The content of a base's row. The base must lie before the record, or a chain could be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name
@@ -378,7 +382,7 @@ class StoredRecords:
         return found
 
     def _load(self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None = None) -> tuple[Entry, bytes]:
-        """The header and the frame of a record, compared with what the index says of it. `asked`: as of `_header`."""
+        """Read the header and the frame of a record, and compare them with the index. `asked`: as in `_header`."""
         pack = self.packs[number]
         start, frame_at, frame_length = said.header_offset, said.frame_offset, said.frame_length
         stop = frame_at + frame_length
@@ -392,8 +396,8 @@ class StoredRecords:
     def _header(
         self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
     ) -> Entry:
-        """The header of a record, compared with the index; `read`: what was read from where it begins. `asked`: the
-        kind and key by which the row was found: what the index says of them is not read again."""
+        """Decode the header of a record, and compare it with the index. `read`: the bytes from its start. `asked`: the
+        kind and key by which the row was found; then the digest in the index is not read again."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
@@ -404,7 +408,7 @@ class StoredRecords:
                 if len(read) >= most:
                     raise CorruptFile(pack.path, start, f"record header: {error}") from error
                 read = pack.reader.read(start, min(len(read) * 16, most))
-        if not entry.key:  # That of its revision. Two reads of the index that others need not.
+        if not entry.key:  # Its key is the id of its revision, which takes two more reads of the index.
             entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
         if entry.frame_length != said.frame_length or entry.length != said.length:
             raise _damaged(pack, start, entry, "its lengths are not those in the index")
@@ -416,7 +420,8 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """The fulltext: down the chain to a known text or to none, and up again, charged by the bytes of each text."""
+        """Decode the fulltext: go down the chain to a cached text or its end, and up again. Each text of the chain is
+        charged."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:
@@ -437,13 +442,13 @@ class StoredRecords:
             except Malformed as error:
                 raise _damaged(self.packs[number], frame_at, entry, str(error)) from error
             if steps:
-                # Of a chain of forty, that is read for its end, the others would push out what was read before.
+                # The inner texts of a chain of forty, read for its end, would push other texts out of the cache.
                 self.texts.put(key, CachedText(text, False, entry.meta), spare=True)
         return text
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """The key of a text in the cache: by pack, since a copy of a repository may get other texts under its keys."""
+    """The cache key of a text. It names the pack, since a copy of a repository may have another text under a key."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 
@@ -452,10 +457,10 @@ def _damaged(pack: OpenPack, offset: int, entry: Entry, why: str) -> CorruptFile
 
 
 def decode_header(buf: bytes, revision: RevisionId, kinds: Sequence[Kind]) -> Entry:
-    """The header `buf` begins with, in the segment of `revision`.
+    """Decode the header at the start of `buf`, in the segment of `revision`.
 
     Raises:
-        Malformed: it is cut off, or no header.
+        Malformed: the header is cut off, or invalid.
     """
     if len(buf) < 2:
         raise Malformed(0, "a record's header is cut off")

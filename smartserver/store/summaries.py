@@ -1,12 +1,12 @@
-"""Summaries: what a log shows of each revision of a pack, in a file beside the pack.
+"""Summaries: the rows of a log for the revisions of a pack, in a file beside the pack.
 
-The first log after a start of the server would read a record for each revision, in as many places of the pack. This
-file has the same in a few megabytes that lie in order. It is derived: no record names it, a reader does without one
-that is missing or damaged, and upkeep makes it where it is missing (`summarise`). A pack never changes, and nothing
-here depends on other packs, so a file never becomes stale.
+Without summaries, the first log after a start of the server would read one record for each revision, from all over the
+pack. This file has the same rows in a few megabytes, in order. It is derived: no record names it, a reader does without
+a missing or damaged file, and upkeep writes a missing one (`summarise`). A pack never changes, and the file depends on
+no other pack, so it never becomes stale.
 
-Revisions lie in blocks of 256. Of a block there is a column for each part of a revision in a log
-(`records.browse.split_revision`), and the columns of 32 blocks lie side by side: `log -q` reads one of three columns.
+Revisions are grouped in blocks of 256. A block has a column for each part of a revision in a log
+(`records.browse.split_revision`), and equal columns of 32 blocks lie side by side: `log -q` reads one of three columns.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ BLOCK: Final = 1 << BITS
 GROUP: Final = 32
 """Blocks whose columns lie side by side."""
 LEAST: Final = 64
-"""Revisions of a pack that has such a file. To read fewer one by one takes some 15 ms."""
+"""Revisions of a pack from which on it has summaries. To read fewer one by one takes some 15 ms."""
 AHEAD: Final = 256 << 10
 """Bytes of columns that are read ahead, and kept, for each open file."""
 MOST: Final = 16 << 20
-"""Bytes of a column of a block. Each row has 16 KiB at most (`browse.LONGEST`)."""
+"""Bytes of a column of a block at most. Each row has 16 KiB at most (`browse.LONGEST`)."""
 
 _ROW: Final = struct.Struct("<IIIB")
-"""The row of a column: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
+"""The entry of a column in the table: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
 _END: Final = struct.Struct("<8sHHI16s")
-"""Magic, version, columns of a block, revisions, the hash of the pack."""
+"""The end of the table: magic, version, columns of a block, revisions, the hash of the pack."""
 MAGIC: Final = b"hpss-sum"
 VERSION: Final = 1
 
@@ -66,7 +66,8 @@ class _Column(NamedTuple):
 
 
 def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) -> Iterator[bytes]:
-    """The file of a pack, in pieces. `blocks`: revisions with their messages and, where `columns` is 3, changes."""
+    """Yield the file of summaries of a pack in pieces. `blocks`: the rows with messages and, if `columns` is 3, with
+    changes."""
     table = bytearray()
     left = iter(blocks)
     while group := list(itertools.islice(left, GROUP)):
@@ -82,10 +83,10 @@ def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) ->
 
 
 class Summaries:
-    """An opened file; usable from several threads at once."""
+    """An opened file of summaries; usable from several threads at once."""
 
     def __init__(self, file: ReadFile, entry: PackEntry) -> None:
-        """`entry`: of the pack."""
+        """`entry`: the entry of the pack in the log."""
         self.path = summaries_path(entry.name)
         self._file = file
         self._entry = entry
@@ -109,7 +110,7 @@ class Summaries:
         """The last read-ahead of each column: its begin, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
-        """The columns of each block. `end`: where the last one ends."""
+        """The columns of each block. `end`: the offset where the last column must end."""
         found: list[list[_Column]] = [[] for _ in range(self.blocks)]
         rows = _ROW.iter_unpack(table)
         offset = 0
@@ -124,7 +125,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """The revisions of a block, encoded as a log has them; None where their changes are not in this file."""
+        """The rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)
@@ -149,7 +150,8 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """The frame of a column. Where those beside it are short, they are read with it: a log asks for them next."""
+        """Read the frame of a column. If the neighbouring frames are short, they are read too: a log needs them
+        next."""
         start, run = self._runs[column]
         if not start <= place.offset <= place.offset + place.length <= start + len(run):
             first = number - number % GROUP

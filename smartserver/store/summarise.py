@@ -1,4 +1,4 @@
-"""Makes the file of summaries of a pack, out of its records or of the files of the packs that it joins."""
+"""Writes the file of summaries of a pack, from its records or from the summaries of the packs that it joins."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ class Summariser:
     """Reads the rows of a log for the revisions of a snapshot."""
 
     def __init__(self, snapshot: Snapshot) -> None:
-        """Prepare to read it.
+        """Prepare to read the snapshot.
 
         Raises:
             Unsupported: the system has no log.
@@ -39,15 +39,15 @@ class Summariser:
         state, system = snapshot.state, system_of(snapshot.state.vcs)
         self._view = SnapshotView(state.refs, state.map, snapshot, Allowance(limited=False))
         self._contents: Contents = system.contents(self._view, ReadScope())
-        self._changes = not system.ghosts  # With ghosts, what a revision changed depends on what else is stored.
+        self._changes = not system.ghosts  # With ghosts, the changes depend on which other revisions are stored.
 
     @property
     def columns(self) -> int:
-        """The columns of each block, as of `encode_summaries`."""
+        """The number of columns of each block, as in `encode_summaries`."""
         return 3 if self._changes else 2
 
     def blocks(self, packs: range, pace: Pace) -> Iterator[Block]:
-        """The revisions of some neighbouring packs, in the blocks of a pack that joins them."""
+        """Yield the rows of neighbouring packs, in the blocks of a pack that joins them."""
         parts = self._snapshot.graph.parts
         last = parts[packs[-1]]
         ordinals = _paced(range(parts[packs[0]].first, last.first + last.count), pace)
@@ -56,7 +56,8 @@ class Summariser:
             yield block
 
     def differing(self, number: int, file: Summaries) -> int | None:
-        """Read all summaries of a pack; the number of the first block whose first revision differs from its records."""
+        """Read all summaries of a pack. Return the number of the first block whose first row differs from the records,
+        or None."""
         first = self._snapshot.graph.parts[number].first
         differ: list[int] = []
         for block in range(file.blocks):
@@ -75,8 +76,8 @@ def write_summaries(
     randomness: Callable[[int], bytes],
     pace: Pace = unpaced,
 ) -> None:
-    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: the pack, or those that it
-    joins."""
+    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: the numbers of the pack, or of
+    the packs that it joins, in the snapshot."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:
@@ -97,7 +98,7 @@ def write_summaries(
 def summarise_joined(
     folder: Transport, before: Snapshot, after: State, randomness: Callable[[int], bytes], pace: Pace = unpaced
 ) -> None:
-    """Write the summaries of the pack that packs of a snapshot were joined into, out of theirs."""
+    """Write the summaries of the pack into which packs of a snapshot were joined, from the summaries of these packs."""
     gone = [number for number, pack in enumerate(before.packs) if pack.entry not in after.packs]
     packs = range(gone[0], gone[-1] + 1) if gone else range(0)
     entry = after.packs[packs.start] if packs else None
@@ -107,7 +108,7 @@ def summarise_joined(
 
 
 def summarise(folder: Transport, snapshot: Snapshot, randomness: Callable[[int], bytes], pace: Pace = unpaced) -> None:
-    """Write the summaries of each pack that lacks them. Behind a link none are written, as none are read."""
+    """Write the summaries of each pack that lacks them. Behind a link, summaries are neither written nor read."""
     for number, pack in enumerate(() if is_remote(folder) else snapshot.packs):
         if not pack.has_summaries:
             write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)

@@ -1,10 +1,10 @@
-"""Tables: sorted names with their values. A table never changes; a change gives another one.
+"""Tables: sorted names with their values. A table never changes; a change makes a new one.
 
 A table is sorted bytes with changes over them. Lookups search the bytes, so a table of 500,000 refs is opened without
-decoding it. Where the changes become many, the next table has them among its sorted bytes.
+decoding it. When there are many changes, the next table has them merged into its sorted bytes.
 
-Sorted bytes: the count, where each entry begins and the last one ends, then length of the key, key and value of each.
-They lie in a checkpoint, whose check covers them.
+Sorted bytes are: the count, the offset of each entry and the end of the last one, and for each entry the length of the
+key, the key and the value. They are part of a checkpoint, whose check covers them.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ KEY = struct.Struct("<H")
 """Length of an entry's key; the key and the value follow."""
 
 FEW = 1024
-"""Changes that may always lie over the sorted bytes."""
+"""Changes over the sorted bytes up to which these are never rewritten."""
 SHARE = 8
-"""Beyond `FEW`, at most the sorted bytes' entries divided by this lie over them: a change rewrites few of them."""
+"""Beyond `FEW` changes, the sorted bytes are rewritten when the changes exceed their entries divided by `SHARE`."""
 
 OVERHEAD = 6
-"""Bytes msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
+"""Bytes that msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
 LEAST_ENTRY = 120
-"""Bytes an entry counts as, at least, where what a reply may carry is counted. The shortest ref takes a client 500."""
+"""Bytes that an entry counts as, at least, in the size of a state. The shortest ref takes 500 bytes in a client."""
 
 V = TypeVar("V")
 
 
 def check_name(name: bytes) -> None:
-    """Accept the name of a ref or of an entry: 1 to 1,024 bytes, no NUL."""
+    """Raise InvalidName unless the name of a ref or entry has 1 to 1,024 bytes and no NUL."""
     if not 1 <= len(name) <= MAX_NAME:
         raise InvalidName(name[:MAX_NAME], f"{len(name)} bytes, expected 1 to {MAX_NAME}")
     if b"\0" in name:
@@ -45,7 +45,7 @@ def check_name(name: bytes) -> None:
 
 
 def check_key(key: bytes) -> None:
-    """Accept a key of a map: a name, or that of the ref it belongs to, NUL, and a name or nothing."""
+    """Raise InvalidName unless a key of a map is a name, or the name of a ref, NUL, and a name or nothing."""
     of, belongs, name = key.partition(b"\0")
     check_name(of)
     if belongs and name:
@@ -53,10 +53,10 @@ def check_key(key: bytes) -> None:
 
 
 class SortedBytes:
-    """Entries in key order, encoded; nothing is decoded but the entries a lookup touches."""
+    """Encoded entries in key order; a lookup decodes only the entries that it compares."""
 
     def __init__(self, content: memoryview, path: str) -> None:
-        """`path`: the file they lie in, for errors."""
+        """`path`: the path of their file, for errors."""
         self.content = content
         self._path = path
         try:
@@ -70,7 +70,7 @@ class SortedBytes:
             raise CorruptFile(path, 0, f"a table of {len(content)} bytes whose sizes do not fit")
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key."""
+        """The value of a key, or None."""
         place = self._place(key)
         if place == self.count:
             return None
@@ -78,7 +78,7 @@ class SortedBytes:
         return value if found == key else None
 
     def starting(self, first: bytes) -> Iterator[bytes]:
-        """The keys that begin so, in their order."""
+        """Yield the keys that begin with `first`, in order."""
         for index in range(self._place(first), self.count):
             key, _ = self._entry(index)
             if not key.startswith(first):
@@ -93,7 +93,7 @@ class SortedBytes:
             yield entries[start + KEY.size : split], entries[split:end]
 
     def _place(self, key: bytes) -> int:
-        """The index of the first entry whose key is not less."""
+        """The index of the first entry whose key is not less than `key`."""
         return bisect.bisect_left(range(self.count), key, key=lambda index: self._entry(index)[0])
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
@@ -106,7 +106,7 @@ class SortedBytes:
 
 
 def encode_entries(items: Iterable[tuple[bytes, bytes]]) -> bytes:
-    """The bytes of entries that come in key order."""
+    """Encode entries, given in key order."""
     entries: list[bytes] = []
     last = b""
     for key, value in items:
@@ -166,22 +166,23 @@ class Table(Mapping[bytes, bytes]):
             yield from _present(entry)
 
     def starting(self, first: bytes) -> list[bytes]:
-        """The keys that begin so."""
+        """The keys that begin with `first`, in order."""
         stored = () if self._below is None else self._below.starting(first)
         keys = {key for key in (*stored, *self._over) if key.startswith(first)}
         return sorted(key for key in keys if key in self)
 
     @property
     def held(self) -> int:
-        """Bytes of its keys and values with what an encoding adds to them, at most; `LEAST_ENTRY` each at least."""
+        """The size that counts for the limit of a state: the encoded bytes at most, and at least `LEAST_ENTRY` for each
+        entry."""
         return max(self.size + OVERHEAD * self._count, LEAST_ENTRY * self._count)
 
     def of_kind(self, kind: str) -> Table:
-        """The same entries as a table of another kind."""
+        """Return a table of another kind with the same entries."""
         return self._with(kind, self._over, self._count, self.size)
 
     def changed(self, changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Table:
-        """The table after these changes, each a key, its value before and its value after, None for absent."""
+        """Return the table after changes, each a key, its old value and its new value; None: the key is absent."""
         over = dict(self._over)
         count, size = self._count, self.size
         for key, old, new in changes:
@@ -216,7 +217,7 @@ def _present(entry: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]
 
 
 class _Items(ItemsView[bytes, V]):
-    """The entries in one walk, where the inherited view would look each key up."""
+    """The entries in one walk; the inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 
@@ -225,7 +226,7 @@ class _Items(ItemsView[bytes, V]):
 
 
 class _Values(ValuesView[V]):
-    """The values in one walk, as well."""
+    """The values in one walk; the inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 
@@ -234,7 +235,7 @@ class _Values(ValuesView[V]):
 
 
 class DecodedTable(Mapping[bytes, V], Generic[V]):
-    """A table whose values are decoded when asked for; iterates in key order."""
+    """A table whose values are decoded on access. Iterates in key order."""
 
     def __init__(self, table: Table, decode: Callable[[bytes], V]) -> None:
         self._table = table

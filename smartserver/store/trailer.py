@@ -1,6 +1,6 @@
-"""The trailer of a pack: which request brought it, behind the pack's own bytes.
+"""The trailer of a pack, behind the pack's own bytes: the request that brought the pack.
 
-It is what is left of a change whose record is lost: `recovery` carries it out again.
+If the record of the change is lost, `recovery` carries out the change again from the trailer.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from transports.steps import ReadRanges
 MAGIC = b"hpss-trl"
 VERSION = 1
 OLD_MAGIC = b"hpss-int"
-"""The begin of the bytes after a pack that came before the repository was upgraded (`old_root`): nothing reads them."""
+"""The first bytes of the trailer of a pack from before the repository was upgraded (`old_root`); it is never read."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
 FOOTER = struct.Struct("<I16s")
-"""Length of the whole trailer, BLAKE2b-16 of all that precedes: it is found from the end of a file."""
+"""Length of the whole trailer, BLAKE2b-16 of all bytes before the hash. The trailer is found from the end of a file."""
 
 TAIL = 4096
 """Bytes read from the end of a file at once: the trailer of a push of some ten refs."""
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
-    """The entry as a record was to say it, and the number and hash of the record on whose state it was judged. Of a
-    joined pack: no entry, and the packs, in order, that it has the segments of."""
+    """The entry for a record, and the number and hash of the record on whose state it was judged. A joined pack has no
+    entry; `joins` has the names of the packs whose segments it has, in order."""
 
     incarnation: Bytes16
     version: Natural
@@ -46,18 +46,18 @@ _DECODER = msgspec.msgpack.Decoder(Trailer)
 
 
 def encode_trailer(trailer: Trailer) -> bytes:
-    """The bytes behind a pack's hash."""
+    """Encode a trailer as the bytes behind a pack's hash."""
     content = HEADER.pack(MAGIC, VERSION, 0) + msgspec.msgpack.encode(trailer)
     content += struct.pack("<I", len(content) + FOOTER.size)
     return content + blake2b(content, digest_size=16).digest()
 
 
 Read = Callable[[int, int], bytes]
-"""Bytes of a file, by offset and size; fewer at its end."""
+"""Returns bytes of a file, by offset and size; fewer at its end."""
 
 
 def ranges_of(folder: Transport, path: str) -> Read:
-    """A file's bytes, each range in a trip of its own."""
+    """Return a function that reads a file; each call is one trip."""
 
     def read(offset: int, size: int) -> bytes:
         step = ReadRanges(path, [(offset, size)])
@@ -68,7 +68,7 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """The offset and the content of the trailer at the end of a file; the size and None if none is whole."""
+    """The offset and content of the trailer at the end of a file; `size` and None if there is no undamaged one."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -81,7 +81,8 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
-    """The trailer after the first `length` bytes of a file, or None. `content`: the `TAIL` bytes that follow."""
+    """Read the trailer after the first `length` bytes of a file, or None. `content`: the next `TAIL` bytes of the file,
+    read already."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):
@@ -92,7 +93,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
 
 
 def _length(tail: bytes) -> int:
-    """The length in a footer, or 0."""
+    """The length in the footer at the end of `tail`; 0 if there is none."""
     length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
     return length
 

@@ -1,5 +1,5 @@
-"""`Transaction`: the changes that one request asks for, each checked. The repository writes down what differs, in one
-record.
+"""`Transaction`: the changes that one request asks for, each checked. A commit writes the difference to the snapshot
+into one record.
 """
 
 from __future__ import annotations
@@ -21,27 +21,27 @@ from smartserver.store.table import check_key, check_name
 from smartserver.store.view import RepositoryView, folders_of
 
 MISSING_NAMED = 1024
-"""Missing parents an error names: it travels in one small reply."""
+"""Missing parents that an error names at most: it travels in one small reply."""
 
 
 class Transaction(RepositoryView):
-    """The changes of one request. A method refuses a change by an error, which a verb that calls it lists: InvalidName,
-    MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
+    """The changes of one request. A method refuses a change with an error, which the verb that calls the method lists:
+    InvalidName, MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
     is_partial = False
     """True if some of the changes that the request asks for are refused, and the others made."""
     is_continued = False
-    """True if it is one of several requests of a copy, and not the last."""
+    """True if the request is one of several requests of a copy, and not the last."""
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
-        """Another view of the same, which nothing was changed in yet, with these revisions announced."""
+        """Return a transaction on the same snapshot with these revisions announced, and without changes."""
         return Transaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Make the repository with this request; False if one of the same `vcs` exists. `incomplete`: more requests of
-        a copy follow."""
+        """Create the repository. Return False if it exists already with the same system and kinds. `incomplete`: True
+        if more requests of a copy follow."""
         self.is_continued = incomplete
         there = self.vcs if self.exists else vcs
         if there != vcs:
@@ -57,7 +57,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, make or (None) remove a ref; the rule was checked by the caller."""
+        """Change, add or (None) remove a ref. The caller has decided that the change is allowed."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -88,13 +88,13 @@ class Transaction(RepositoryView):
 
     @cached_property
     def tips(self) -> TipProof:
-        """The proof of the attributes of tips."""
+        """The object that proves the attributes of tips."""
         system = system_of(self.vcs)
         return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
 
     def prove_tips(self) -> None:
-        """Give the tips of changed refs their proved attributes, whatever the client said of them. If nothing else was
-        to change, the ref is as it was, and the log says that this was answered."""
+        """Give the tips of changed refs their proved attributes, whatever the client said of them. A ref whose proved
+        value is the stored one is no change any more; the request is then remembered (`remember`)."""
         claimed = {name: value for name, value in self.changes.items() if value is not None}
         stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
         for name, value in self.tips.values(claimed, stored).items() if claimed else ():
@@ -104,14 +104,14 @@ class Transaction(RepositoryView):
                 self.remember()
 
     def _meta_of(self, system: System, revision: RevisionId) -> bytes | None:
-        """The meta of a revision's own record; None where that is still on its way."""
+        """The meta of a revision's own record; None if the record has not arrived yet."""
         found = self._own_meta(revision)
         if found is None and system.own_kind is not None and self.is_stored(revision):
             (found,) = self._present().metas([(system.own_kind, revision)])
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, make or (None) remove an entry of a map; the caller decided that it may be."""
+        """Change, add or (None) remove an entry of a map. The caller has decided that the change is allowed."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -134,7 +134,7 @@ class Transaction(RepositoryView):
             self.declared[name] = kind
 
     def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
-        """Check that the system has a map of that name and kind. `of_refs`: whether entries are to belong to a ref."""
+        """Check that the system has a map of that name and kind. `of_refs`: True if its entries must belong to refs."""
         system = system_of(self.vcs)
         known = system.maps.get(name)
         if known is None:
@@ -146,7 +146,7 @@ class Transaction(RepositoryView):
             raise WrongMapKind(name, known.kind, kind)
 
     def check_entry(self, name: str, key: bytes, value: bytes) -> None:
-        """Check what the system says of an entry of a map."""
+        """Check that the system accepts an entry of a map, and that the revision in it is stored or announced."""
         system = system_of(self.vcs)
         problem = system.entry_problem(name, key, value)
         if problem:
@@ -156,7 +156,7 @@ class Transaction(RepositoryView):
             self._ordinal(revision)
 
     def remove_entries(self, of: bytes) -> None:
-        """Remove what belongs to a ref from every map."""
+        """Remove the entries that belong to a ref from every map."""
         found = self._belonging.pop(of, set())
         if self.created is None:
             state = self._present().state
@@ -166,7 +166,7 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def unreached_new(self) -> frozenset[RevisionId]:
-        """The new revisions that no ref and no entry of a map would reach: those of refs that were refused. The set is
+        """The new revisions that no ref and no entry of a map would reach, because their refs were refused. The set is
         empty if nothing was refused, or if refs of later requests may reach them."""
         if not self.is_partial or self.is_continued:
             return frozenset()
@@ -182,7 +182,7 @@ class Transaction(RepositoryView):
         return frozenset(found)
 
     def remember(self) -> None:
-        """Have the log say that this was answered, even if nothing changes, so that a later repeat changes nothing."""
+        """Write the request to the log even if nothing changes, so that a repeat gets the same answer."""
         self.remembered = True
 
     def check_parents(self) -> None:
@@ -191,7 +191,8 @@ class Transaction(RepositoryView):
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, make or (None) remove a setting. The system adds entries that keep the meaning of what is stored."""
+        """Change, add or (None) remove a setting. The system adds entries of maps that keep the meaning of stored
+        data."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)
@@ -209,7 +210,7 @@ class Transaction(RepositoryView):
                 self.set_map(table, "opaque", key, entry)
 
     def delete(self) -> None:
-        """Delete the repository; nothing else is asked for in the request."""
+        """Delete the repository. The request must make no other change."""
         self._present()
         self.deleted = True
 
@@ -228,15 +229,16 @@ def _described(vcs: str, kinds: Sequence[Kind]) -> str:
 
 
 AHEAD = 256
-"""Revisions whose headers are read at once from a remote store: those that arrived together are mostly in one line."""
+"""Revisions whose headers are read at once from a remote store: revisions that arrived together mostly form one line
+of first parents."""
 
 
 class TipProof:
-    """Proves attributes of tips by records and by the graph: a `records.content.TipReader` over a repository and the
+    """Proves attributes of tips from records and the graph: a `records.content.TipReader` over a repository and the
     revisions that a request brought.
 
-    A client's word about a tip (what a tag peels to, the number of a revision) would be shown to everybody else. So
-    nothing of it is stored: the system is asked, once the revisions of the request are here.
+    The attributes of a tip (the target of a tag, the number of a revision) are shown to all users. So the server never
+    stores the values that a client sent. It asks the system, once the revisions of the request are here.
     """
 
     def __init__(
@@ -248,7 +250,8 @@ class TipProof:
         fact: Callable[[RevisionId], bytes | None],
         allowance: Allowance,
     ) -> None:
-        """`graph`: of what is stored and what is announced. `fact`: the `System.tip_fact` of a revision that came."""
+        """`graph`: the graph of stored and announced revisions. `fact`: returns the `System.tip_fact` of an uploaded
+        revision."""
         self._system = system
         self._snapshot = snapshot
         self._stored = 0 if snapshot is None else snapshot.graph.count
@@ -263,11 +266,11 @@ class TipProof:
     def values(
         self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
     ) -> dict[bytes, RefValue]:
-        """The values of refs with proved attributes. `stored`: the present values. `trusts_stored`: whether the
-        attributes of stored refs count as proved. An earlier release stored any."""
+        """Return the values of refs with proved attributes. `stored`: the present values. `trusts_stored`: True if the
+        attributes of stored refs count as proved; those from an earlier release do not."""
         self._trusts_stored = trusts_stored
         self._allowance.charge(len(claimed))
-        # Where the ref says which type its tip has, no record adds to that.
+        # If the name of a ref says which type its tip has, the tip has no attributes.
         any_type = {name: value for name, value in claimed.items() if self._system.tip_meta(name) is None}
         known = {name: {tip.id: tip for tip in stored.get(name, ()) if trusts_stored} for name in any_type}
         tips = (tip.id for name, value in any_type.items() for tip in value if tip.id not in known[name])
@@ -282,7 +285,7 @@ class TipProof:
         }
 
     def proved(self) -> Iterator[Tip]:
-        """The tips of stored refs, where these are trusted."""
+        """Yield the tips of stored refs, if their attributes are trusted."""
         if self._snapshot is not None and self._trusts_stored:
             for value in self._snapshot.state.refs().values():
                 self._allowance.charge(1)
@@ -293,7 +296,7 @@ class TipProof:
         return self._graph.ordinal(revision)
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The first parent of a revision; None where it has none, or that is absent."""
+        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
         self._allowance.charge(1)
         if ordinal >= self._stored:
             place = self._announced.find(self._graph.revision(ordinal))
@@ -308,14 +311,14 @@ class TipProof:
         return self._first_parents[ordinal]
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """The facts of revisions: those that came are known, the records of the others are read."""
+        """Return the facts of revisions. Those of uploaded revisions are known; for the others, records are read."""
         self._allowance.charge(len(revisions))
         found = {revision: self._fact(revision) for revision in revisions}
         snapshot, kind = self._snapshot, self._system.own_kind
         if snapshot is not None and kind is not None:
             unknown = (revision for revision, fact in found.items() if fact is None)
             read = [revision for revision in unknown if snapshot.ordinal(revision) is not None]
-            if self._system.label is not None:  # Nothing else has facts, and a header takes less than a record.
+            if self._system.label is not None:  # Only labels have facts, and a header is smaller than a record.
                 metas = snapshot.metas([(kind, revision) for revision in read])
                 read = [revision for revision, meta in zip(read, metas, strict=True) if meta == self._system.label]
             places = {revision: place for revision in read if (place := snapshot.first(kind, revision)) is not None}
@@ -338,8 +341,8 @@ def entry_of(
     incarnation: bytes,
     options: tuple[str, ...] = (),
 ) -> Entry:
-    """The entry of a record for a transaction on a state. `incarnation`: of a repository that it creates. `options`:
-    those of the push."""
+    """Make the entry of a record for a transaction on a state. `incarnation`: the incarnation of the repository if the
+    transaction creates it. `options`: the push options."""
     begins = None
     if transaction.created is not None:
         begins = Beginning(incarnation, *transaction.created[:2])
@@ -348,7 +351,7 @@ def entry_of(
 
 
 def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
-    """In an order in which each finds what it changes: a map is declared before its entries, and removed after them."""
+    """Yield the changes in the order to apply them: a map is declared before its entries, and removed after them."""
     for word, kind in transaction.declared.items():
         if kind is not None:
             check_name(word.encode())

@@ -1,8 +1,8 @@
-"""Upkeep: checkpoints made, leftovers deleted. Nothing here is needed for an answer, and nothing here drops a revision.
+"""Upkeep: makes checkpoints and deletes leftovers. No answer depends on it, and it never drops a revision.
 
-A file in `packs` is deleted only a day after a record dropped it. So a record that names it was published before, and a
-writer after it knows. A pack that no record names is dropped when its request is in the entries, or when it joins
-others. Any other stays: it may be all that is left of an answered push.
+A file in `packs` is deleted only a day after a record dropped it. So any record that names the file was published
+before, and later writers know that it is dropped. A pack that no record names is dropped when its request is in the
+entries, or when it joins other packs. Any other unnamed pack stays: it may be all that is left of an answered push.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
 LARGE = 64 << 10
-"""Bytes of a record, of some thousand refs, that are not to be read with each request."""
+"""Bytes, of some thousand refs, above which a record should not stay the newest one, as each look reads that."""
 KEPT = 24 * 3600
-"""Seconds that a dropped pack is kept for those who read an older state, and a leftover for a writer that lives."""
+"""Seconds that a dropped pack is kept for readers of an older state, and a leftover for a writer that still runs."""
 
 log = logging.getLogger("smartserver")
 
 
 def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> None:
-    """Append a record that does nothing if the newest is large, since each look reads the newest. Make a checkpoint if
-    one is due, and clean the log, if that moves no more than `most` bytes."""
+    """Append a record that does nothing if the newest is large, since each look reads the newest. If a checkpoint is
+    due and moves at most `most` bytes, make it and clean the log."""
     if line.since.newest > LARGE:
         newest = line.look()
-        if line.since.newest > LARGE:  # Nobody else has done it.
+        if line.since.newest > LARGE:  # No other process has done so.
             line.append(newest, lambda state: following(state, clock()) if state.hash == newest.state.hash else None)
     if not checkpoint.is_due(line.since) or line.since.moved > most:
         return
@@ -54,24 +54,25 @@ def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> 
 
 
 class PackFile(NamedTuple):
-    """A file among the packs."""
+    """A pack file in `packs`."""
 
     name: bytes
     modified: float
-    """When it was last changed, in seconds by the store's clock."""
+    """The time of its last change, in seconds by the store's clock."""
     size: int
 
 
 def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
-    """Delete leftovers of dead writers and files dropped `kept` seconds ago, fewer if nobody uses them; how many."""
+    """Delete leftovers of dead writers and files dropped `kept` seconds ago. Return the number of deleted files. `kept`
+    may be less than a day only if no process uses these files."""
     folder = line.folder
-    # Before the state is read: what a record names later was not there, or is young.
+    # Listed before the state is read: a file that a later record names was not listed, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
     folder.perform([incoming, listed])
     head = line.look()
     state, time = head.state, int(clock() * 1000)
     expired = [name for name, drop in state.dropped.items() if time - drop.time >= kept * 1000]
-    # Dropped by a clock that was ahead: their day begins now.
+    # These were dropped by a clock that was ahead: their day begins now.
     again = [name for name, drop in state.dropped.items() if drop.time > time + CLOCK_MARGIN]
     files = {name: [path(name) for path in (pack_path, index_path, summaries_path)] for name in expired}
     deleted = _delete(folder, list(chain.from_iterable(files.values())))
@@ -107,7 +108,7 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
 
 
 def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
-    """The packs among the files with these names that are there and not named."""
+    """The existing packs among the files with these names, without the packs in `named`."""
     looks: dict[bytes, GetStat] = {}
     for file in files:
         with contextlib.suppress(ValueError):
@@ -119,7 +120,7 @@ def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozen
 
 
 def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
-    """Looks at what is derived of packs that were never moved beside it, or are gone."""
+    """Look at the indexes and summaries whose pack is missing."""
     kept = {name.hex() for name in named} | {name.removesuffix(".pack") for name in files if name.endswith(".pack")}
     alone = [name for name in sorted(files) if name.endswith(DERIVED) and name.partition(".")[0] not in kept]
     looks = [GetStat(f"{PACKS}/{name}") for name in alone]
@@ -128,7 +129,7 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether nothing is lost with a pack: it joins packs, or its request was carried out."""
+    """Tell whether a pack can be dropped without loss: it joins packs, or its request was carried out."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -136,7 +137,8 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete files, as another may at the same time; whether each was deleted. A record's file may be a folder."""
+    """Delete files, which another process may do at the same time. Return whether each existing file was deleted. A
+    record's file may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]

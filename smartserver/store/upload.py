@@ -1,7 +1,7 @@
-"""An upload: the bytes of one body in, a pack of what is new in quarantine out.
+"""An upload: turns the bytes of one body into a pack of its new revisions in quarantine.
 
-Its segments are those that were announced, in number and order, and as many as its end says. What landed meanwhile is
-cut out of the pack before it is published.
+The segments must be those announced, in that order, and as many as the end of the body says. Revisions that another
+push stored meanwhile are cut out of the pack before it is published.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 
 Report = Callable[[str, int, int], None]
-"""Told what is being done, how much of it is, and of how much (0: not known)."""
+"""Called with the phase, the part done, and the whole (0: unknown)."""
 
 
 def unreported(phase: str, done: int, total: int) -> None:
@@ -34,7 +34,7 @@ def unreported(phase: str, done: int, total: int) -> None:
 
 
 class Upload:
-    """One body: bytes in, a checked pack in quarantine out."""
+    """The upload of one body: checks its bytes and writes a pack to quarantine."""
 
     def __init__(
         self,
@@ -44,7 +44,8 @@ class Upload:
         graph_first: bool,
         policy: Policy = SAFE,
     ) -> None:
-        """`transaction`: the segments are checked against it. `quarantine` makes a place for new segments."""
+        """`transaction`: the transaction that segments are checked against. `quarantine`: makes a `Quarantine` when the
+        first new segment arrives."""
         self.allowance = transaction.allowance
         self._quarantine = quarantine
         self._policy = policy
@@ -59,10 +60,10 @@ class Upload:
         self.unwanted: Set[RevisionId] = frozenset()
         """New revisions of the body that were cut out of the pack."""
         self._metas_and_facts: dict[RevisionId, tuple[bytes | None, bytes | None]] = {}
-        """The results of `own_meta` and `fact` for each of them. The calls of the request may be run again, and must
-        refuse the same ref for the same reason."""
+        """The results of `own_meta` and `fact` for each revision in `unwanted`. The calls of the request may be run
+        again, and must refuse the same ref for the same reason."""
         self.entry: PackEntry | None = None
-        """The pack of what is new, after `finish`; None where nothing is."""
+        """The entry of the new pack, after `finish`; None if the body had nothing new."""
         self._written = False
         """True if the trailer of that pack was written."""
 
@@ -87,28 +88,29 @@ class Upload:
                 raise _malformed(self._segments - len(came) + self._validator.taken - before, error) from error
 
     def graph(self) -> Sequence[GraphNode] | None:
-        """The revisions of the body: what it announces, once that is here; without announcement all, after `finish`."""
+        """The revisions of the body; None until its graph has arrived or, if it has no graph, until `finish`."""
         if self._graph_first:
             return self._stream.graph()
         return self._seen if self._ended else None
 
     @property
     def warnings(self) -> dict[str, tuple[int, Key]]:
-        """Faults of what came that are no reason to refuse it: see `Judge.warnings`."""
+        """The faults of received records that are no reason to refuse them: see `Judge.warnings`."""
         return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a revision that came; None where it did not."""
+        """The meta of the own record of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.own_meta(revision) if cut is None else cut[0]
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a revision that came; None if it did not come."""
+        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.fact(revision) if cut is None else cut[1]
 
     def finish(self, segments: int, size: int) -> None:
-        """Check that the body is whole, and end the pack. `segments`, `size`: what the body's end says it has."""
+        """Check that the body is complete, and end the pack. `segments`, `size`: the number of segments and bytes that
+        the end of the body states."""
         try:
             self._stream.finish()
         except Malformed as error:
@@ -130,18 +132,18 @@ class Upload:
         before, count = self._checked, 0
         if before is not None:
             if snapshot is None or not snapshot.continues(before):
-                return True  # Also where nothing was new: what was left out may be gone.
+                return True  # Even if nothing was new: revisions that were left out may be gone.
             count = before.graph.count
         if self.entry is None or snapshot is None or snapshot.graph.count == count:
             return False
         return self._validator.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report, unwanted: Set[RevisionId]) -> None:
-        """Check the pack against another snapshot: what landed meanwhile is cut out, and what is `unwanted`; bases are
-        proved again.
+        """Check the pack against another snapshot. Revisions stored meanwhile and `unwanted` ones are cut out, and
+        bases are proved again.
 
         Raises:
-            MissingParents: what was left out, because it was stored or unwanted, is neither any more.
+            MissingParents: a revision that was left out as stored or unwanted is neither any more.
         """
         snapshot, left_out = transaction.snapshot, self._validator.left_out
         needed = [*left_out, *(revision for revision in self.unwanted if revision not in unwanted)]
@@ -152,7 +154,7 @@ class Upload:
             self._checked = snapshot
             return
         quarantine = self.quarantine
-        assert quarantine is not None  # It holds the entry.
+        assert quarantine is not None  # It has the pack of `entry`.
         validator = UploadValidator(transaction, self._quarantine, self._policy)
         try:
             with contextlib.closing(quarantine.pack) as file:
@@ -173,7 +175,8 @@ class Upload:
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:
-        """Append to the new pack, if there is one, what the change is about to do, and make that durable; once."""
+        """Append the trailer to the new pack, if there is one, and make the pack durable. A second call does
+        nothing."""
         draft = self._validator.draft
         if self.entry is not None and draft is not None and not self._written:
             draft.write_down(encode_trailer(trailer))
@@ -181,20 +184,20 @@ class Upload:
 
     @property
     def quarantine(self) -> Quarantine | None:
-        """The place of the new pack; None while nothing is new."""
+        """The quarantine of the new pack; None while the body has nothing new."""
         return None if self._validator.draft is None else self._validator.draft.quarantine
 
     @property
     def written(self) -> int:
-        """Bytes of the new pack so far."""
+        """The bytes of the new pack so far."""
         return 0 if self._validator.draft is None else self._validator.draft.length
 
     def leave(self) -> None:
-        """Keep the published pack."""
+        """Release memory, and keep the published pack."""
         self._validator.release()
 
     def abandon(self) -> None:
-        """Delete what was written, as far as that works; abandoning twice is harmless."""
+        """Delete the pack, ignoring errors of the store. A second call does nothing."""
         self._validator.discard()
 
     def _match(self, segment: GraphNode) -> None:

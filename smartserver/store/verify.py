@@ -1,5 +1,5 @@
-"""The whole repository read and checked: what is damaged is named by file, byte and key, and never raised. A store that
-cannot be reached is, since it says nothing of any file; but not over damage that was found before.
+"""Reads and checks a whole repository. Damage is reported by file, byte and key, and not raised. An unreachable store
+raises its error, since that says nothing of any file, unless damage was found before.
 """
 
 from __future__ import annotations
@@ -37,11 +37,12 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportError, Tran
 from transports.steps import ReadRanges
 
 MAX_PROBLEMS = 10_000
-"""Damages listed; one more line says that there are others."""
+"""Problems that are listed at most; one more line says that there are others."""
 LEAST_HOLE = 8
-"""Bytes in the midst of a file that a loss of power leaves as zeros, at least: fewer are damage."""
+"""The least number of zero bytes inside a file that a loss of power explains: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""Such an index is not written to the disk again. Lineages are lost with it, so its hash may differ from the log's."""
+"""The message for an index that must be rebuilt. The rebuilt index is not written to the disk: lineages are lost, so
+its hash may differ from the one in the log."""
 
 MEND = "smartserver verify --mend puts it right"
 REMADE = "logs read the records instead; smartserver pack makes it again"
@@ -50,8 +51,8 @@ Progress = Callable[[int, int], None]
 
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check all of a repository. `progress`: bytes done, in all. `allowance`: charged for refs and map
-    entries."""
+    """Read and check a whole repository. `progress`: is called with the bytes done, and the bytes in all. `allowance`:
+    is charged for refs and map entries."""
     try:
         head = log.look()
     except (CorruptFile, TransportError) as error:
@@ -76,7 +77,7 @@ class _Verification:
         self._found = SegmentReport()
         self._problems: list[str] = []
         self._lost = 0
-        """Changes that lie there and that the log does not have; a push under way is one for a moment."""
+        """The number of changes that the log lacks; a push in progress counts as one for a moment."""
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -90,7 +91,7 @@ class _Verification:
         return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
-        """Check everything; how many ghosts there are."""
+        """Check everything, and return the number of ghosts."""
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
@@ -121,14 +122,14 @@ class _Verification:
             found = find(self._folder)
             self._lost = len(found.changes)
             problems += found.damages
-            deque(self._state.refs().values(), maxlen=0)  # They travel as they are stored.
+            deque(self._state.refs().values(), maxlen=0)  # Decode all refs, as they are sent without decoding.
         except CorruptFile as error:
             problems.append(str(error))
         for problem in dict.fromkeys(problems):
             self._report(problem)
 
     def _open(self) -> Snapshot:
-        """The snapshot of the state, or of as many of its packs, from the first one, as can be opened."""
+        """Open the snapshot of the state, or of as many of its first packs as can be opened."""
         packs = self._state.packs
         count, problem = len(packs), ""
         while True:
@@ -156,7 +157,7 @@ class _Verification:
                 for tip in value:
                     if snapshot.ordinal(tip.id) is None:
                         self._report(f"{LOG}: ref {name!r} is at {shown(tip.id)}, which is not stored")
-            if not self._problems:  # What is damaged proves nothing.
+            if not self._problems:  # Damaged data proves nothing.
                 for line in mend(Transaction("", snapshot, allowance=self._allowance))[0]:
                     self._report(f"{LOG}: {line} ({MEND})")
         except (CorruptFile, TransportError):
@@ -164,7 +165,7 @@ class _Verification:
 
     def _check_summaries(self, snapshot: Snapshot) -> None:
         """Read the files of summaries, and compare one revision of each block with its records."""
-        if is_remote(self._folder):  # Nobody reads them there.
+        if is_remote(self._folder):  # Behind a link, summaries are not read.
             return
         for number, pack in enumerate(snapshot.packs):
             path = summaries_path(pack.entry.name)
@@ -210,9 +211,9 @@ class _Verification:
             self._compare(pack, builder)
 
     def _check_trailers(self, snapshot: Snapshot) -> None:
-        """Read what follows the packs, in one go."""
+        """Read and check the trailers behind all packs, in one call."""
         tails = [ReadRanges(pack.path, [(pack.entry.length, TAIL)]) for pack in snapshot.packs]
-        with contextlib.suppress(NoSuchFile):  # Segments lie elsewhere by now.
+        with contextlib.suppress(NoSuchFile):  # A pack was joined and deleted meanwhile.
             self._folder.perform(tails)
             for pack, tail in zip(snapshot.packs, tails, strict=True):
                 try:
@@ -228,7 +229,8 @@ class _Verification:
         self._progress(self._done, self._total)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Tell whether an index is as a loss of power leaves one that was not synced: cut, or partly zeros."""
+        """Tell whether a loss of power explains the damage of an index that was not synced: cut off, or partly
+        zeros."""
         if entry.index_length > SMALL:
             return False
         try:
@@ -256,16 +258,16 @@ class _Verification:
 
 
 SHOWN = 80
-"""Characters of attributes in a line."""
+"""Characters of a tip's attributes in a message, at most."""
 
 MOST = 1 << 16
-"""Entries that one request removes: the log says of each what it was."""
+"""Entries that one request removes, at most: the log keeps the old value of each."""
 
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:
-    """Mend what an earlier release stored on a client's word, as much as one request may; a line for each thing, and
-    whether any is left. Attributes of tips are proved anew, a map of the wrong kind gets that of the system, and
-    entries that no map may hold are removed."""
+    """Repair data that an earlier release stored without proof, as much as one request may. Return a line for each
+    repair, and True if more is left. Attributes of tips are proved again, a map of the wrong kind gets the system's
+    kind, and entries that are not allowed are removed."""
     if transaction.snapshot is not None:
         transaction.allowance.reads(*transaction.snapshot.extent)
     lines = list(_mend_refs(transaction))
@@ -287,7 +289,7 @@ def _mend_refs(transaction: Transaction) -> Iterator[str]:
     refs = {
         name: value
         for name, value in transaction.refs().items()
-        if all(transaction.is_stored(tip.id) for tip in value)  # Else that is the damage.
+        if all(transaction.is_stored(tip.id) for tip in value)  # `verify` reports a missing tip as damage.
     }
     for name, value in transaction.tips.values(refs, refs, trusts_stored=False).items():
         if value != refs[name]:
@@ -301,7 +303,7 @@ def _said(value: RefValue) -> str:
 
 
 def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
-    """The entries that a map of the system cannot have, and why; those of another map, which has none."""
+    """The entries that a map must not have, each with the reason; all entries, if the system has no such map."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     found = {}
@@ -319,7 +321,7 @@ def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
 
 
 def _mend_kind(transaction: Transaction, name: str, *, is_empty: bool) -> Iterator[str]:
-    """`is_empty`: whether all entries of a map that the system has not are removed."""
+    """Correct the declared kind of a map, or remove a map that the system does not have, if `is_empty`."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     declared = transaction.declared_kind(name)

@@ -1,4 +1,4 @@
-"""The check of the packs of a repository: segment by segment in Python, or all of them natively."""
+"""Checks the packs of a repository: segment by segment in Python, or all packs natively."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def damage(error: CorruptFile | TransportError) -> str:
     """The message of an error about a file.
 
     Raises:
-        TransportFailed, PermissionDenied: it says nothing of the file.
+        TransportFailed, PermissionDenied: the error says nothing about the file.
     """
     if isinstance(error, PermissionDenied) or (isinstance(error, TransportFailed) and not error.path):
         raise error
@@ -44,17 +44,17 @@ def damage(error: CorruptFile | TransportError) -> str:
 
 
 class SegmentReport(msgspec.Struct):
-    """The extent of some segments."""
+    """The extent of the checked segments."""
 
     segments: int = 0
     records: int = 0
     ghosts: list[RevisionId] = []
-    """Parents that are said to be absent; some may have been stored since."""
+    """The parents that are marked absent; some may have been stored since."""
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, best in ascending order. `report` is told each damage. `pulse` is called
-    meanwhile, and may raise."""
+    """Reads and checks segments of a snapshot, best in ascending order. `report`: is called with each damage. `pulse`:
+    is called during the work, and may raise to end it."""
 
     def __init__(
         self, snapshot: Snapshot, report: Callable[[str], None], pulse: Callable[[], None] = lambda: None
@@ -68,13 +68,13 @@ class SegmentCheck:
         self._references = ReferenceCache()
         self._recent = RecentRecords(TEXT_BYTES)
         self._window = ("", 0, b"")
-        """The read-ahead: the pack's path, its begin, and the bytes."""
+        """The read-ahead: the path of the pack, the offset, and the bytes."""
         self._ahead_size = CHUNK
         self.found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
-        """Read and check the segments of a pack: the number, the bytes and the parts of each that can be read; no parts
-        if the bytes are not those of the segment that the index names. Damage is noted."""
+        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded segment
+        of each readable one; the segment is None if it cannot be decoded or is not the one in the index."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)
@@ -85,13 +85,13 @@ class SegmentCheck:
                 yield local, content, segment
 
     def check(self, number: int, local: int, content: bytes) -> None:
-        """Check a segment of a pack that was read."""
+        """Check a segment of a pack, given its bytes."""
         segment = self._decode(self._snapshot.packs[number], local, content)
         if segment is not None:
             self._check(number, local, segment, content)
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
-        """The bytes of a segment; None where they cannot be read, which is noted."""
+        """Read the bytes of a segment; report and return None if they cannot be read."""
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
             path, begin, window = self._window
@@ -104,15 +104,15 @@ class SegmentCheck:
             return None
 
     def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
-        """A range of a pack, and more that comes after it, if that can be read."""
+        """Read a range of a pack and, if possible, more bytes after it."""
         most = min(max(size, self._ahead_size), pack.reader.end - start)
         with contextlib.suppress(CorruptFile, TransportError):
             return pack.reader.read(start, most)
-        self._ahead_size = 0  # Each segment alone from here on: no megabyte is tried again for each of those around it.
+        self._ahead_size = 0  # From here on each segment is read alone, or the bad range would be read again and again.
         return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
-        """A segment that was read; None where it is none, or another one, which is noted."""
+        """Decode a segment; report and return None if that fails, or it is not the one in the index."""
         offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)
@@ -125,14 +125,14 @@ class SegmentCheck:
         return None
 
     def _check(self, number: int, local: int, segment: Segment, content: bytes) -> None:
-        """Check what a segment says."""
+        """Check the parents and records of a segment."""
         snapshot = self._snapshot
         pack = snapshot.packs[number]
         offset = pack.index.segment_offsets[local]
         self.found.segments += 1
         self.found.records += len(segment.entries)
         ordinal = snapshot.graph.parts[number].first + local
-        # Every one below is added, or this one would have a wrong ordinal.
+        # All earlier revisions must be added, or this one would get a wrong ordinal.
         for below in range(len(self._ancestry), ordinal + 1):
             self._ancestry.add([parent for parent in snapshot.graph.parents(below) if parent < below])
         if len(snapshot.packs) > 1 and snapshot.ordinal(segment.revision) != ordinal:
@@ -148,7 +148,7 @@ class SegmentCheck:
         indexed = graph.parents(ordinal)
         self.found.ghosts += [parent.id for parent in segment.parents if parent.absent]
         parents = [parent.id for parent in segment.parents if not parent.absent]
-        # To read an id is cheaper than to look for where it is, and nearly all are right.
+        # Reading an id is cheaper than searching for it, and nearly all are right.
         if parents == [graph.revision(below) if below < ordinal else None for below in indexed]:
             return
         named = []
@@ -181,7 +181,7 @@ class SegmentCheck:
             proof.claim(entry)
             at += entry.frame_length
         try:
-            if whole:  # Else the record that is missing here has been named.
+            if whole:  # Else a damaged record was reported, which may be the own record.
                 check_own_record(self._system, segment, proof.own)
             proof.finish()
         except (CorruptRecord, WrongParents, MissingReference) as error:
@@ -204,7 +204,7 @@ class SegmentCheck:
         return record
 
     def _base(self, proof: SegmentProof, entry: Entry) -> Record | None:
-        """The base of a record; None where it has none."""
+        """Read the base of a record; None if it has no base."""
         try:
             key = proof.base(entry)
         except UnreachableBase as error:
@@ -216,7 +216,7 @@ class SegmentCheck:
         try:
             if found is None:
                 location = self._snapshot.first(entry.kind, key)
-                assert location is not None  # It was just found reachable.
+                assert location is not None  # `proof.base` has just found it.
                 found = self._snapshot.record(location)
                 self._recent.put(found)
         except (CorruptFile, TransportError) as error:
@@ -226,15 +226,15 @@ class SegmentCheck:
 
 
 TEXTS = 128 << 20
-"""Bytes of text that are kept: 12,502 revisions read a tenth of their packs again; all of them with 40 MiB."""
+"""Bytes of text that are kept: a check of 12,502 revisions then reads a tenth of the packs twice; with 40 MiB, all."""
 
 Progress = Callable[[int], None]
-"""Told how many bytes of packs were read so far."""
+"""Called with the number of bytes of packs that were read so far."""
 
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
-    """The report on all packs, proved natively in one process that reads each byte once. None if something is wrong, or
-    cannot be proved natively: then Python checks all of them, and names what is."""
+    """Prove all packs natively, and return the report. Return None if there is damage, or a pack cannot be proved
+    natively: then Python checks all packs, and reports the damage."""
     prover = make_prover(snapshot.state.vcs, TEXTS, False, None)
     if prover is None or snapshot.is_remote:
         return None
@@ -251,7 +251,7 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
 
 
 class _NotAsItMustBe(Exception):
-    """Something is wrong, and Python finds out what."""
+    """The native check found damage, which the check in Python will report."""
 
 
 def _refuse(_problem: str) -> None:
@@ -259,7 +259,7 @@ def _refuse(_problem: str) -> None:
 
 
 def _check_pack(prover: Prover, check: SegmentCheck, number: int, pack: OpenPack) -> Iterator[int]:
-    """Check a pack; the bytes that were read, as they are."""
+    """Check a pack, and yield the number of bytes after each read."""
     index, entry, reader = pack.index, pack.entry, pack.reader
     said = index.segments, index.records if entry.has_index else 0
     if pack.rebuilt is not None or said != (entry.segments, entry.records):
@@ -289,7 +289,7 @@ def _check_pack(prover: Prover, check: SegmentCheck, number: int, pack: OpenPack
 
 
 def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int, blocks: list[bytes], at: int) -> None:
-    """Check segments that lie side by side, the first one number `local` of its pack, and at `at`."""
+    """Check consecutive segments; the first is number `local` of its pack, at offset `at`."""
     while blocks:
         count, _, _, is_turn = prover.prove(blocks, at, sys.maxsize, sys.maxsize)
         count_work(prover)
@@ -304,7 +304,7 @@ def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int
 
 
 def lineages(index: Index) -> list[int]:
-    """The lineages an index has for the records of its pack, in their order there: the pack does not tell them."""
+    """The lineages of the records of a pack, in their order in the pack. Only the index has them."""
     offsets, found = array("Q"), array("I")
     for row in index.rows():
         offsets.append(row.header_offset)

@@ -1,7 +1,7 @@
-"""`RepositoryView`: a repository as one request sees it, with the changes that it asked for so far; and what it reads.
+"""`RepositoryView`: a repository as one request sees it, with the changes that the request asked for so far.
 
-Three things lie over a state that never changes: a repository about to be made, the announced graph, and what was
-changed so far. There is no I/O but reads.
+Three things lie over a state that never changes: a repository about to be created, the announced graph, and the
+changes so far. The view reads from the store and never writes.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ from smartserver.store.state import MAP
 
 
 class RepositoryView:
-    """A snapshot with the changes of a request so far. A method that needs a repository raises NoSuchRepository if
-    there is none, and one that is given an unknown revision raises MissingRevision."""
+    """A snapshot with the changes of a request so far. A method that needs an existing repository raises
+    NoSuchRepository. A method with revisions as arguments raises MissingRevision for an unknown one."""
 
     def __init__(
         self,
@@ -44,35 +44,35 @@ class RepositoryView:
         own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
         fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
     ) -> None:
-        """`line`: of its format file. `allowance`: charged for the work; nobody if it is left out. `own_meta`: the meta
-        of the own record of a revision that came; `fact`: its `System.tip_fact`."""
+        """`line`: the line of the format file. `allowance`: is charged for the work; None: no limit. `own_meta`:
+        returns the meta of the own record of an uploaded revision; `fact`: returns its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
         self.snapshot = snapshot
-        """The repository it looks at; None if there is none yet."""
+        """The repository before the request; None if it does not exist."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
-        """VCS, kinds and settings of the repository this request makes."""
+        """System, kinds and settings of the repository that this request creates; None if it creates none."""
         self.changes: dict[bytes, RefValue | None] = {}
-        """Refs that differ from the snapshot's, None for one that goes."""
+        """Refs that differ from the snapshot's; None removes a ref."""
         self.entries: dict[str, dict[bytes, bytes | None]] = {}
-        """Entries of maps that differ from the snapshot's, None for one that goes."""
+        """Entries of maps that differ from the snapshot's; None removes an entry."""
         self.declared: dict[str, str | None] = {}
-        """Kinds of the maps the snapshot does not have, or has with another; None for one that goes."""
+        """Kinds of maps that differ from those declared in the snapshot; None removes a map."""
         self.setting_changes: dict[str, bytes | None] = {}
-        """Settings that differ from the snapshot's, None for one that goes."""
+        """Settings that differ from the snapshot's; None removes a setting."""
         self.deleted = False
         """True if this request deletes the repository."""
         self.remembered = False
-        """True if the log must have it even if nothing changes."""
+        """True if the request must be written to the log even if nothing changes."""
         self._folders: Counter[bytes] | None = None
-        """The number of refs below each part of a name; counted when it is first asked for."""
+        """The number of refs below each folder of refs; counted on first use."""
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
-        """By ref, what was set here that belongs to it: map and key."""
+        """By ref, the entries set by this request that belong to the ref, each as map and key."""
         self.path = path
         self._format = line
         self._own_meta = own_meta
         self._fact = fact
         self.announced = announced_graph(announced)
-        """The revisions this request brings, parents first."""
+        """The revisions that this request announces, parents first."""
         self.charge = self.allowance.charge
         self._stored = snapshot.graph if snapshot is not None else Graph()
         self.allowance.rests_on(self._stored.size)
@@ -80,34 +80,34 @@ class RepositoryView:
 
     @property
     def changed(self) -> bool:
-        """True if there is anything to write."""
+        """True if the request changes something, or must be remembered."""
         of_maps = bool(self.declared) or any(self.entries.values())
         of_rest = bool(self.created or self.changes or self.setting_changes or self.deleted)
         return of_rest or of_maps or self.remembered
 
     @property
     def exists(self) -> bool:
-        """True if there is a repository (a `create` before counts)."""
+        """True if the repository exists, or this request creates it."""
         return self.snapshot is not None or self.created is not None
 
     @property
     def vcs(self) -> str:
-        """The name of its version-control system."""
+        """The name of the repository's version-control system."""
         return self.created[0] if self.created is not None else self._present().state.vcs
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of record it holds."""
+        """The kinds of record that the repository holds."""
         return self.created[1] if self.created is not None else self._present().state.kinds
 
     @property
     def is_incomplete(self) -> bool:
-        """True if a copy into the repository takes more requests than have come."""
+        """True if the repository waits for further requests of a copy."""
         return self.snapshot is not None and self.snapshot.state.is_incomplete
 
     @property
     def settings(self) -> Mapping[str, bytes]:
-        """Small settings, such as the name of the main branch."""
+        """The settings with the changes so far, such as the name of the main branch."""
         if self.created is not None:
             return self.created[2]
         joined: dict[str, bytes | None] = {**self._present().state.settings, **self.setting_changes}
@@ -130,13 +130,13 @@ class RepositoryView:
         return self.created is None and bool(self._present().state.refs())
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref, or None."""
+        """One ref with the changes so far, or None."""
         if name in self.changes:
             return self.changes[name]
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
-        """A ref that cannot be there with `name`: a client that keeps refs in files has no place for `a` and `a/b`."""
+        """A ref that conflicts with `name`, or None: a client that keeps refs in files cannot have `a` and `a/b`."""
         if not system_of(self.vcs).refs_are_files:
             return None
         for above in folders_of(name):
@@ -147,11 +147,11 @@ class RepositoryView:
         return name + b"/..." if self._folders[name] else None
 
     def has_revision(self, revision: RevisionId) -> bool:
-        """Tell whether it is stored or announced."""
+        """Tell whether a revision is stored or announced."""
         return self._graph.ordinal(revision) is not None
 
     def is_stored(self, revision: RevisionId) -> bool:
-        """Tell whether it is stored."""
+        """Tell whether a revision is stored."""
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
@@ -159,12 +159,12 @@ class RepositoryView:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that no other of them descends from."""
+        """The `revisions` without a descendant among the others."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that none of `others` is or descends from. Unknown ids in `others` are ignored."""
+        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
         found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
@@ -175,7 +175,7 @@ class RepositoryView:
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
-            return False  # No label can be there, and to look takes a read.
+            return False  # Such a ref never names a label, and to look would take a read.
         target = self._stored.ordinal(old)
         while target is not None and self._is_label(target):
             self.charge(1)
@@ -188,19 +188,21 @@ class RepositoryView:
         return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
-        """`ids` or `opaque`, as the system says or else as a map was declared; None where it never had an entry."""
+        """The kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had an
+        entry."""
         declared = self.declared_kind(name)
         known = system_of(self.vcs).maps.get(name)
         return declared if declared is None or known is None else known.kind
 
     def declared_kind(self, name: str) -> str | None:
-        """The kind that a map was declared as, whatever the system says."""
+        """The kind that a map was declared with, whatever the system says; None if it is not declared."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().state.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map with the changes so far; what belongs to a ref has its name and NUL before its key."""
+        """The entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name and
+        NUL."""
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -214,7 +216,7 @@ class RepositoryView:
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """The `firsts` that a key of a map begins with, with the changes so far."""
+        """The `firsts` with which a key of a map begins, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
@@ -229,7 +231,7 @@ class RepositoryView:
         return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that others replace; see `records.system.System.superseded`."""
+        """The tips of a ref that other tips replace; see `records.system.System.superseded`."""
         return system_of(self.vcs).superseded(self, tips)
 
     def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
@@ -241,8 +243,8 @@ class RepositoryView:
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:
-        """Heads of the announced revisions that are stored already."""
-        # Whatever lies between two stored revisions is stored, so a head is one that is no stored one's parent.
+        """The heads of those announced revisions that are stored already."""
+        # Every revision between two stored ones is stored, so a head is no parent of a stored revision.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
             self.charge(1 + len(parents))
@@ -258,14 +260,15 @@ class RepositoryView:
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `candidates` that `tips` reach, and labels (annotated tags) on those. Unknown ids are ignored."""
+        """The `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision. Unknown
+        ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
         beyond = set(graph.missing(found, reached, charge=self.charge))
         rejected: set[int] = set()
         for ordinal in found:  # Ascending: a label on a label comes after it.
-            # The labels between one and what was reached need not be candidates themselves.
+            # The labels between this one and a reached revision need not be candidates themselves.
             walked: list[int] = []
             left = [ordinal] if ordinal in beyond else []
             while left:
@@ -289,8 +292,8 @@ class RepositoryView:
     def plan_pull(
         self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
-        """The segments reachable from `wants` and not from `haves`. `absent`: ids the puller lacks although it has
-        their children; they and what only they reach do not count as had."""
+        """Plan the segments that `wants` reach and `haves` do not. `absent`: ids that the client lacks although it has
+        their children. They do not count as had, nor do ancestors that `haves` reach only through them."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()
@@ -328,8 +331,8 @@ class RepositoryView:
         ref: bytes = b"",
         inner: str = "",
     ) -> tuple[PullPlan | ContentPlan, bytes]:
-        """The answer to a selector, and a message of the system. Whole revisions travel as a bulk stream, too. `ref`:
-        the first that was named. `inner`: the part of the path below the branch."""
+        """Plan the answer to a selector; also return a message of the system. Whole revisions travel as a bulk stream.
+        `ref`: the first ref that the request named. `inner`: the part of the path below the branch."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
@@ -341,7 +344,7 @@ class RepositoryView:
         if common is None:
             reading = system.read(view, selector, question)
         else:
-            # Where the path names no branch, all of it below the repository leads into a tree.
+            # If the path names no branch, its whole part below the repository leads into a tree.
             within = inner.encode() if ref in self.refs() else ref if ref != HERE else b""
             reading = browse(view, system.contents(view, question), common, within)
         if reading.heads is None:
@@ -350,7 +353,7 @@ class RepositoryView:
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
-        """The bytes of what a plan says. `level`: of the compression of a content body; 0: none."""
+        """Open the body that a plan describes. `level`: the compression level of a content body; 0: none."""
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
@@ -372,7 +375,7 @@ class RepositoryView:
         return {} if self.created is not None else self._present().state.map(name)
 
     def _ordinal(self, revision: RevisionId, graph: Graph | None = None) -> int:
-        """The ordinal of a revision in a graph, by default of stored and announced ones."""
+        """The ordinal of a revision in a graph; by default the graph of stored and announced revisions."""
         ordinal = (graph or self._graph).ordinal(revision)
         if ordinal is None:
             raise MissingRevision(revision)
@@ -380,7 +383,7 @@ class RepositoryView:
 
 
 def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
-    """Ascending ordinals as half-open ranges."""
+    """Merge ascending ordinals into half-open ranges."""
     if not ordinals:
         return ()
     starts = [ordinals[0]]
@@ -394,6 +397,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def folders_of(name: bytes) -> list[bytes]:
-    """The parts of a ref's name that could be other refs: `a/b/c` lies below `a/b` and `a`."""
+    """The beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]
