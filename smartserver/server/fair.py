@@ -16,7 +16,8 @@ T = TypeVar("T")
 
 
 class Tenant:
-    """One connection as the threads know it. Connections of one `address` share; one without shares with nobody."""
+    """One connection as the threads know it. Connections of one `address` share the threads; one without an address
+    shares with no other."""
 
     __slots__ = ("address",)
 
@@ -25,17 +26,17 @@ class Tenant:
 
     @property
     def share(self) -> object:
-        """The value that two clients have in common if they share."""
+        """A value that is equal for connections that share."""
         return self.address or self
 
 
 class FairQueue(Generic[T]):
-    """Jobs that wait, and how many of each address run; for one thread at a time."""
+    """The waiting jobs, and the number of running jobs of each address. Only one thread at a time may use it."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._waiting: OrderedDict[object, OrderedDict[Tenant, deque[T]]] = OrderedDict()
-        """By address, then connection: the one whose turn is next first."""
+        """The jobs by address, then by connection, in the order of their turns."""
         self._running: Counter[object] = Counter()
         self._count = 0
 
@@ -49,7 +50,7 @@ class FairQueue(Generic[T]):
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 
     def take(self) -> tuple[Tenant, T] | None:
-        """The next job, which counts as running until `ended`; None where none may begin now."""
+        """Take the next job, which counts as running until `ended` is called; None if none may begin now."""
         free = self._threads - self._running.total()
         for share, clients in self._waiting.items():
             if self._running[share] < free:
@@ -67,7 +68,7 @@ class FairQueue(Generic[T]):
         return None
 
     def ended(self, client: Tenant) -> None:
-        """A job that was taken has ended."""
+        """Note that a job of a connection has ended."""
         self._running[client.share] -= 1
         if not self._running[client.share]:
             del self._running[client.share]
