@@ -230,7 +230,7 @@ class RequestContext:
         return self._repeated
 
     def reply(self, outcomes: list[Outcome], changes: Changes | None, advice: Sequence[Advice] = ()) -> Reply:
-        """Return the message of an answer. `changes`: None: the answer has no state of a repository."""
+        """Return the message of an answer. Without `changes`, the answer has no state of a repository."""
         state = None if changes is None else state_of(changes)
         return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 

@@ -44,8 +44,8 @@ class Hooks:
         verdicts: Verdicts | None = None,
         bucket: PreviewedStore | None = None,
     ) -> None:
-        """`rules`: returns the current hooks of the access file. `environment`: the variables of the commands.
-        `verdicts`: None: a repeated request is judged again. `bucket`: the place of the store if it is a bucket."""
+        """`rules`: returns the current hooks of the access file. `environment`: the variables of the commands. Without
+        `verdicts`, a repeated request is judged again. `bucket`: the place of the store if it is a bucket."""
         self._rules = rules
         self.environment = environment or {}
         self._verdicts = verdicts
