@@ -325,7 +325,7 @@ class NoSuchBranch(RepositoryError, code="no-such-branch"):
 
 @dataclasses.dataclass(eq=False)
 class BranchExists(RepositoryError, code="branch-exists"):
-    """The ref exists with another tip, and the request does not allow to move it."""
+    """The ref exists with another tip, and the request does not permit moving it."""
 
     ref: bytes
     tip: bytes

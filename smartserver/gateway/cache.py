@@ -3,8 +3,8 @@
 It is a cache: the store alone is authoritative, and a cache can be deleted at any time. It has its own folder:
 
     lock            flocked by the one process that changes the cache
-    current         which generation is in use, the record of the log that it is at, and the sizes of its files; the
-                    time of its modification is that of the last use
+    current         the generation in use, its record of the log, and the sizes of its files; the time of its
+                    modification is that of the last use
     XXXXXXXX.git/   a generation: a bare repository whose refs are all in `packed-refs`, and its file `lease`
 
 An update pulls what the cache lacks, puts that into a pack, replaces `packed-refs`, then `current`. A crash between two
@@ -83,10 +83,10 @@ class StoreState(msgspec.Struct, frozen=True):
 
 
 Now = Callable[[], StoreState]
-"""Reads the newest state from the store."""
+"""A function that reads the newest state from the store."""
 
 Pull = Callable[[StoreState, Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
-"""Pulls from the store. The arguments are a state, haves, and wants; None wants everything that refs reach."""
+"""A function that pulls from the store. Its arguments are a state, haves, and wants; None wants all that refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):

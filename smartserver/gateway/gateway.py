@@ -237,8 +237,8 @@ class Gateway:
         )
 
     def words(self, error: Exception) -> str:
-        """Return the line about an error for a client. It names no folder of the server; the log has an error of the
-        disk."""
+        """Return the line about an error for a client, without any folder of the server. An error of the disk is
+        logged."""
         if isinstance(error, OSError):
             log.warning("a request of stock git failed: %s", error)
             return f"the server failed: {error.strerror or type(error).__name__}"

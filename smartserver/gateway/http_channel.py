@@ -43,7 +43,8 @@ LOOK: Final = 5.0
 """Seconds between two looks at a connection."""
 
 Admit = Callable[[bool], Admission]
-"""Returns the admission of a client's requests. The argument is true if nobody on the way can read its requests."""
+"""A function that gives the admission of a client's requests. Its argument is true if nobody on the way can read
+them."""
 
 
 class GatewayFactory(protocol.Factory):

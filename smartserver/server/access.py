@@ -86,14 +86,14 @@ class Admission(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories; `why`: the reason that a refusal gives. The object is its own
+    """The same permissions for all repositories. `why`: the reason that a refusal gives. The object is its own
     admission."""
 
     user: str
     permissions: Set[Permission]
     why: str
     why_no_vfs: str = ""
-    """The reason that a refusal of file-level verbs gives; empty: `why`."""
+    """The reason that a refusal of file-level verbs gives; if it is empty, `why`."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Self:
         """Return this object for every request."""
@@ -230,7 +230,8 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """Return a function from a client's address, and whether its connection is private, to its admission."""
+    """Return a function that gives the admission of a client, from its address and whether its connection is
+    private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 
 

@@ -1,4 +1,5 @@
-"""The audit log: a line for each ref, entry of a map, setting and repository that a request changed, or was refused.
+"""The audit log: a line for each ref, entry of a map, setting and repository that a request changed, or was not allowed
+to change.
 
     change user=anna by=ssh from=192.0.2.7:50412 path=project ref=refs/heads/main old=1f3a... new=09bc... outcome=done
 

@@ -1,4 +1,4 @@
-"""The open connections of one server process: how many there may be, and how they end when it stops."""
+"""The open connections of one server process: their limits, and their end when the process stops."""
 
 from __future__ import annotations
 

@@ -135,7 +135,7 @@ class RequestContext:
         refused (`confirm`).
 
         Raises:
-            AccessDenied: the user may not read, whether or not there is a repository.
+            AccessDenied: the user may not read the place. Then it was not looked up.
         """
         if self.location is None:
             found = self._guess() or self._find(self.path)
@@ -268,7 +268,8 @@ class RequestContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository, or that this request makes one."""
+        """The longest prefix of the path that is a repository, or that this request makes one; empty if there is
+        none."""
         return self.find().repository.path if self.transaction.exists else ""
 
     @property

@@ -1,10 +1,9 @@
-"""A queue that is fair: work waits for the threads of one lane in turn over addresses, and then over connections.
+"""A fair queue for the threads of one lane: addresses take turns, and so do the connections of one address.
 
-The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
-locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
+The problem: an address that sends many requests must not delay others, and the users behind one address must not be
+locked out. The rule: no job is ever refused here; it waits. An address begins a further job only while it has fewer
 threads than are free (the dynamic threshold of Choudhury and Hahne's switches): alone it gets half of them, two busy
-ones get a third each, and a newcomer finds a free one. Those that may begin a job take turns, and so do the connections
-of one address.
+ones get a third each, and a newcomer finds a free one. The addresses that may begin a job take turns.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ class FairQueue(Generic[T]):
         self._count = 0
 
     def __len__(self) -> int:
-        """The number of jobs that wait."""
+        """Return the number of waiting jobs."""
         return self._count
 
     def put(self, client: Tenant, job: T) -> None:
@@ -74,6 +73,6 @@ class FairQueue(Generic[T]):
             del self._running[client.share]
 
     def clear(self) -> None:
-        """Forget the jobs that wait."""
+        """Drop the waiting jobs."""
         self._waiting.clear()
         self._count = 0

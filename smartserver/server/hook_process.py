@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The reason why it failed, in words; empty if it did not."""
+        """The reason why the command failed; empty if it did not."""
         if self.status is None:
             return f"it did not end within {self.time_limit} s"
         return "" if self.status == 0 else self.said or f"it ended with {exit_reason(self.status)}"
@@ -104,7 +104,7 @@ class _Output:
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self.is_open = True
-        """True until its last writer has closed it."""
+        """True until the last writer has closed the output."""
         self._begins = bytearray()
         self._left_out = 0
         self._ready = select.poll()

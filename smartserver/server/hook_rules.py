@@ -58,7 +58,7 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """The name of its program, as a refusal says it."""
+        """The name of the hook's program, for refusals."""
         return posixpath.basename(self.before[0])
 
     @property

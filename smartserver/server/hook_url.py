@@ -28,7 +28,7 @@ class ReceiverFailed(Exception):
 
 
 def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
-    """POST a message. `secret`: the key of its signature; empty: it gets none.
+    """POST a message. `secret`: the key of its signature; if it is empty, there is none.
 
     Raises:
         ReceiverFailed: no answer with a status of 200 to 299 came within `time_limit` seconds.

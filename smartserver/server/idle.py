@@ -1,9 +1,9 @@
 """Timeouts for a peer that is idle. This module has no clock and does no I/O: it is told the time and the events, and
 tells the session what to do.
 
-Only idleness is timed, never a total, and only while the peer is the one to act: it owes the rest of a request, takes
-nothing of its answers, has not closed after all was sent, or holds a connection for a request to come. While the server
-works for it, a peer may be silent for as long as that takes.
+Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, take its
+answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
+silent.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class ServedRequest:
         self._do(Task(Lane.BODY, partial(self._work.take, chunk), "check", size=len(chunk), of_request=True))
 
     def end(self, segments: int, size: int) -> None:
-        """Make the change, because the body is complete."""
+        """Carry out the request, because its body is complete."""
         self._ended = True
         self._progress.ended()
         header = self._header  # None where it was cancelled.

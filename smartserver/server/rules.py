@@ -167,7 +167,7 @@ class AccessRule:
 
 
 class AccessRules:
-    """All rules of a file."""
+    """The rules, keys, limits and hooks of a file."""
 
     def __init__(self, content: bytes) -> None:
         """Parse a file."""

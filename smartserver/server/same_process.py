@@ -41,8 +41,8 @@ class SameProcess:
     # -- the client's medium
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Return the directions that are ready, without waiting, because nothing arrives by waiting. A caller that only
-        reads always gets "ready", so that its read fails instead of a wait without end."""
+        """Return the directions that are ready, without waiting, because nothing arrives by waiting. A caller that
+        waits only to read is always told that it can, so that its read fails and it does not wait for ever."""
         return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:

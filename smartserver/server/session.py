@@ -34,8 +34,8 @@ BACKLOG_LOW = 1 << 20
 """Unchecked bytes below which reading is resumed."""
 
 CANCELLED_HIGH = 32
-"""Answered requests whose work still runs above which nothing more is read: a quarter of `MAX_OPEN_REQUESTS`. Work goes
-on after the answer if it was cancelled and has not noticed yet."""
+"""The number of answered requests with running work above which nothing more is read: a quarter of `MAX_OPEN_REQUESTS`.
+The work of a cancelled request runs until it notices."""
 
 VERSIONS = (1,)
 """The versions of the protocol that this release speaks."""
@@ -45,7 +45,7 @@ class Shell(Protocol):
     """The carrier of a session's bytes."""
 
     def write(self, data: bytes) -> None:
-        """Send, in order, without waiting."""
+        """Send bytes in order, without waiting."""
 
     def close(self) -> None:
         """Close once everything written has been sent, without losing it to unread input."""

@@ -185,7 +185,7 @@ class Site:
     ended: Callable[[EndedRequest], None] | None = None
     """A function that is called for each request that is over."""
     slow: float | None = None
-    """Seconds of work and waiting from which a request is logged as slow; None: no request is."""
+    """Seconds of work and waiting from which a request is logged as slow. If it is None, no request is."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""

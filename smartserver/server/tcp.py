@@ -93,7 +93,8 @@ class TcpReactor(Interface):
 
 
 Admit = Callable[[str, bool], Admission]
-"""A function to the admission of a client, from its address and whether nobody on the way can read its requests."""
+"""A function that gives the admission of a client, from its address and whether nobody on the way can read its
+requests."""
 
 
 class TcpFactory(protocol.Factory):
@@ -122,7 +123,7 @@ class TcpFactory(protocol.Factory):
 
 
 class TcpProtocol(SessionProtocol):
-    """A TCP connection: one write leaves as one flight, and little lies in the kernel unsent."""
+    """A TCP connection. Each write is sent as one flight, and few unsent bytes are in the kernel."""
 
     encryption: Encryption | None = None
     secured: Callable[[], Admission]
@@ -244,7 +245,7 @@ def counted(host: str) -> str:
 
 
 def anonymous_by_address(policy: Anonymous) -> Admit:
-    """Return the admission of anonymous users, who may do more on this machine."""
+    """Return a function that gives the admission of anonymous users, who may do more on this machine."""
     return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 

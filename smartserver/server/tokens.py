@@ -202,7 +202,7 @@ class TokenChanges:
 
 
 class TokensBesideFile:
-    """The place of the tokens of an access file, as `TokenPlace`."""
+    """The tokens beside an access file; implements `TokenPlace`."""
 
     def __init__(self, access: Path) -> None:
         self._access = access
