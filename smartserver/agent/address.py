@@ -71,8 +71,7 @@ def _is_of(folder: str, user: int) -> bool:
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
     """Return the path of a socket. Its name depends on the release, the installation and its time, the network
-    namespace, and the machine (homes may be shared), so that an agent serves only commands with the same of all of
-    them."""
+    namespace, and the machine, because a home may be shared. So an agent serves only commands that match it."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -27,8 +27,7 @@ ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
 second byte."""
 
 BEGIN = b"b"
-"""The message that starts the command, which comes with the streams. From here on, the worker runs the command. Later
-bytes are numbers of signals."""
+"""The message that starts the command. The streams come with it. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
 """A request of the worker to run a program, whose words are in the rest of the packet; and the answer with its output,

@@ -108,7 +108,7 @@ class RequestContext:
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
         self._below = bool(header.flags & RequestFlag.BELOW)
-        # The following are of one run of the calls.
+        # The rest belongs to one run of the calls.
         self.transaction = cast("Transaction", NoRepository(self.path))
         self.early = False
         self.plan: PullPlan | ContentPlan | None = None
@@ -285,7 +285,7 @@ class RequestContext:
     @property
     def files(self) -> Files:
         """The served files."""
-        assert self.request_files is not None  # Only verbs of VFS calls ask, and `vfs.answer` gives them.
+        assert self.request_files is not None  # Only file-level verbs use it, after `vfs.answer` has set it.
         return self.request_files
 
     def _enter(self, transaction: Transaction | None, *, early: bool) -> None:

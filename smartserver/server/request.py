@@ -230,7 +230,7 @@ class ServedRequest:
     def lost(self) -> None:
         """Abandon the request, because the connection is gone."""
         was_over, self._work.is_over = self._work.is_over, True
-        self._answer = None  # And with it the files of its body.
+        self._answer = None  # This also closes the files of its body.
         self._payload.clear()
         self._tasks.clear()
         if self._work.context is not None:
@@ -303,7 +303,7 @@ class ServedRequest:
 
     def start_body(self) -> None:
         """Begin to send the body of the answer, because it is its turn."""
-        assert self._answer is not None  # It queued for its turn with this in hand.
+        assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
 

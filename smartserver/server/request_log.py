@@ -118,7 +118,7 @@ def outcomes_of(message: Reply | Failure) -> list[str]:
 def log_request(ended: EndedRequest) -> None:
     """Log a request. A formatter finds the fields in the attribute `fields` of the log record."""
     fields = ended.fields()
-    with contextlib.suppress(OSError):  # A log that cannot be written costs nobody an answer.
+    with contextlib.suppress(OSError):  # An unwritable log must not prevent an answer.
         log.info("request %s", logfmt(fields), extra={"fields": fields})
 
 

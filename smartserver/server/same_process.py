@@ -74,7 +74,7 @@ class SameProcess:
         self._session.data_received(bytes(data))
         return len(data)
 
-    # -- what carries the session's bytes
+    # -- the session's shell
 
     def write(self, data: bytes) -> None:
         """Keep bytes until the client reads them. No more of a body is read from the store before that."""

@@ -95,7 +95,7 @@ def _below(place: str, name: str) -> str:
 def folders_below(folder: str, names: Sequence[str]) -> list[str]:
     """Return the paths of the entries of a folder that may be folders with repositories, the last one first."""
     if "HEAD" in names and "objects" in names:
-        return []  # A git repository (`store.format`): many folders, none with our repositories.
+        return []  # Another tool's repository (`store.format`): many folders, none of ours.
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 

@@ -136,7 +136,7 @@ class RequestFiles:
     def brought(self, size: int) -> Iterator[bytes]:
         """Yield the next `size` bytes of the request's body, in pieces."""
         while size:
-            assert self.body is not None  # It has as many as the calls say.
+            assert self.body is not None  # `answer` has checked its size.
             piece = self.body.read(min(size, PIECE))
             size -= len(piece)
             yield piece

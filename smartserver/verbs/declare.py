@@ -13,7 +13,7 @@ import msgspec
 from smartserver.store.model import ContentPlan, ListingEntry, PackReport, PullPlan, VerifyReport
 from transports.errors import CodedError
 
-if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files, none with a store.
+if TYPE_CHECKING:  # Every client loads this module at its start; few use files, and none a store.
     from smartserver.store.transaction import Transaction
     from transports.base import ReadFile, Transport
 
@@ -140,7 +140,7 @@ class Context(Protocol):
         """Read and check the whole repository, reporting progress.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def mend(self) -> tuple[list[str], bool]:
@@ -148,14 +148,14 @@ class Context(Protocol):
         left.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def pack(self) -> PackReport:
         """Join the repository's packs, reporting progress.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
@@ -179,7 +179,7 @@ class Declaration(msgspec.Struct, frozen=True):
     """True if a call can be refused alone in a request that is not atomic. If every such call is refused, nothing
     changes."""
     site_wide: bool = False
-    """True if it concerns the server, not a repository."""
+    """True if the verb concerns the server, not a repository."""
     finds_above: bool = False
     """True if the path may lead below a repository."""
     long: bool = False

@@ -54,7 +54,7 @@ class Create(enum.StrEnum):
 
 
 CREATE_ERRORS = (AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip)
-"""The errors that `move` may raise if the ref must be absent, and below those if it may exist."""
+"""The errors that `move` may raise if the ref must be absent; `MOVE_ERRORS` are those if it may exist."""
 MOVE_ERRORS = (*CREATE_ERRORS, DivergedBranches, NoSuchBranch, StaleLease)
 HEADS_ERRORS = (
     *(AccessDenied, DivergedBranches, InvalidName, MissingRevision),
@@ -75,7 +75,7 @@ def move(
         InvalidName: no ref can have the name, or it is a folder in the name of another ref, or the reverse.
         MissingRevision: the tip is neither stored nor sent.
         WrongTip: the ref cannot point at a revision of that type.
-        NoSuchRepository: there is none.
+        NoSuchRepository: there is no repository.
     """
     transaction = context.transaction
     old = transaction.ref(name)
@@ -118,7 +118,7 @@ def add_heads(
         InvalidName: no ref can have the name.
         MissingRevision: a tip is neither stored nor sent.
         WrongTip: the ref cannot point at a revision of that type.
-        NoSuchRepository: there is none.
+        NoSuchRepository: there is no repository.
     """
     transaction = context.transaction
     old = transaction.ref(name)
