@@ -47,7 +47,7 @@ class RequestError(SmartServerError):
 
 
 class RepositoryError(SmartServerError):
-    """The base of errors of a request that this repository does not permit."""
+    """The base of errors for which a request cannot be carried out on its repository."""
 
 
 def _name(value: bytes) -> str:

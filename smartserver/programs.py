@@ -1,8 +1,8 @@
 """The environments of the programs that this package starts, and the words for their exit statuses.
 
-Every start of git, ssh and Python takes its environment from a function of this module, so that it does not get
-variables that a user or a parent program set for another purpose. Under the agent, the waiting command starts the
-programs that ask the user (`git credential`), like git, with all its variables.
+Every start of git, ssh and Python takes its environment from a function of this module, which drops variables that a
+user or a parent program set for another purpose. Under the agent, the waiting command starts the programs that ask the
+user (`git credential`), like git, with all its variables.
 """
 
 from __future__ import annotations

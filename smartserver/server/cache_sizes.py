@@ -36,8 +36,8 @@ def follow(texts: TextCache) -> None:
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
-    """Return the bytes that are free on the machine or in the control group of this process; None if neither is
-    known."""
+    """Return the bytes that are free both on the machine and in the control groups of this process; None if it is
+    unknown."""
     found: list[int] = []
     with contextlib.suppress(OSError, StopIteration, ValueError, IndexError):
         lines = (root / "proc/meminfo").read_text().splitlines()

@@ -348,7 +348,8 @@ class Session:
             self._owed.pop(event.id, None)
 
     def _paid(self, request_id: int) -> None:
-        """Note that a request was sent completely. At most one request at a time has a body on its way."""
+        """Note that the client sends nothing more of a request, and reset the count of discarded bytes: at most one
+        request at a time has a body on its way."""
         if self._owed.pop(request_id, None) is not None:
             self._discarded = 0
 

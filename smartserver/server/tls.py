@@ -103,7 +103,7 @@ class KeyPair:
 
 
 def _note_step(connection: SSL.Connection, where: int, _: int) -> None:
-    """Report a protocol step of TLS to the `TcpProtocol` of a connection."""
+    """Report a protocol step of TLS to the protocol object of its connection."""
     if where == SSL.SSL_CB_ACCEPT_LOOP and (layer := connection.get_app_data()) is not None:  # Twisted's.
         layer.wrappedProtocol.note_tls_step()
 

@@ -8,8 +8,8 @@ MIB = 1024 * KIB
 # Framing
 
 MAX_FRAME = 256 * KIB
-"""Payload of one frame. It is so small that a PING waits only 0.2 s at 10 Mbit/s for each frame before it, and so large
-that the nine bytes of header are 0.003 %. A message whose payload fills a frame continues in the next."""
+"""Payload of one frame. A PING waits only 0.2 s at 10 Mbit/s for each frame before it, and the nine bytes of header are
+only 0.003 %. A message whose payload fills a frame continues in the next."""
 
 MAX_PREFACE = 64
 """The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
@@ -89,11 +89,12 @@ MAX_BULK_RATIO = 32
 """The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
 of zstd can stand for 128 KiB, all of which would be kept. Records are compressed already: 3,000 revisions of a project
 grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base grows
-more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body uncompressed."""
+more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a bulk
+stream."""
 
 BULK_BYTES = "bytes that a bulk stream became"
 """The name of the limit in the error for a stream over `MAX_BULK_RATIO`. By this name, a client knows to send the body
-uncompressed."""
+without a bulk stream."""
 
 BULK_ALLOWANCE = 64 * KIB
 """Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
