@@ -47,7 +47,7 @@ class RequestError(SmartServerError):
 
 
 class RepositoryError(SmartServerError):
-    """The base of errors for which a request cannot be carried out on its repository."""
+    """The base of errors that prevent a request from being carried out on its repository."""
 
 
 def _name(value: bytes) -> str:

@@ -152,7 +152,7 @@ class Gateway:
         return found
 
     def state_to_push(self, visitor: Visitor, path: str) -> StoreState | None:
-        """Return the same for a user who may push; None if there is no repository and the user may create one.
+        """Return the current state for a user who may push; None if there is no repository and the user may create one.
 
         Raises:
             AccessDenied, CodedError, OtherSystem: as `state`.

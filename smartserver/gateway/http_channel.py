@@ -210,7 +210,7 @@ class GatewayChannel(http.HTTPChannel):
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:
-        """Resume reading, or pause it."""
+        """Resume reading if `more` is true, else pause it."""
         self._reads = more
         if more:
             self._heard = self._now

@@ -91,7 +91,7 @@ class Channel(Protocol):
         """Note that the request was refused, so its body is discarded."""
 
     def let_read(self, more: bool) -> None:
-        """Resume reading, or pause it."""
+        """Resume reading if `more` is true, else pause it."""
 
     def abort(self, why: str) -> None:
         """Close the connection at once, and log the reason."""
