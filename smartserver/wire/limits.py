@@ -44,8 +44,8 @@ MAX_RESULTS = 16 * MIB
 # The most that a client accepts of an answer: decoded, a byte of msgpack may become 100.
 
 MAX_ENTRIES = 1 << 19
-"""The most refs of an answer, tips of all its refs, and entries of all its maps. A repository has no more of these
-together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
+"""The most refs of an answer, the most tips of all its refs, and the most entries of all its maps. A repository has no
+more of these together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
 """Tips of one ref: the largest known number of heads of a branch is some thousands."""
@@ -103,8 +103,8 @@ MAX_PATH = 1 * KIB
 """A repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
-"""A push larger than this announces its graph before its records. At 1 Mbit/s 64 KiB take half a second, less than
-the round trip they would be wasted on."""
+"""A push larger than this announces its graph before its records, so that it can be refused early. A smaller one wastes
+at most 64 KiB, half a second at 1 Mbit/s."""
 
 # Moving bytes
 
