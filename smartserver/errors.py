@@ -1,23 +1,24 @@
-"""Every error that may cross the wire: one class per thing a caller can do something about, one code per class.
+"""Every error that may cross the wire. There is one class for each case that a caller can handle, and one code per
+class.
 
 CodedError (transports.errors)
 ├── TransportError ...
 └── SmartServerError
     ├── RequestError
-    │   ├── Unsupported            the peer is too old or too new for what was asked
+    │   ├── Unsupported            the peer is too old or too new for the request
     │   ├── LimitExceeded          a number in the request is over a limit
-    │   ├── InvalidPath            a repository path that cannot be one
-    │   ├── InvalidName            a ref, id or key that cannot be one
-    │   ├── AccessDenied           this user may not do that
+    │   ├── InvalidPath            the path of a repository is not valid
+    │   ├── InvalidName            a ref, id or key is not valid
+    │   ├── AccessDenied           the user lacks a permission
     │   ├── RefusedByHook          a command of the server's administrator refuses the change
     │   ├── Banned                 a rule of the client or of the server bans this call
-    │   ├── OutcomeUnknown         it may or may not have been done
-    │   ├── Cancelled              the client cancelled before it was done
-    │   ├── RequestRefused         nothing was changed: see the outcome of each call
+    │   ├── OutcomeUnknown         the change may or may not have been made
+    │   ├── Cancelled              the client cancelled before the change was made
+    │   ├── RequestRefused         nothing changed: see the outcome of each call
     │   ├── NotDone                not done because another call of the request was refused
-    │   ├── ServerBusy             the server has as many connections as it takes
+    │   ├── ServerBusy             the server has as many connections as it accepts
     │   ├── InternalError          a bug of the server
-    │   └── UnknownRemoteError     a code this release does not know
+    │   └── UnknownRemoteError     an error that this release does not know
     └── RepositoryError
         ├── NoSuchRepository, RepositoryExists, IncompleteRepository, NestedRepository, WrongVcs
         ├── NoSuchBranch, BranchExists, DivergedBranches, NewHeads, StaleLease, HeadBranch, WrongTip
@@ -25,7 +26,7 @@ CodedError (transports.errors)
         ├── MissingRevision, MissingParents, MissingBase, KnownRevisions, NoSuchPart
         ├── CorruptRecord, WrongParents, MissingReference, ConflictingRecord
         ├── CorruptFile
-        └── RepositoryChanged      what was being read is gone: ask again
+        └── RepositoryChanged      a file that was being read is gone: retry
 """
 
 from __future__ import annotations
@@ -38,15 +39,15 @@ from transports.errors import CodedError
 
 
 class SmartServerError(CodedError):
-    """Base of every error this package raises on purpose, storage and protocol errors apart."""
+    """The base of all errors that this package raises on purpose, except storage and protocol errors."""
 
 
 class RequestError(SmartServerError):
-    """The request itself, or the server that got it."""
+    """The base of errors in the request itself, or of the server that got it."""
 
 
 class RepositoryError(SmartServerError):
-    """The request cannot be done to this repository."""
+    """The base of errors that prevent a request from being carried out on its repository."""
 
 
 def _name(value: bytes) -> str:
@@ -54,14 +55,14 @@ def _name(value: bytes) -> str:
 
 
 def place(path: str) -> str:
-    """A repository's path in a message: the server's root has no name."""
+    """Return the path of a repository for a message."""
     return repr(path) if path.strip("/") else "the server's root"
 
 
 def known_as(above: str, path: str) -> str:
-    """Give the name that a user has for a path that counts from the served folder. `above`: his name for that, with a
-    slash at its end (sftp://host/srv/?QUERY, /srv/ or, on a machine he logs in to, me@host:/srv/), of which the query
-    and the machine are left out; empty where it has no name, as his URL begins there too."""
+    """Return the name that a user has for a path below the served folder. `above`: the user's name for that folder,
+    with a slash at its end (sftp://host/srv/?QUERY, /srv/ or me@host:/srv/). The query and the machine are left out.
+    `above` is empty if the user's URLs begin at the folder too."""
     if "://" in above:
         from urllib.parse import quote  # It takes 8 ms to load, which only a mistake costs.
 
@@ -74,8 +75,8 @@ def known_as(above: str, path: str) -> str:
 
 
 def name_from(above: str, error: CodedError) -> None:
-    """Have an error say its paths from `above` on, as `known_as`. What has no path, or counts from a repository's own
-    folder, stays as it is."""
+    """Change the paths in an error to those that `known_as` returns. An error without a path, or with a path in a
+    repository's own folder, stays as it is."""
     if not above or isinstance(error, CorruptFile):
         return
     for name in ("path", "inside"):
@@ -85,7 +86,8 @@ def name_from(above: str, error: CodedError) -> None:
 
 
 def shown(key: bytes) -> str:
-    """An id or key in a message: text where it is that (Breezy's are, the parts of a key joined with NUL), else hex."""
+    """Return an id or key for a message: as text if it is printable, else in hex. Breezy's are text; NUL joins the
+    parts of its keys."""
     try:
         text = " ".join(part.decode() for part in key.split(b"\0"))
     except UnicodeDecodeError:
@@ -94,7 +96,7 @@ def shown(key: bytes) -> str:
 
 
 def _few(ids: list[bytes]) -> str:
-    """The first few ids, for a message."""
+    """Return the first ids, for a message."""
     return ", ".join(map(shown, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
@@ -123,7 +125,7 @@ class LimitExceeded(RequestError, code="limit-exceeded"):
 
 @dataclasses.dataclass(eq=False)
 class InvalidPath(RequestError, code="invalid-path"):
-    """A repository path that cannot be one."""
+    """The path of a repository is not valid."""
 
     path: str
     why: str
@@ -134,7 +136,7 @@ class InvalidPath(RequestError, code="invalid-path"):
 
 @dataclasses.dataclass(eq=False)
 class InvalidName(RequestError, code="invalid-name"):
-    """A ref name, revision id or map key that cannot be one."""
+    """A ref name, revision id or map key is not valid."""
 
     name: bytes
     why: str
@@ -145,13 +147,15 @@ class InvalidName(RequestError, code="invalid-name"):
 
 TOKEN_WANTED = "wanted"
 TOKEN_REFUSED = "refused"
-"""`AccessDenied.token`: none was sent, and the server knows users by tokens; one was sent, and is not valid."""
+"""The values of `AccessDenied.token`: no token was sent, and the server identifies users by tokens; or the token that
+was sent is not valid."""
 
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """This user may not do that here; `path`: the repository's, where `what` is about it and others may be had;
-    `token`: whether one would say who the user is (`wanted`), or the one that came does not (`refused`)."""
+    """The user lacks a permission. `path`: the path of the repository, if the user may do the same with others.
+    `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not valid, else
+    empty."""
 
     what: str
     why: str
@@ -164,7 +168,7 @@ class AccessDenied(RequestError, code="access-denied"):
 
 @dataclasses.dataclass(eq=False)
 class RefusedByHook(RequestError, code="hook-refused"):
-    """A command that the server runs before a change refuses it; nothing changed. `why`: what the command said."""
+    """A command that the server runs before a change refuses it; nothing changed. `why`: the output of the command."""
 
     hook: str
     why: str
@@ -175,7 +179,8 @@ class RefusedByHook(RequestError, code="hook-refused"):
 
 @dataclasses.dataclass(eq=False)
 class Banned(RequestError, code="banned"):
-    """A rule of the client, or of the server, bans this call; `where`: the lines that made it, the innermost first."""
+    """A rule of the client or of the server bans this call. `where`: the lines of code that made the call, the
+    innermost first."""
 
     verb: str
     rule: str
@@ -196,7 +201,7 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
 
     def __str__(self) -> str:
         unknown = "it is unknown whether the change was made"
-        return self.why if unknown in self.why else f"{unknown}: {self.why}"  # A step of it may have said so.
+        return self.why if unknown in self.why else f"{unknown}: {self.why}"  # A step may have said so.
 
 
 @dataclasses.dataclass(eq=False)
@@ -217,7 +222,7 @@ class RequestRefused(RequestError, code="refused"):
 
 @dataclasses.dataclass(eq=False)
 class NotDone(RequestError, code="not-done"):
-    """The call was not carried out, because another call of the same atomic request was refused."""
+    """The call was not carried out because another call of the same request was refused."""
 
     def __str__(self) -> str:
         return "not done because another change of the request was refused"
@@ -225,9 +230,9 @@ class NotDone(RequestError, code="not-done"):
 
 @dataclasses.dataclass(eq=False)
 class ServerBusy(RequestError, code="server-busy"):
-    """The server has as many connections as it takes; nothing was read of the request.
+    """The server has as many connections as it accepts. Nothing of the request was read.
 
-    Not repeated by itself: that would be one connection more.
+    A client does not retry by itself, because that would be one connection more.
     """
 
     what: str
@@ -239,7 +244,7 @@ class ServerBusy(RequestError, code="server-busy"):
 
 @dataclasses.dataclass(eq=False)
 class InternalError(RequestError, code="internal"):
-    """A bug of the server; its log has the rest under this reference."""
+    """The server has a bug. `reference` names the entry in its log."""
 
     reference: str
 
@@ -249,7 +254,7 @@ class InternalError(RequestError, code="internal"):
 
 @dataclasses.dataclass(eq=False)
 class UnknownRemoteError(RequestError, code="unknown-remote-error"):
-    """The peer reported a code this release does not know; kept and shown, never guessed."""
+    """The peer reported an error with a code or arguments that this release does not know. They are shown unchanged."""
 
     remote_code: str
     detail: str
@@ -260,12 +265,12 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
 
 A_GIT_REPOSITORY = "a git repository"
 A_BAZAAR_REPOSITORY = "a Bazaar repository"
-"""The text of `NoSuchRepository.found` for one: its user is told how to have it served."""
+"""Values of `NoSuchRepository.found` for which the user is told how to have the repository served."""
 
 
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
-    """There is no repository at that path; `found`: what is there instead, where that is worth a word."""
+    """There is no repository at the path. `found`: a description of what is there instead; may be empty."""
 
     path: str
     found: str = ""
@@ -276,7 +281,7 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
 
 @dataclasses.dataclass(eq=False)
 class RepositoryExists(RepositoryError, code="repository-exists"):
-    """There is a repository at that path, and the caller makes a new one or none."""
+    """There is a repository at the path, and the caller required a new one."""
 
     path: str
 
@@ -286,7 +291,7 @@ class RepositoryExists(RepositoryError, code="repository-exists"):
 
 @dataclasses.dataclass(eq=False)
 class NestedRepository(RepositoryError, code="nested-repository"):
-    """A repository may not lie inside another one's folder."""
+    """The path lies inside the folder of another repository."""
 
     path: str
     inside: str
@@ -310,7 +315,7 @@ class WrongVcs(RepositoryError, code="wrong-vcs"):
 
 @dataclasses.dataclass(eq=False)
 class NoSuchBranch(RepositoryError, code="no-such-branch"):
-    """The repository has no ref of that name."""
+    """The repository has no ref with this name."""
 
     ref: bytes
 
@@ -320,7 +325,7 @@ class NoSuchBranch(RepositoryError, code="no-such-branch"):
 
 @dataclasses.dataclass(eq=False)
 class BranchExists(RepositoryError, code="branch-exists"):
-    """The ref exists with another tip and the rule says it must not move."""
+    """The ref exists with another tip, and the request does not permit moving it."""
 
     ref: bytes
     tip: bytes
@@ -331,7 +336,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one; `behind`: it is an ancestor of that."""
+    """The new tip does not descend from the present one. `behind`: true if it is an ancestor of the present one."""
 
     ref: bytes
     tip: bytes
@@ -345,7 +350,7 @@ class DivergedBranches(RepositoryError, code="diverged"):
 
 @dataclasses.dataclass(eq=False)
 class NewHeads(RepositoryError, code="new-heads"):
-    """The ref would have more heads than before; `heads`: some of the new ones."""
+    """The ref would have more heads than before. `heads`: some of the new heads."""
 
     ref: bytes
     heads: list[bytes]
@@ -391,7 +396,7 @@ class HeadBranch(RepositoryError, code="head-branch"):
 
 @dataclasses.dataclass(eq=False)
 class StaleEntry(RepositoryError, code="stale-entry"):
-    """An entry of a map, or a setting (of the map `settings`), is not what the caller expected."""
+    """An entry of a map does not have the value that the caller expected. For a setting, `map` is `settings`."""
 
     map: str
     key: bytes
@@ -402,7 +407,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
 
 @dataclasses.dataclass(eq=False)
 class WrongMapKind(RepositoryError, code="wrong-map-kind"):
-    """The map was declared as one of another kind: of revision ids (`ids`), or of any bytes (`opaque`)."""
+    """The map has another kind than the request says: `ids` is a map of revision ids, `opaque` one of any bytes."""
 
     map: str
     kind: str
@@ -414,7 +419,7 @@ class WrongMapKind(RepositoryError, code="wrong-map-kind"):
 
 @dataclasses.dataclass(eq=False)
 class MissingRevision(RepositoryError, code="missing-revision"):
-    """A revision that was named is neither stored nor in the request."""
+    """A revision that the request names is neither stored nor in the request."""
 
     revision: bytes
 
@@ -424,7 +429,7 @@ class MissingRevision(RepositoryError, code="missing-revision"):
 
 @dataclasses.dataclass(eq=False)
 class WrongTip(RepositoryError, code="wrong-tip"):
-    """The ref cannot point at a revision of that type: a branch of git is a commit."""
+    """The ref cannot point at a revision of this type. For example, a branch of git must point at a commit."""
 
     ref: bytes
     tip: bytes
@@ -437,7 +442,7 @@ class WrongTip(RepositoryError, code="wrong-tip"):
 
 @dataclasses.dataclass(eq=False)
 class MissingParents(RepositoryError, code="missing-parents"):
-    """Parents of sent revisions are neither stored nor sent; the state that comes along says what is there."""
+    """Parents of sent revisions are neither stored nor sent. The state in the answer has the present tips."""
 
     revisions: list[bytes]
 
@@ -447,7 +452,7 @@ class MissingParents(RepositoryError, code="missing-parents"):
 
 @dataclasses.dataclass(eq=False)
 class NoSuchPart(RepositoryError, code="no-such-part"):
-    """A selector names something that is not there."""
+    """A selector names a part of the repository that does not exist."""
 
     reason: str
 
@@ -457,7 +462,7 @@ class NoSuchPart(RepositoryError, code="no-such-part"):
 
 @dataclasses.dataclass(eq=False)
 class MissingBase(RepositoryError, code="missing-base"):
-    """Delta bases the server lacks or may not use; send those records without a base."""
+    """The server lacks delta bases or may not use them. The client must send their records without a base."""
 
     keys: list[bytes]
 
@@ -467,7 +472,7 @@ class MissingBase(RepositoryError, code="missing-base"):
 
 @dataclasses.dataclass(eq=False)
 class KnownRevisions(RepositoryError, code="known"):
-    """The server holds much of what was announced: plan again with these as haves."""
+    """The server has many of the announced revisions. The client must plan again with `tips` as haves."""
 
     tips: list[bytes]
 
@@ -477,7 +482,7 @@ class KnownRevisions(RepositoryError, code="known"):
 
 @dataclasses.dataclass(eq=False)
 class CorruptRecord(RepositoryError, code="corrupt-record"):
-    """A record is not what its key or header says."""
+    """The content of a record does not match its key or header."""
 
     revision: bytes
     key: bytes
@@ -485,13 +490,13 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
 
     def __str__(self) -> str:
         if not self.revision:
-            return self.why  # What is wrong is not inside one segment.
+            return self.why  # The fault is not in one segment.
         return f"record {shown(self.key)} of revision {shown(self.revision)}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
 class WrongParents(RepositoryError, code="wrong-parents"):
-    """The parents a segment states are not those its revision's own record names."""
+    """The parents in a segment differ from those in the record of its revision."""
 
     revision: bytes
 
@@ -501,7 +506,7 @@ class WrongParents(RepositoryError, code="wrong-parents"):
 
 @dataclasses.dataclass(eq=False)
 class MissingReference(RepositoryError, code="missing-reference"):
-    """A record refers to one that is neither sent nor stored with an ancestor."""
+    """A record refers to another one that is neither sent nor stored with an ancestor."""
 
     revision: bytes
     key: bytes
@@ -513,7 +518,7 @@ class MissingReference(RepositoryError, code="missing-reference"):
 
 @dataclasses.dataclass(eq=False)
 class ConflictingRecord(RepositoryError, code="conflicting-record"):
-    """The repository has another fulltext under that key."""
+    """The repository has a record with the same key and another text."""
 
     key: bytes
 
@@ -523,7 +528,7 @@ class ConflictingRecord(RepositoryError, code="conflicting-record"):
 
 @dataclasses.dataclass(eq=False)
 class CorruptFile(RepositoryError, code="corrupt-file"):
-    """A file of the store is damaged: which, where, and what was expected."""
+    """A file of the store is damaged. The error has its path, the offset of the damage, and the reason."""
 
     path: str
     offset: int
@@ -535,7 +540,7 @@ class CorruptFile(RepositoryError, code="corrupt-file"):
 
 @dataclasses.dataclass(eq=False)
 class RepositoryChanged(RepositoryError, code="repository-changed", retryable=True):
-    """The repository was recreated, or revisions were removed from it, while a request read `file`, which is gone."""
+    """The repository was recreated, or lost revisions, while a request read it. `file` is the missing file."""
 
     file: str
 
@@ -544,19 +549,19 @@ class RepositoryChanged(RepositoryError, code="repository-changed", retryable=Tr
 
 
 SHOWN = 1000
-"""Characters of arguments that are kept of an error that is not known here."""
+"""Characters of an unknown error's arguments that are kept."""
 
 
 def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:
-    """The error a peer reported.
+    """Return the error that a peer reported.
 
-    A code or an argument this release does not know gives `UnknownRemoteError`, never a guess.
+    A code that this release does not know, or arguments of another form, give `UnknownRemoteError`.
     """
     cls = CodedError.by_code.get(code)
     if cls is None or not dataclasses.is_dataclass(cls):
         return UnknownRemoteError(code, repr(arguments)[:SHOWN])
     try:
-        # Arguments this release does not know are skipped; a str where bytes belong is not taken for base64.
+        # Unknown arguments are skipped. A str in place of bytes is not taken for base64.
         reported: CodedError = msgspec.convert(arguments, cls, builtin_types=(bytes,))
     except msgspec.ValidationError as error:
         return UnknownRemoteError(code, f"{repr(arguments)[:SHOWN]} ({error})")

@@ -1,12 +1,12 @@
-"""The counters and timers of this process. Each is declared here, once, with its unit and what it says.
+"""The counters and timers of this process. Each is declared once, here, with its unit and its help text.
 
 Each thread counts in a list of its own, so nothing is locked, and a request that runs in one thread sees its own cost
-and no other's. To count is one line, and takes some 40 nanoseconds:
+and no other's. Code counts in one line, which takes some 40 nanoseconds:
 
     here.tally[READS] += 1
 
-Timers count nanoseconds. What threads have counted stays when they end: the next one counts on in the same list. A
-worker process counts for itself, and what it counted ends with it.
+Timers count nanoseconds. The counts of a thread stay when it ends: the next new thread continues its list. A worker
+process counts for itself, and its counts end with it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Unit(enum.StrEnum):
     EVENTS = ""
     BYTES = "bytes"
     SECONDS = "seconds"
-    """Counted in nanoseconds."""
+    """Seconds, which are counted in nanoseconds."""
 
 
 class Meter(msgspec.Struct, frozen=True):
@@ -41,7 +41,7 @@ class Meter(msgspec.Struct, frozen=True):
 
     @property
     def name(self) -> str:
-        """With the unit, which no other meter has."""
+        """The unique name of the meter, which includes the unit."""
         return f"{self.short}_{self.unit}" if self.unit else self.short
 
 
@@ -49,7 +49,7 @@ Index = NewType("Index", int)
 """The place of a meter's count in a tally."""
 
 METERS: Final[list[Meter]] = []
-"""All of them, in the order of the tallies."""
+"""All meters, in the order of the tallies."""
 
 
 def _meter(group: str, name: str, unit: Unit, says: str) -> Index:
@@ -82,7 +82,7 @@ class CacheMeters(msgspec.Struct, frozen=True):
     hits: Index
     misses: Index
     found: Index
-    """Bytes."""
+    """The bytes that were found."""
 
 
 def _cache(name: str, what: str) -> CacheMeters:
@@ -139,11 +139,11 @@ NOTHING: Final[Counts] = (0,) * len(METERS)
 
 _tallies: Final[list[list[int]]] = []
 _free_tallies: Final[list[list[int]]] = []
-"""The counts of threads that have ended."""
+"""The tallies of threads that have ended."""
 
 
 class _Lease:
-    """Leaves a tally to others when its thread ends."""
+    """Makes a tally free for another thread when its thread ends."""
 
     def __init__(self, tally: list[int]) -> None:
         self._tally = tally
@@ -153,7 +153,7 @@ class _Lease:
 
 
 class _Here(threading.local):
-    """The calling thread's tally. `__init__` is run again in each thread."""
+    """The calling thread's tally. `__init__` runs once in each thread."""
 
     def __init__(self) -> None:
         try:
@@ -178,10 +178,10 @@ def counted() -> Counts:
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
-    """Return what was counted between two moments."""
+    """Return the difference of counts at two moments."""
     return list(map(operator.sub, later, earlier))
 
 
 def together(one: Counts, other: Counts) -> Counts:
-    """The sum of both."""
+    """Return the sum of two counts."""
     return list(map(operator.add, one, other))

@@ -1,8 +1,8 @@
-"""The other programs that are started here: which variables of the environment each gets, and how each ended.
+"""The environments of the programs that this package starts, and the words for their exit statuses.
 
-Every start of git, ssh and Python takes its environment from a function of this module, so that what a user, or a
-program above this one, set for something else does not reach it. Under the agent the waiting command starts what asks
-its user (`git credential`), as git does: with all its variables.
+Every start of git, ssh and Python takes its environment from a function of this module, which drops variables that a
+user or a parent program set for another purpose. Under the agent, the waiting command starts the programs that ask the
+user (`git credential`), like git, with all its variables.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ OF_REPOSITORIES: Final = frozenset(
     ]
 )  # fmt: skip
 """Variables that git sets for the repository in which it runs a program: those that `git rev-parse --local-env-vars`
-lists, and a few more. Among them are the settings of `git -c`."""
+lists, and a few more. They include the settings of `git -c`."""
 
 OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
-"""Variables that `git config` alone reads. What git itself does is not what they say."""
+"""Variables that only `git config` reads, so that git itself does not follow them."""
 
 
 def repository_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of a program that works in the repository in which this one was started."""
+    """Return the environment of a program that works in the repository in which this one was started."""
     return {name: value for name, value in environment.items() if name not in OF_ONE_COMMAND}
 
 
 def foreign_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The variables of a program that works elsewhere: in another repository, or on another machine. `environment`:
-    default: that of this process."""
+    """Return the environment of a program that works in another repository or on another machine. `environment`: the
+    variables to take it from; by default those of this process."""
     found = os.environ if environment is None else environment
     return {name: value for name, value in found.items() if name not in OF_REPOSITORIES}
 
 
 def python(*words: str) -> list[str]:
-    """The command that runs this Python again. It finds the modules that this one finds, whatever folder it is started
-    in (-P), and reads what this one reads of its variables."""
+    """Return the command that runs this Python again with `words`. It does not search the current folder for modules
+    (-P), and obeys or ignores Python's variables as this process does."""
     flags = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     return [sys.executable, "-P", *[flag for flag, is_set in flags.items() if is_set], *words]
 
 
 def exit_reason(status: int) -> str:
-    """The words for an exit status as `subprocess` gives it: `status 3`, or `signal SIGSEGV` for -11."""
+    """Return the words for an exit status of `subprocess`: `status 3`, or `signal SIGSEGV` for -11."""
     if status >= 0:
         return f"status {status}"
-    import signal  # Loaded late: few programs end by one.
+    import signal  # Loaded late, because few programs end by a signal.
 
     try:
         return f"signal {signal.Signals(-status).name}"

@@ -1,14 +1,14 @@
-"""pytest: a mark that fails a test in which a client makes calls that it must not.
+"""A plugin of pytest: a mark that fails a test in which a client makes banned calls.
 
     @pytest.mark.ban("vfs:*", "per-item")
     def test_pull(...): ...
 
-The rules hold for every client this process makes in the test, and by the environment for those of the git, brz and
-smartserver commands it starts. The body of a test with this mark is one operation, so that a loop in it is one too. The
-ini option `hpss_bans` names rules for all tests, in which an operation is what it is elsewhere; a test that is to make
-such calls, be it to measure what they cost, says so with its reason: `@pytest.mark.unbanned("the VFS baseline")`.
+The rules apply to every client that this process makes in the test and, by the environment, to those of the git, brz
+and smartserver commands that it starts. The body of a test with this mark is one operation, even if it loops. The ini
+option `hpss_bans` names rules for all tests; there an operation is the same as outside of tests. A test that needs such
+calls gives its reason: `@pytest.mark.unbanned("the VFS baseline")`.
 
-`pytest --hpss-trace DIR` keeps the trace of each test that fails, as a page for a browser: of the git, brz, hg and
+`pytest --hpss-trace DIR` writes a page for a browser for each test that fails, with the trace of the git, brz, hg and
 smartserver commands that it started.
 """
 
@@ -33,19 +33,19 @@ EXEMPT = "unbanned"
 FOR_ALL = "hpss_bans"
 
 _FOUND = pytest.StashKey[list["Banned"]]()
-"""The bans since they were last looked at, in whichever test: the client of a fixture may outlast the one that made
-it."""
+"""The banned calls since the last check. They are kept for all tests, because the client of a fixture may outlive its
+test."""
 
 
 LONGEST_NAME = 150
-"""Characters of a test's name that are in that of its page."""
+"""Characters of a test's name that are used in the name of its page."""
 
 _TRACE = pytest.StashKey[Path]()
-"""The file for the trace of a test."""
+"""The path of a test's trace."""
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the rules for all tests."""
+    """Declare the options."""
     parser.addoption("--hpss-trace", metavar="DIR", help="put a page there with the trace of each test that fails")
     parser.addini(FOR_ALL, "rules of calls that no client may make, as for the mark `ban`", type="args", default=[])
 
@@ -58,14 +58,15 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Ban what the test's marks and the configuration name: from its first fixture on, to its last."""
+    """Ban the calls that the test's marks and the configuration name, from the setup of the first fixture to the last
+    teardown."""
     with _tracing(item), _banning(item):
         return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
-    """Say with a failure where the page of its trace is."""
+    """Write the page of a failed test's trace, and add its path to the report."""
     report = yield
     trace = item.stash.get(_TRACE, None)
     if report.failed and trace is not None and trace.exists():
@@ -76,15 +77,14 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         try:
             page.write_bytes(html(traces(trace.read_bytes().splitlines())))
             report.sections.append(("trace", f"{page}"))
-        except BadTrace as error:  # Every command was killed before it wrote anything.
+        except BadTrace as error:  # Every command was killed before it wrote an event.
             report.sections.append(("trace", f"{trace}: {error}"))
     return report
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Refuse marks that say nothing, and fail the test where its fixtures made a call that was banned, whoever caught
-    the error."""
+    """Refuse invalid marks, and fail the test if its fixtures made a banned call, even if the error was caught."""
     for mark in item.iter_markers(MARK):
         if not mark.args or mark.kwargs or not all(isinstance(rule, str) for rule in mark.args):
             pytest.fail(f"expected @pytest.mark.{MARK}(rule, ...), each a string", pytrace=False)
@@ -105,7 +105,7 @@ def pytest_runtest_setup(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """The same of the test itself."""
+    """Fail the test if it made a banned call, even if the error was caught."""
     with _failing(item):
         if item.get_closest_marker(MARK) is None:
             return (yield)
@@ -117,14 +117,15 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
-    """The same of what fixtures do at their end."""
+    """Fail the test if its fixtures made a banned call in their teardown."""
     with _failing(item):
         return (yield)
 
 
 @contextmanager
 def _failing(item: pytest.Item) -> Iterator[None]:
-    """Have what was banned by the end of the block fail it; what fails anyway says why by itself."""
+    """Fail the test at the end of the block if a banned call was made in it. If the block fails itself, its own error
+    is reported."""
     found = item.config.stash.setdefault(_FOUND, [])
     try:
         yield
@@ -172,7 +173,7 @@ def _banning(item: pytest.Item) -> Iterator[None]:
     try:
         bans(rules)
     except BadRule:
-        yield  # It fails as it is set up.
+        yield  # The setup fails.
         return
     unwatched = Client.__init__
 

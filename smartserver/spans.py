@@ -1,7 +1,7 @@
-"""Spans of time: code names what it spends time on, and whoever listens records it.
+"""Spans of time: code names the work that it spends time on, and a listener records it.
 
-Spans of one thread nest, and each ends before the one around it. Without a listener a span costs 0.3 microseconds. What
-takes less than ten is not worth one.
+Spans of one thread nest, and each ends before the one around it. Without a listener, a span costs 0.3 microseconds.
+Work of less than ten microseconds should have no span.
 """
 
 from __future__ import annotations
@@ -24,40 +24,40 @@ if TYPE_CHECKING:
         """Records spans."""
 
         def began(self, part: Part, name: str) -> None:
-            """A span begins, inside of those that have not ended."""
+            """Note that a span begins, inside the open ones."""
 
         def ended(self) -> None:
-            """The one that began last ends."""
+            """Note that the span that began last ends."""
 
         def measured(self, connection: socket.socket) -> None:
-            """A connection over TCP is going to be closed, or given to another process."""
+            """Measure a TCP connection that will be closed or given to another process."""
 
 
 class Part(enum.StrEnum):
-    """The kind of work that a part of a wait is spent on."""
+    """The kind of work in a span."""
 
     START = "start"
-    """The system and Python start the program, until code of ours runs."""
+    """The system and Python start the program, until our code runs."""
     CONNECT = "connect"
-    """The name is looked up, TCP, TLS or ssh connects, the agent is asked."""
+    """The name is resolved, TCP, TLS or ssh connects, or the agent is asked."""
     LOCAL = "local"
     """Work on this machine, which the span names."""
     SEND = "send"
-    """The connection takes no more bytes yet, or is being handed some."""
+    """Bytes are given to the connection, or wait because it takes no more."""
     LINK = "link"
-    """Nothing to do until something comes."""
+    """The program waits for bytes of the peer."""
     RECEIVE = "receive"
-    """Bytes that came are taken from the connection."""
+    """Received bytes are taken from the connection."""
     QUEUED = "queued"
-    """A server has the request and no thread for it."""
+    """The server has the request, and no thread for it."""
     DISK = "disk"
-    """Files are read, written, synced."""
+    """Files are read, written or synced."""
     SERVER = "server"
     """Work of the server, which the span names."""
 
 
 class _Here(threading.local):
-    """The listener and open spans of the calling thread."""
+    """The listener of the calling thread."""
 
     listener: Listener | None = None
 
@@ -66,7 +66,7 @@ _here = _Here()
 
 
 class span:  # It is used as a function.
-    """A context that spends its time on `part`; `name` says more."""
+    """A context manager whose time is a span. `part`: the kind of work. `name`: the work in more detail."""
 
     __slots__ = ("_listener", "_name", "_part")
 
@@ -85,7 +85,7 @@ class span:  # It is used as a function.
 
 
 def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
-    """The same items; to make each of them is a span."""
+    """Yield the same items. The time to make each item is a span."""
     iterator = iter(items)
     while True:
         with span(part, name):
@@ -97,7 +97,7 @@ def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """A decorator: a call of the function is a span."""
+    """Return a decorator that makes each call of a function a span."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -111,7 +111,7 @@ def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def measured(connection: socket.socket) -> None:
-    """Have the listener look at a connection over TCP that ends here."""
+    """Have the listener measure a TCP connection whose use ends here."""
     listener = _here.listener
     if listener is not None:
         listener.measured(connection)
@@ -119,7 +119,7 @@ def measured(connection: socket.socket) -> None:
 
 @contextmanager
 def listening(listener: Listener) -> Iterator[None]:
-    """Have a listener told of the spans of this thread."""
+    """Report the spans of this thread to a listener within the context."""
     before, _here.listener = _here.listener, listener
     try:
         yield

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 
 LAYOUT = struct.Struct("=8B24I4Q6I4Q")
-"""Up to tcpi_sndbuf_limited, of Linux 4.10."""
+"""The fields of struct tcp_info up to tcpi_sndbuf_limited (Linux 4.10)."""
 
 FIELDS = {
     "rtt": 23,
@@ -23,15 +23,15 @@ FIELDS = {
 snd_mss, data_segs_out, total_retrans and rwnd_limited."""
 
 SUMS = ("packets", "again", "by_window")
-"""The fields that count from when the connection was made."""
+"""The fields that count from the start of the connection."""
 
 PREFIX = "tcp_"
-"""The beginning of these names among the counts that a server tells."""
+"""The prefix of these names in the counts that a server sends."""
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:
-    """Return what the kernel says, by the names in `FIELDS`, and as `delays` whether small packets are delayed (Nagle's
-    algorithm, RFC 896); empty if it says nothing."""
+    """Return the kernel's counts of a connection, by the names in `FIELDS`; empty if there are none. `delays` is 1 if
+    small packets are delayed (Nagle's algorithm, RFC 896)."""
     if sys.platform != "linux":
         return {}
     try:
@@ -46,5 +46,6 @@ def tcp_state(connection: socket.socket) -> dict[str, int]:
 
 
 def tcp_counts(before: Mapping[str, int], now: Mapping[str, int]) -> dict[str, int]:
-    """Return what a server tells of its end for one request, from what `tcp_state` said when it began and says now."""
+    """Return the counts of a server's connection for one request, from the results of `tcp_state` at its beginning and
+    now."""
     return {f"{PREFIX}{name}": value - before.get(name, 0) * (name in SUMS) for name, value in now.items()}

@@ -1,1 +1,1 @@
-"""The agent of a user: connections that are held between commands, and a process that is loaded."""
+"""The agent of a user: connections that are held between commands, and a process with all modules loaded."""

@@ -1,6 +1,6 @@
 """The addresses of a user's agent.
 
-The thin start of a command loads this, and so it uses the sockets of `_socket`: `socket` would add 4 ms to each start.
+The thin start of a command loads this module, so it uses `_socket`: `socket` would add 4 ms to each start.
 """
 
 from __future__ import annotations
@@ -18,28 +18,31 @@ KEEPER, ZYGOTE = "keeper", "zygote"
 FALSE = ("0", "false", "no", "off")
 
 PRELOADED = ("LD_PRELOAD", "LD_AUDIT")
-"""Variables that name libraries for all that a program does (ld.so(8)), such as how it connects (`torsocks`)."""
+"""Variables that name libraries to preload (ld.so(8)), which may change how a program connects (`torsocks`)."""
 
 BASES = (("XDG_RUNTIME_DIR", "smartserver"), ("HOME", ".cache/smartserver-agent"))
-"""Variables that name a folder for the agent's, and its name there. Without either it is in /tmp, which all share."""
+"""Variables that name a folder, and the name of the agent's folder in it. Without either variable, the agent's folder
+is in /tmp, which all users share."""
 
 MAX_PATH = 107
-"""Bytes of a socket's address, as unix(7) says, without the zero at its end."""
+"""The most bytes of a socket's path (unix(7)), without the zero at its end."""
 
 
 class NoAgent(Exception):
-    """There is no agent to be used, and why. What needs one may raise it; a peer that is gone is an `OSError`."""
+    """No agent can be used; the text says why. Functions that need one may raise it; a peer that is gone is an
+    `OSError`."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """True if SMARTSERVER_AGENT leaves the agent on, and nothing changes what a connection is."""
+    """True if SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
     if any(environment.get(name) for name in PRELOADED):
         return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
 
 
 def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str:
-    """The folder of the sockets, below the first of `BASES` that is the user's own."""
+    """Return the folder of the sockets, below the first of `BASES` that belongs to the user. `make`: create it if
+    missing."""
     user = os.geteuid()
     own = (f"{environment[name]}/{below}" for name, below in BASES if _is_of(environment.get(name, ""), user))
     folder = next(own, f"/tmp/smartserver-{user}")
@@ -59,7 +62,7 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """True if a folder is a user's own: with `sudo` a variable may name another's."""
+    """True if a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
     try:
         return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:
@@ -67,9 +70,8 @@ def _is_of(folder: str, user: int) -> bool:
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
-    """The path of a socket. Its name tells agents apart that must not serve each other's commands: of another release,
-    another installation (also one that replaced the first in its folder), another network namespace, and another
-    machine with the same home."""
+    """Return the path of a socket. Its name depends on the release, the installation and its time, the network
+    namespace, and the machine, because a home may be shared. So an agent serves only commands that match it."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -14,20 +14,20 @@ NICE, POLICY = 16, 38
 """Fields of /proc/PROCESS/stat, counted behind the name of the program."""
 
 OF_WORDS = (b"LC_", b"LANG=", b"PYTHONUTF8=", b"PYTHONIOENCODING=")
-"""Variables that decide, as Python starts, how it reads and writes words."""
+"""Variables that decide at Python's start how it encodes and decodes text."""
 
 
 class Circumstances(NamedTuple):
     """The rights and settings of one process."""
 
     facts: bytes
-    """The same for processes that may stand in for each other."""
+    """A text that is equal for processes that may stand in for each other."""
     mask: int
-    """The mask of new files."""
+    """The mask for the permissions of new files (umask)."""
 
 
 def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstances:
-    """The rights and settings of a process. `folder`: a descriptor of its folder in /proc. `environment`: its
+    """Return the rights and settings of a process. `folder`: a descriptor of its folder in /proc. `environment`: its
     `os.environb`."""
     status = read("status", folder).splitlines()
     stat = read("stat", folder).rpartition(b")")[2].split()
@@ -46,6 +46,7 @@ def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstan
 
 
 def _unit(line: bytes) -> bytes:
-    """A control group, which may limit memory or choose a route; each terminal has a `.scope` of its own in one."""
+    """Return a control group, which may limit memory or choose a route. A `.scope` is left out: each terminal has its
+    own."""
     above, _, last = line.rpartition(b"/")
     return above if last.endswith(b".scope") else line

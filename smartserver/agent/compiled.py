@@ -1,8 +1,8 @@
 """The thin start in C (`thin.c`): compile it for this installation.
 
-It takes the place of the Python programs that pip made, and of nothing else: pip removes them by name, so that no
-upgrade and no other installation leaves one behind. What it was compiled for is in it. Where that has changed, it runs
-the Python program.
+It replaces the Python programs that pip made, and no other file. Pip removes these by name, so that no upgrade and no
+other installation leaves one behind. The program contains the facts for which it was compiled. If these have changed,
+it runs the Python program.
 """
 
 from __future__ import annotations
@@ -26,27 +26,29 @@ PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OUR
 
 KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
          "agent/reading.py", "cli/streams.py", "cli/zygote.py")  # fmt: skip
-"""The files that the C program must agree with."""
+"""The files with which the C program must agree."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""The code that the program has Python run; the first argument is the program itself. Processes are shown with it."""
+"""The code that the program has Python run. Its first argument is the program itself. Lists of processes show the
+code."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")
 
 SECONDS = 60
-"""For a compiler."""
+"""The most seconds of a run of the compiler, or of its program."""
 
 
 class NotCompiled(Exception):
-    """There is no program, and why."""
+    """The program could not be made; the text says why."""
 
 
 def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Sequence[str] = OPTIONS) -> None:
-    """Put the program at each path, compiled by what CC names, else `cc`. A file there is replaced at once.
+    """Compile the program to each path, with the compiler that CC names, else `cc`. A file there is replaced
+    atomically.
 
     Raises:
-        NotCompiled: this system is not Linux, there is no compiler, it fails, what it makes does not run, or a path
+        NotCompiled: this system is not Linux, there is no compiler, it fails, its program does not run, or a path
             cannot be written.
     """
     if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
@@ -72,7 +74,7 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
 
 
 def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Compile one program to each path."""
+    """Compile one program, and copy it to each path."""
     for path in paths[:1]:
         compiler = shlex.split(environment.get("CC") or "cc")
         _run([*compiler, *options, "-o", path, os.path.join(_folder(), "agent", "thin.c")], environment)
@@ -82,7 +84,7 @@ def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str
 
 
 def installed() -> list[str]:
-    """The paths of `PROGRAMS` that pip made, and will remove."""
+    """Return the paths of `PROGRAMS` that pip made, and will remove."""
     try:
         files = distribution("smartserver").files or []
     except PackageNotFoundError:
@@ -109,10 +111,10 @@ def _folder() -> str:
 
 
 def _definitions(environment: Mapping[str, str]) -> list[str]:
-    """The facts about this installation that are compiled in.
+    """Return the options of the compiler that define the facts about this installation.
 
     Raises:
-        NotCompiled: the interpreter alone loads another one.
+        NotCompiled: the interpreter loads another installation if it is started by itself.
     """
     here = f"{smartserver.__version__}\n{smartserver.__file__}"
     code = "import smartserver; print(smartserver.__version__, smartserver.__file__, sep='\\n', end='')"
@@ -129,5 +131,5 @@ def _defined(name: str, *texts: str) -> str:
 
 
 def _quoted(text: str) -> str:
-    """A string of C, whatever is in it."""
+    """Return a text as a string of C."""
     return '"' + "".join(f"\\{byte:03o}" for byte in os.fsencode(text)) + '"'

@@ -1,7 +1,7 @@
-"""The keeper: owns connections between the commands of a user, and neither reads nor writes them.
+"""The keeper: holds the connections of a user between commands, and neither reads nor writes them.
 
-It is one thread without a fork. A connection that says anything while it is held, be it its end, is closed: whoever
-holds one at rest is owed nothing.
+It is one thread without a fork. If anything arrives on a held connection, even its end, the connection is closed,
+because a server owes nothing on a connection at rest.
 """
 
 from __future__ import annotations
@@ -34,42 +34,43 @@ from smartserver.agent.peer import check_user
 from smartserver.agent.start import BACKLOG
 
 IDLE = 600.0
-"""Seconds a connection is held, and an agent lives that nobody needs."""
+"""Seconds for which a connection is held, and for which an unused agent lives."""
 
 MOST_OF_SERVER = 8
-"""Connections under one key: as many as commands run side by side."""
+"""The most connections under one key, for as many concurrent commands."""
 
 MOST = 64
-"""Connections of all servers."""
+"""The most connections to all servers."""
 
 ASLEEP = 1.0
-"""Seconds a machine slept after which its connections count as gone: routers forget them, and say nothing."""
+"""Seconds of sleep of the machine after which its connections count as gone: routers drop them without notice."""
 
 TIME_TO_SAY = 1.0
-"""Seconds a command has to say what it wants, while others wait."""
+"""Seconds that a command has to send its message, while others wait."""
 
 PAUSE = 0.1
-"""Seconds between two looks for who comes, while there is no descriptor left."""
+"""Seconds between two attempts to accept a command while there is no descriptor left."""
 
 
 class Kept(NamedTuple):
-    """A connection that is held."""
+    """A held connection."""
 
     given: Give
     descriptors: list[int]
-    """The one that is read from comes first."""
+    """Its descriptors; the one that is read from comes first."""
     since: float
     slept: float
-    """Seconds this machine had slept by then."""
+    """Seconds that this machine had slept by then."""
 
 
 def seconds_slept() -> float:
-    """The lead, in seconds, of the clock that counts sleep over the one that does not (clock_gettime(2))."""
+    """Return the seconds that this machine has slept since its start: the difference of two clocks
+    (clock_gettime(2))."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, the zygote ends, or nobody asks for `IDLE` seconds."""
+    """Serves one listening socket until it is told to stop, the zygote ends, or no message comes for `IDLE` seconds."""
 
     def __init__(
         self,
@@ -84,12 +85,12 @@ class Keeper:
         self._clock = clock
         self._slept = slept
         self._kept: list[Kept] = []
-        """Connections; those that came last are at the end."""
+        """The held connections, the newest last."""
         self._used = clock()
         self._stopping = False
 
     def run(self) -> None:
-        """Serve."""
+        """Serve until the end, then close all connections."""
         self._listener.setblocking(False)
         self._listener.listen(BACKLOG)  # Commands see this process from now on, not the maker of the socket.
         with self._listener:
@@ -98,7 +99,7 @@ class Keeper:
         self._close(self._kept)
 
     def turn(self) -> None:
-        """Wait for what happens next, and do what is to be done about it."""
+        """Wait for the next message, end of a connection or timeout, and handle it."""
         poll = select.poll()
         poll.register(self._listener.fileno(), select.POLLIN)
         if self._zygote is not None:
@@ -120,7 +121,7 @@ class Keeper:
     def _accept(self) -> None:
         try:
             connection, _ = self._listener.accept()
-        except OSError:  # It is gone already, or there are as many descriptors here as there may be.
+        except OSError:  # The command is gone already, or there is no descriptor left.
             if not self._kept:
                 time.sleep(PAUSE)
             self._close(self._kept[:1])
@@ -135,7 +136,7 @@ class Keeper:
             self._used = self._clock()
             try:
                 self._answer(connection, message, descriptors)
-            except OSError:  # It did not wait.
+            except OSError:  # The command did not wait.
                 return
 
     def _answer(self, connection: socket.socket, message: Message, descriptors: list[int]) -> None:
@@ -168,19 +169,19 @@ class Keeper:
         self._close(self._kept[:-MOST])
 
     def _lend(self, connection: socket.socket, key: str) -> None:
-        """Lend the one that was used last, whose window is the largest."""
+        """Lend the connection that was used last, because its congestion window is the largest."""
         for kept in [each for each in reversed(self._kept) if each.given.key == key]:
             if self._slept() - kept.slept < ASLEEP and not _says_anything(kept.descriptors):
                 try:
                     send(connection, Lent(kept.given.last_id, kept.given.patience), kept.descriptors)
-                finally:  # Whether it got there or not: it may not be lent twice.
+                finally:  # Even after an error: it may not be lent twice.
                     self._close([kept])
                 return
             self._close([kept])
         send(connection, None)
 
     def _close(self, gone: list[Kept]) -> None:
-        """Close these here; where one was lent, whoever has it goes on."""
+        """Close connections in this process. A lent one stays open in the process that borrowed it."""
         for kept in list(gone):
             self._kept.remove(kept)
             close_all(kept.descriptors)

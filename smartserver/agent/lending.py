@@ -13,8 +13,8 @@ from smartserver.agent.start import start
 
 
 class Borrowed(NamedTuple):
-    """A connection that was lent: its descriptors, the id of its last request, and the seconds in which its server
-    gives a sign of life, if it is there."""
+    """A borrowed connection: its descriptors, the id of its last request, and the seconds within which its server sends
+    a sign of life if it is there."""
 
     descriptors: Sequence[int]
     last_id: int
@@ -22,7 +22,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
-    """A connection that was given under this key; None where there is none."""
+    """Borrow a connection that was given under a key; return None if there is none."""
     try:
         lent, descriptors = ask(Borrow(key), decode_lent, environment)
     except NoAgent:
@@ -31,8 +31,8 @@ def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
 
 
 def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
-    """Have a connection held by the agent, which is started where there is none. This does not wait for it: the packet
-    waits at its socket. Whether it was handed over."""
+    """Give a connection to the agent, which is started if there is none. Return True if that succeeded. This does not
+    wait for the agent, because the packet waits at its socket."""
     try:
         try:
             keeper = _keeper(environment)
@@ -49,7 +49,7 @@ def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]
 def ask(
     message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str], *, foreign: bool = False
 ) -> tuple[T, list[int]]:
-    """Ask the keeper, and wait for its answer. `foreign`: as of `connect`."""
+    """Send a message to the keeper, and wait for its answer. `foreign`: as of `connect`."""
     with _keeper(environment, waits=True, foreign=foreign) as keeper:
         try:
             send(keeper, message)

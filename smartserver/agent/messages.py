@@ -1,4 +1,4 @@
-"""The messages between a command and the keeper: one packet each way, JSON, with descriptors where some are lent."""
+"""The messages between a command and the keeper: one packet each way, in JSON, with the descriptors of connections."""
 
 from __future__ import annotations
 
@@ -17,54 +17,55 @@ MAX_DESCRIPTORS = 3
 
 
 class Borrow(msgspec.Struct, tag=True):
-    """Lend me a connection that was given under this key."""
+    """A request for a connection that was given under `key`."""
 
     key: str
 
 
 class Give(msgspec.Struct, tag=True):
-    """Hold this connection, which comes beside it. It is at rest: nothing is owed and nothing unread."""
+    """A connection to hold, whose descriptors come with the message. It is at rest: neither side must send anything,
+    and no bytes are unread."""
 
     key: str
     where: str
-    """The URL of the server, which `status` shows and `forget` is told."""
+    """The URL of the server, which `status` shows and `forget` names."""
     last_id: int
     """The id of its last request."""
     patience: float
-    """Seconds in which a server that is there gives a sign of life."""
+    """Seconds within which a server that is there sends a sign of life."""
 
 
 class Status(msgspec.Struct, tag=True):
-    """A question: which connections are held?"""
+    """A request for a list of the held connections."""
 
 
 class Forget(msgspec.Struct, tag=True):
-    """Close those to one server, or all where it is empty."""
+    """A request to close the connections to the server at `where`, or all if it is empty."""
 
     where: str
 
 
 class Stop(msgspec.Struct, tag=True):
-    """Close all, and end."""
+    """A request to close all connections, and end."""
 
 
 class Lent(msgspec.Struct):
-    """The facts about a connection that comes beside it."""
+    """The facts about a lent connection, whose descriptors come with the message."""
 
     last_id: int
     patience: float
 
 
 class HeldLine(msgspec.Struct):
-    """The facts about a connection that is held."""
+    """The facts about a held connection."""
 
     where: str
     seconds: float
-    """For which it is held."""
+    """Seconds since it was given."""
 
 
 class Held(msgspec.Struct):
-    """All that are."""
+    """All held connections, and the id of the keeper's process."""
 
     process: int
     lines: list[HeldLine]
@@ -77,7 +78,7 @@ _message: msgspec.json.Decoder[Message] = msgspec.json.Decoder(Message)
 _lent: msgspec.json.Decoder[Lent | None] = msgspec.json.Decoder(Lent | None)
 decode_message, decode_lent = _message.decode, _lent.decode
 decode_held, decode_count = msgspec.json.Decoder(Held).decode, msgspec.json.Decoder(int).decode
-"""Decoders of each kind of packet; of those that say that something was done a count."""
+"""Decoders of each kind of packet. The answers to `Forget` and `Stop` are a count of connections."""
 
 
 def send(connection: socket.socket, message: object, descriptors: Sequence[int] = ()) -> None:
@@ -86,7 +87,7 @@ def send(connection: socket.socket, message: object, descriptors: Sequence[int] 
 
 
 def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T, list[int]]:
-    """Receive one packet and what descriptors come with it."""
+    """Receive one packet, and the descriptors that come with it."""
     descriptors: list[int] = []
     try:
         packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, MAX_DESCRIPTORS)
@@ -103,7 +104,7 @@ def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T,
 
 
 def close_all(descriptors: Sequence[int]) -> None:
-    """Close what is not lent on."""
+    """Close descriptors."""
     for descriptor in descriptors:
         with contextlib.suppress(OSError):
             os.close(descriptor)

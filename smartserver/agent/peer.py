@@ -1,11 +1,11 @@
 """Checks the process at the other end of an agent's socket.
 
-A process of the same user may be locked in: in a container, under a profile of AppArmor, without capabilities. Where it
-reaches the socket, it can ask as if it were a command, or take the agent's place and be asked. So each end reads in
-/proc (proc(5)) what the other's process may do, and expects the same as for itself. It believes nothing that the other
-process says of itself.
+A process of the same user may be confined: in a container, under a profile of AppArmor, or without capabilities. If it
+reaches the socket, it can send messages like a command, or receive them in place of the agent. So each end reads the
+rights of the other process in /proc (proc(5)), and expects the same rights as its own. It trusts nothing that the other
+process says about itself.
 
-The thin start of a command loads this, as it does `address`. `thin.c` repeats it.
+The thin start of a command loads this module, like `address`. `thin.c` does the same.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp")
 """Lines of /proc/PROCESS/status that say what a process may do."""
 
 LABELS = ("attr/current", "attr/apparmor/current")
-"""Files that hold what SELinux, AppArmor and their like call a process."""
+"""Files with the labels that SELinux, AppArmor and similar systems give a process."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
-"""Errors of what this system does not have: a kind of namespace, or labels."""
+"""Errors if this system does not have a kind of namespace, or labels."""
 
 CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""
@@ -37,7 +37,7 @@ SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
 
 TIME_TO_ANSWER = 2.0
-"""Seconds an agent has, before a command goes on without it."""
+"""Seconds that an agent has to answer, before a command goes on without it."""
 
 
 class Gone(NoAgent):
@@ -45,9 +45,9 @@ class Gone(NoAgent):
 
 
 def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
-    """A connection to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: for an agent that is
-    loading, whose sockets were made by a command that has ended. `foreign`: also to one with other rights than this
-    process, for what anybody may be told.
+    """Connect to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: wait for an agent that is
+    loading, whose sockets were made by a command that has ended. `foreign`: accept an agent with other rights than this
+    process, for messages that are no secret.
 
     Raises:
         Gone: the process that made the socket has ended, and no agent listens there yet.
@@ -78,16 +78,17 @@ def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, f
 
 
 def _wait_until_refused(connection: _socket.socket) -> None:
-    """Wait until an agent takes connections, this one too, which asks for nothing, and closes it."""
+    """Wait until an agent accepts connections. It also accepts this one, and closes it because it has no message."""
     try:
         connection.shutdown(_socket.SHUT_WR)
         connection.recv(1)
-    except OSError:  # Nobody does so in time.
+    except OSError:  # No agent did so in time.
         return
 
 
 def check_user(connection: _socket.socket) -> int:
-    """The number of the process that made a connection, or that listened when it was made."""
+    """Check that the process at the other end is of this user, and return its number. It is the process that made the
+    connection, or that listened when it was made."""
     process, user, _ = CREDENTIALS.unpack(
         connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
     )
@@ -97,11 +98,11 @@ def check_user(connection: _socket.socket) -> int:
 
 
 def open_peer(connection: _socket.socket) -> int:
-    """The folder in /proc of the process at the other end. What is read below it is of that process, or fails once it
-    has ended, also where another process has its number by then.
+    """Open the folder in /proc of the process at the other end. Reads below it are of that process, or fail once it has
+    ended, even if another process has its number by then.
 
     Raises:
-        Gone: it has ended.
+        Gone: the process has ended.
     """
     process = check_user(connection)
     if process == 0:
@@ -119,12 +120,12 @@ def open_peer(connection: _socket.socket) -> int:
 
 
 def open_process(process: str) -> int:
-    """The folder of a process in /proc."""
+    """Open the folder of a process in /proc."""
     return os.open(f"/proc/{process}", os.O_RDONLY | os.O_DIRECTORY)
 
 
 def _check_number(connection: _socket.socket) -> None:
-    """Check that the process at the other end has its number still. A kernel before Linux 6.5 cannot tell."""
+    """Check that the process at the other end still has its number. A kernel before Linux 6.5 cannot tell."""
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:
@@ -153,8 +154,8 @@ def _check_agent(connection: _socket.socket) -> None:
 
 
 def bounds(folder: int) -> bytes:
-    """A text about the bounds of a process: the same where neither of two is locked in, or both in one place. `folder`:
-    of the process, in /proc."""
+    """Return a text about the confinement of a process. It is equal for two processes if neither is confined, or both
+    are in the same way. `folder`: the descriptor of the process's folder in /proc."""
     root = os.stat("root", dir_fd=folder)
     facts = [
         *[_if_there(_link, f"ns/{name}", folder) for name in NAMESPACES],
@@ -166,7 +167,7 @@ def bounds(folder: int) -> bytes:
 
 
 def read(name: str, folder: int) -> bytes:
-    """A whole file below a folder."""
+    """Return the content of a file below a folder."""
     with open(os.open(name, os.O_RDONLY, dir_fd=folder), "rb") as file:
         return file.read()
 
@@ -176,7 +177,7 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """The result of `get`, empty where this system has no such thing. A later read fails if the process ended."""
+    """Return the result of `get`; empty if this system has no such file. If the process ended, a later read fails."""
     try:
         return get(name, folder)
     except OSError as error:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 NAME = b"smartserver"
-"""The first word of a command that is handed over; one of git's has no name."""
+"""The first word of a command that is handed over to the agent; a command of git is handed over without its name."""
 
 READING = ("export", "ls", "cat", "log", "list", "stats")
 """Commands that make one request, which changes nothing on the server. None of them asks the user anything."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
-"""The schemes of URLs whose server needs no program that logs in."""
+"""The schemes of URLs for which no other program logs in."""
 
 
 def is_for_agent(words: Sequence[str]) -> bool:
-    """True for the arguments of such a command."""
+    """True if these are the arguments of a command that the agent may run."""
     command = next((word for word in words if not word.startswith("-D")), "")
     return command in READING and any(word.lower().startswith(SCHEMES) for word in words)

@@ -1,4 +1,4 @@
-"""The start of an agent. Its sockets are made by who starts it, so that nobody waits until it is loaded."""
+"""Starts an agent. The process that starts it makes its sockets, so that no command waits until it is loaded."""
 
 from __future__ import annotations
 
@@ -18,18 +18,19 @@ KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
 """The variables that an agent keeps, besides LC_*: a command brings the others itself."""
 
 BACKLOG = 64
-"""Commands that wait for it."""
+"""The most commands that wait for the agent."""
 
 
 def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
-    """Start one, unless there is one; `here`: as this process, which does not return then. Whether it was started."""
+    """Start an agent unless there is one, and return True if it was started. `here`: run it in this process; the call
+    does not return then."""
     paths = [path_of(part, environment, make=True) for part in (KEEPER, ZYGOTE)]
     try:
         lock = os.open(f"{paths[0]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         try:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:  # Of one that runs or is being started.
+            except BlockingIOError:  # An agent runs or is being started.
                 return False
             numbers = [*[_listen(path) for path in paths], lock]
             _begin(numbers, paths[0], environment, here=here)
@@ -41,7 +42,7 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
 
 
 def _listen(path: str) -> int:
-    """A socket that listens there; what an agent that is gone has left is taken away."""
+    """Make a socket that listens at a path, in place of one that an earlier agent left."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.path.lexists(path):
         os.unlink(path)
@@ -61,7 +62,7 @@ def _begin(numbers: list[int], path: str, environment: Mapping[str, str], *, her
     actions: list[tuple[int, ...] | tuple[int, int, str, int, int]] = [
         (os.POSIX_SPAWN_OPEN, number, os.devnull, os.O_RDWR, 0) for number in range(3)
     ]
-    # Somebody may hold a lock by what the command has open (`flock`), or wait for the end of a pipe.
+    # A lock may depend on a descriptor of the command (`flock`), or a process may wait for the end of a pipe.
     actions += [(os.POSIX_SPAWN_CLOSE, number) for number in _inherited() if number not in numbers]
     try:
         os.posix_spawn(sys.executable, words, its, file_actions=actions, setsid=True)
@@ -71,10 +72,10 @@ def _begin(numbers: list[int], path: str, environment: Mapping[str, str], *, her
 
 
 def _inherited() -> list[int]:
-    """The descriptors above 2 that a program would get which is started here."""
+    """Return the descriptors above 2 that a program which is started here would inherit."""
     found = []
     for number in map(int, os.listdir("/proc/self/fd")):
-        with contextlib.suppress(OSError):  # It was that of the list.
+        with contextlib.suppress(OSError):  # It was the descriptor of the listing.
             if number > 2 and os.get_inheritable(number):
                 found.append(number)
     return found

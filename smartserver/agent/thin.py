@@ -1,14 +1,14 @@
-"""The thin start of a command: it hands itself to a process that has all modules loaded.
+"""The thin start of a command: it hands the command over to a process that has all modules loaded.
 
-One packet of bytes with a zero between them goes there: the process above this one, the count of words, the words, and
-the environment as NAME=VALUE. Beside it is the working folder. What comes back is a byte, as named below. The standard
-streams are sent only after a worker took the command: a stream that waits in a socket stays open, and a program that
-reads the command's output to its end would wait for it.
+It sends one packet of fields with a zero byte between them: the parent process, the count of words, the words, and the
+environment as NAME=VALUE. The descriptor of the working folder comes with it. The answer is one of the bytes below. The
+standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and a
+program that reads the command's output to its end would wait for it.
 
-A program that may ask the user something is run here, at the terminal: the worker sends a packet as `ask_to_run` makes
-it, and gets the output back.
+A program that may ask the user something is run here, at the terminal: the worker sends a packet of `ask_to_run`, and
+gets the output.
 
-`thin.c` does the same without Python: change both, and for what is in `address`, `peer` and `cli.git_remote` too.
+`thin.c` does the same without Python. Change both together, also for changes in `address`, `peer` and `cli.git_remote`.
 """
 
 from __future__ import annotations
@@ -23,23 +23,25 @@ from smartserver.agent.address import ZYGOTE, NoAgent
 from smartserver.agent.peer import connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The worker waits for `BEGIN`; run it yourself; it ended, with the status in a second byte."""
+"""The answers of a worker: it waits for `BEGIN`; the command must run here; the command has ended, with its status in a
+second byte."""
 
 BEGIN = b"b"
-"""Beside it are the streams, and what comes of them is the worker's doing. Later bytes are numbers of signals."""
+"""The message that starts the command. The streams come with it. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
-"""Run a program, whose words are in the rest of the packet; its output, which is empty if it failed."""
+"""A request of the worker to run a program, whose words are in the rest of the packet; and the answer with its output,
+which is empty if it failed."""
 
 MAX_PACKET = 64 * 1024
-"""Bytes of a program's words and input, and of its output."""
+"""The most bytes of a program's words and input, and of its output."""
 
 STREAMS = (0, 1, 2)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 LOST = 128
-"""Exit status where the worker ended without a word, as `git` has it where it cannot go on."""
+"""The exit status if the worker ended without an answer: that of a fatal error of git."""
 
 LAST_WORDS = (
     b"fatal: hpss: the process that ran this command ended without a word: it is unknown whether a change was made\n"
@@ -47,12 +49,13 @@ LAST_WORDS = (
 
 
 TIME_TO_END = 10
-"""Seconds a worker has to end after a signal, unless a second one comes. The command ends then, as that signal ends it.
+"""Seconds that a worker has to end after a signal, unless a second one comes. Then the signal ends this process.
 """
 
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
-    """Have a worker run the command: its exit status. None: nothing was done, and it is to be run here."""
+    """Have a worker run the command, and return its exit status. None means that nothing was done, and the command must
+    run here."""
     try:
         packet = [b"%d" % os.getppid(), b"%d" % len(words), *words]
         packet += [name + b"=" + value for name, value in environment.items()]
@@ -66,7 +69,7 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
 
 
 def _begins(worker: _socket.socket, packet: bytes) -> bool:
-    """True if the worker takes the command, and was told to begin."""
+    """Offer the command to a worker. Return True if the worker accepted it and was told to begin."""
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
@@ -74,18 +77,18 @@ def _begins(worker: _socket.socket, packet: bytes) -> bool:
         finally:
             os.close(folder)
         return worker.recv(1) == ACCEPTED and _send(worker, BEGIN, *STREAMS)
-    except OSError:  # It is too large, or nobody takes it.
+    except OSError:  # The packet is too large, or no worker takes it.
         return False
 
 
 def _send(worker: _socket.socket, packet: bytes, *descriptors: int) -> bool:
-    """Send a packet with descriptors beside it."""
+    """Send a packet together with descriptors."""
     packed = struct.pack(f"{len(descriptors)}i", *descriptors)
     return bool(worker.sendmsg([packet], [(_socket.SOL_SOCKET, _socket.SCM_RIGHTS, packed)]))
 
 
 def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int:
-    """Pass signals on, and run what the worker asks for, until it ends: its exit status."""
+    """Pass signals to the worker, and run programs for it, until it ends. Return the exit status."""
 
     def tell_worker(number: int) -> None:
         try:
@@ -123,20 +126,21 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
 
 
 def _end(number: int) -> None:
-    """End by a signal, though the worker has not: it may be stopped."""
+    """End this process by a signal, although the worker has not ended: it may be stopped."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-    """The packet that has a program run. `variables`: besides those of the environment. `said`: its input, without zero
-    bytes. `quiet`: what it says to its user is left out."""
+    """Return the packet that has a program run. `variables`: additional variables of its environment. `said`: its
+    input, without zero bytes. `quiet`: true to drop its standard error."""
     packet = [b"q" if quiet else b"", said, b"%d" % len(words), *map(os.fsencode, words)]
     return RUN + b"\0".join([*packet, *[os.fsencode(f"{name}={value}") for name, value in variables.items()]])
 
 
 def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[[int], None]]) -> bytes:
-    """The output of the program that a packet asks for. `told`: gets its signals too, while it runs."""
+    """Run the program that a packet names, and return its output. `told`: the receivers of signals, one of which is the
+    program while it runs."""
     import subprocess  # It takes 8 ms to load, and hardly any command needs it.
 
     quiet, said, count, *rest = packet.split(b"\0")

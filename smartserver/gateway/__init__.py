@@ -1,1 +1,1 @@
-"""The ways in for stock git: its smart protocol over HTTP and ssh, on the repositories that a site serves."""
+"""The access of stock git to the repositories of a site: git's smart protocol over HTTP and ssh."""

@@ -1,7 +1,7 @@
-"""The body of an HTTP request, in a file without a name. Only parts that are not written yet are in memory.
+"""The body of an HTTP request, in an unnamed file. Only parts that are not written yet are in memory.
 
-Chunks come on the thread that moves the bytes, and are written in a lane. A body in gzip is decompressed as it is
-written, and has no more than a bound then.
+Chunks arrive on the thread that moves the bytes, and are written in a lane. A gzip body is decompressed as it is
+written, up to a limit.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from smartserver.server.fair import Tenant
 from smartserver.vcs.git.build import unnamed_file
 
 HIGH: Final = 4 << 20
-"""Bytes that are not written yet after which no more are read."""
+"""Unwritten bytes above which no more are read."""
 
 LOW: Final = 1 << 20
-"""Bytes below which reading goes on."""
+"""Unwritten bytes below which reading is resumed."""
 
 SMALL: Final = 64 << 10
-"""Bytes that are written by the work that reads them: most bodies have no more."""
+"""Bytes that may stay in memory until `open` writes them: most bodies have no more."""
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS
@@ -34,17 +34,17 @@ class BodyTooLarge(Exception):
 
 
 class BadBody(Exception):
-    """A body is not in the encoding that its request says."""
+    """A body is not in the encoding that its request names, or its client is gone."""
 
 
 class RequestBody:
-    """One body."""
+    """The body of one request."""
 
     def __init__(
         self, folder: str, executor: Executor, client: Tenant, flow: Callable[[bool], None], *, gzip: bool, most: int
     ) -> None:
-        """`folder`: on whose file system the file is. `flow`: says whether more is to be read. `most`: bytes of the
-        body once it is decompressed."""
+        """`folder`: a folder on the file system for the file. `flow`: is called with False to pause reading, and with
+        True to resume it. `most`: the most bytes of the decompressed body."""
         self._folder = folder
         self._executor = executor
         self._client = client
@@ -53,23 +53,23 @@ class RequestBody:
         self._most = most
         self._waiting: list[bytes] = []
         self._held = 0
-        """Bytes that came and are not written."""
+        """Bytes that were received and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
-        """Held by `open` while it takes the file, and to close the file. One that a lane writes to is not closed: its
-        number may be that of another file a moment later."""
+        """Held while `open` takes the file, and while the file is closed. A file that a lane writes to is not closed,
+        because its descriptor could be reused at once."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0
         self.came = 0
-        """Bytes that came."""
+        """Bytes that were received."""
         self.error: Exception | None = None
-        """The error for which `open` raises; None: there is none so far."""
+        """The error that `open` will raise; None if there is none so far."""
 
     # -- on the thread that moves the bytes
 
     def add(self, chunk: bytes) -> None:
-        """Take a part."""
+        """Take a chunk of the body."""
         self.came += len(chunk)
         if self.error is not None or self._is_over:
             return
@@ -82,13 +82,13 @@ class RequestBody:
             self._write_later()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Call `then` once nothing is being written; all parts have come. `open` writes the rest."""
+        """Call `then` once no chunk is being written, after the whole body was received. `open` writes the rest."""
         self._then = then
         if not self._is_writing:
             then()
 
     def abandon(self) -> None:
-        """Delete the body: nobody wants it any more."""
+        """Delete the body, which is no longer needed."""
         with self._guard:
             self._is_over = True
             self._waiting, self._then = [], None
@@ -105,7 +105,7 @@ class RequestBody:
             self._is_writing = False
             self._held -= size
             self.error = self.error or error
-            if self.error is not None:  # The rest is read, and not kept.
+            if self.error is not None:  # The rest is received, and not kept.
                 self._waiting, self._held = [], 0
             if self._is_over:
                 self.abandon()
@@ -123,16 +123,16 @@ class RequestBody:
     # -- in a lane
 
     def open(self) -> int:
-        """The descriptor of the whole body, at its beginning; it is the caller's to close.
+        """Write the rest of the body, and return the descriptor of the file at its beginning. The caller must close it.
 
         Raises:
-            BodyTooLarge, BadBody: it is not what was to come.
-            OSError: the disk is full, or something like that.
+            BodyTooLarge, BadBody: the body is not valid.
+            OSError: the body cannot be written.
         """
         with self._guard:
             if self._is_over:
                 raise BadBody("the client is gone")
-            self._is_writing = True  # To the end: the file is the caller's from here on.
+            self._is_writing = True  # For good: from here on, the caller owns the file.
         error = self.error or self._tried(self._waiting)
         if error is None and self._decoder is not None and self.came and not self._decoder.eof:
             error = BadBody("the body ends before its gzip stream does")

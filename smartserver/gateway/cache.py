@@ -1,21 +1,20 @@
 """A bare git repository with the content of a repository of the store, so that git's own `upload-pack` can serve it.
 
-It is a cache: the store alone decides what there is, and all of a cache can be deleted at any time. It lies in a folder
-of its own:
+It is a cache: the store alone is authoritative, and a cache can be deleted at any time. It has its own folder:
 
     lock            flocked by the one process that changes the cache
-    current         which generation is in use, the record of the log that it is at, and the sizes of its files; the
-                    time of its modification is that of the last use
+    current         the generation in use, its record of the log, and the sizes of its files; the time of its
+                    modification is that of the last use
     XXXXXXXX.git/   a generation: a bare repository whose refs are all in `packed-refs`, and its file `lease`
 
 An update pulls what the cache lacks, puts that into a pack, replaces `packed-refs`, then `current`. A crash between two
 of these steps leaves more objects than the refs need, and the next update does the rest.
 
-Objects are only ever added to a generation. Git's protocol lets a client fetch whatever object is there by its id. So
-no object comes here that no ref of the store reached. A cache whose refs leave objects behind gets a new generation, as
-does one that is damaged, or whose repository was recreated or had something removed. A process that serves a generation
-holds a shared flock on its `lease` to its end, and a generation is deleted only under an exclusive one: what a running
-`upload-pack` may name stays.
+A generation only gains objects. Git's protocol lets a client fetch any object in it by its id, so it only gets objects
+that a ref of the store reached. A new generation is built if refs no longer reach all objects, if the cache is damaged,
+or if the repository was recreated or had something removed. A process that serves a generation holds a shared flock on
+its `lease` until it ends. A generation is deleted only under an exclusive flock, so a running `upload-pack` keeps its
+objects.
 """
 
 from __future__ import annotations
@@ -49,19 +48,19 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 MAX_PACKS: Final = 16
-"""Packs from which they are joined: each costs every request of a client a look."""
+"""Packs above which they are joined: every request looks into each pack."""
 
 FEW_REVISIONS: Final = 500
-"""Revisions without which bitmaps pay for nothing."""
+"""Revisions below which bitmaps are not worth their cost."""
 
 MAX_IDS: Final = 60_000
-"""Revisions that one pull asks for by their ids (`verbs.repository_pull`); of more all refs are asked for."""
+"""The most revisions that a pull names by their ids (`verbs.repository_pull`); for more it asks for all refs."""
 
 QUICK_BUILD: Final = 10.0
-"""Seconds that a generation may take to build, to be built again as soon as refs left objects behind."""
+"""Seconds of building below which a generation is built again as soon as refs leave objects behind."""
 
 SLOW_BUILD_EVERY: Final = 3600.0
-"""Seconds between two generations for that reason where one takes longer."""
+"""Seconds between two such generations if building takes longer."""
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
@@ -69,13 +68,13 @@ _OF_ALL: Final = ("HEAD", "config", "packed-refs")
 
 
 class StoreState(msgspec.Struct, frozen=True):
-    """A state of a repository of the store, to which a cache is brought."""
+    """The state of a repository in the store to which a cache is updated."""
 
     vcs: str
     incarnation: bytes
     version: int
     record: bytes
-    """The hash of that record of the log."""
+    """The hash of the log's record with that version."""
     mark: int
     revisions: int
     """The number of stored revisions."""
@@ -84,10 +83,10 @@ class StoreState(msgspec.Struct, frozen=True):
 
 
 Now = Callable[[], StoreState]
-"""Reads the newest state from the store."""
+"""A function that reads the newest state from the store."""
 
 Pull = Callable[[StoreState, Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
-"""Pulls from the store, by a state, haves and wants; without wants all that refs reach."""
+"""A function that pulls from the store. Its arguments are a state, haves, and wants; None wants all that refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -100,40 +99,41 @@ class Current(msgspec.Struct, frozen=True):
     record: bytes
     revisions: int
     files: dict[str, int]
-    """Sizes, by the names of files."""
+    """The sizes of the files by their names."""
     built: float = 0.0
     """The time at which the generation was built, in seconds since the epoch; `took`: the seconds that it took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
-    """Tips that refs left since then, which may be reached by no other."""
+    """Tips that refs have left since then, and that may be unreachable now."""
     mapped: int = 0
-    """Revisions that were stored when its bitmaps were written."""
+    """The number of stored revisions when the bitmaps were written."""
 
     @property
     def packs(self) -> int:
-        """The number of its packs."""
+        """The number of packs."""
         return sum(name.endswith(".pack") for name in self.files)
 
     @property
     def wants_join(self) -> bool:
-        """True if packs are to be joined, or bitmaps to be written: with these a clone costs its server a third."""
+        """True if packs should be joined or bitmaps written. With bitmaps, a clone takes a third of the server's
+        work."""
         return self.packs > MAX_PACKS or self.revisions > max(FEW_REVISIONS, 2 * self.mapped)
 
 
 class Lease:
-    """A generation that stays for as long as this is open, or a process has its descriptor."""
+    """A lease of a generation, which is not deleted while the lease is open or a process has its descriptor."""
 
     def __init__(self, folder: str, descriptor: int) -> None:
         self.folder = folder
         self.descriptor = descriptor
 
     def close(self) -> None:
-        """Release it."""
+        """Release the lease."""
         os.close(self.descriptor)
 
 
 class GitCache:
-    """The cache of one repository; everything here blocks. Usable from several threads and processes."""
+    """The cache of one repository. All methods block. It is usable from several threads and processes."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -142,8 +142,8 @@ class GitCache:
     # -- what requests use
 
     def lease(self, state: StoreState | None = None) -> Lease | None:
-        """The generation in use; None where there is none, or it is damaged or not at that state."""
-        for _ in range(3):  # Another may be put in its place meanwhile.
+        """Lease the current generation. Return None if there is none, or it is damaged or not at `state`."""
+        for _ in range(3):  # It may be replaced meanwhile.
             current = self._current()
             if current is None or (state is not None and current.record != state.record):
                 return None
@@ -162,14 +162,14 @@ class GitCache:
         return None
 
     def bring(self, now: Now, pull: Pull) -> bool:
-        """Bring the cache to the newest state. True if `tidy` has something to do.
+        """Update the cache to the newest state. Return True if `tidy` has something to do.
 
-        The state is read here, alone: with one that was read before, an update by another process would look like a
-        log that went back, and the whole cache would be built again.
+        The state is read here, under the lock. With a state that was read before, an update by another process would
+        look like a log that went back, and the whole cache would be built again.
 
         Raises:
-            CodedError: the store refused to be read.
-            VcsError, OSError: git, or the disk, refused.
+            CodedError: the store could not be read.
+            VcsError, OSError: git or the disk failed.
         """
         os.makedirs(self.folder, mode=0o700, exist_ok=True)
         with self._locked():
@@ -190,7 +190,7 @@ class GitCache:
             return bool(current.left) or current.wants_join
 
     def tidy(self, now: Now, pull: Pull) -> None:
-        """Join packs, and leave behind what no ref reaches any more.
+        """Join packs, and build a new generation if refs no longer reach all objects.
 
         Raises:
             CodedError, VcsError, OSError: as `bring`.
@@ -205,9 +205,9 @@ class GitCache:
                     self._write(current)
                 due = current.took < QUICK_BUILD or time.time() - current.built > SLOW_BUILD_EVERY
                 if not current.left and current.wants_join:
-                    # The store's deltas are longer than git's: of a new generation git makes its own, once. That costs
-                    # three times as much as the build, and saves each clone a quarter of its bytes and a tenth of its
-                    # client's work.
+                    # The store's deltas are longer than git's, so git makes its own once for each new generation. That
+                    # costs three times as much as the build. It saves each clone a quarter of its bytes, and its client
+                    # a tenth of the work.
                     makes_deltas = not current.mapped and current.took < QUICK_BUILD
                     which = ["-a", "-f"] if makes_deltas else ["--geometric=2"]
                     options = ["-d", "-q", "--write-midx", "--write-bitmap-index"]
@@ -221,7 +221,7 @@ class GitCache:
                 self._build(now(), pull)
 
     def check(self) -> None:
-        """Have the next request build the cache again where it is damaged; it takes as long as that."""
+        """Check the cache with `git fsck`. If it is damaged, the next request builds it again."""
         lease = self.lease()
         if lease is None:
             return
@@ -241,7 +241,8 @@ class GitCache:
                     os.unlink(self._at("current"))
 
     def use(self) -> tuple[float, int]:
-        """The time at which it was last used, in seconds since the epoch, and the bytes of its generation in use."""
+        """Return the time of the cache's last use, in seconds since the epoch, and the bytes of its current
+        generation."""
         current = self._current()
         if current is None:
             return 0.0, 0
@@ -251,7 +252,7 @@ class GitCache:
             return 0.0, 0
 
     def remove(self) -> None:
-        """Delete it, unless a process serves it."""
+        """Delete the cache, unless a process serves it."""
         with contextlib.suppress(FileNotFoundError), self._locked():
             self._remove_others("")
             current = self._current()
@@ -261,7 +262,7 @@ class GitCache:
     # -- generations
 
     def _build(self, state: StoreState, pull: Pull) -> Current:
-        """A new generation, in place of all others."""
+        """Build a new generation in place of all others."""
         began = time.monotonic()
         name = f"{secrets.token_hex(4)}.git"
         with open_bare(self._at(name), state.vcs, git_programs.environment()):
@@ -274,7 +275,8 @@ class GitCache:
     def _extend(
         self, current: Current, state: StoreState, pull: Pull, built: float = 0.0, began: float = 0.0
     ) -> Current:
-        """Add what a generation lacks, and set its refs. `built`, `began`: of a new one."""
+        """Add the objects that a generation lacks, and set its refs. `built`, `began`: the wall time and the monotonic
+        time at which the build of a new generation began."""
         folder = self._at(current.generation)
         keeps: list[str] = []
         with open_bare(folder, current.vcs, git_programs.environment()) as repository:
@@ -288,7 +290,7 @@ class GitCache:
                 new = [key for key in new if key not in here]
             try:
                 if new:
-                    # The tips that moved say most of what is here.
+                    # The tips that moved tell most about the objects that are here.
                     moved = [key for name, key in old.items() if name not in tips or tips[name].id != key]
                     haves = list(dict.fromkeys([*moved, *old.values()]))[:MAX_HAVES]
                     pulled = pull(state, haves, new if len(new) <= MAX_IDS else None)
@@ -298,7 +300,7 @@ class GitCache:
                     Inserter(repository, keeps, as_pack=True).insert(segments)
                 _write_refs(folder, state, {name: (tip.id, tip.attributes) for name, tip in tips.items()})
             finally:
-                for keep in keeps:  # A pack with such a file is never joined with others.
+                for keep in keeps:  # A pack with a .keep file is never joined.
                     with contextlib.suppress(FileNotFoundError):
                         os.unlink(keep)
         now = {tip.id for tip in tips.values()}
@@ -317,16 +319,16 @@ class GitCache:
             mapped=current.mapped,
         )
         self._write(made)
-        self._remove_others(made.generation)  # One that was served at the last update may not be now.
+        self._remove_others(made.generation)  # One that was in use before may be free now.
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """True if the store has all that a generation was made of. A removal gives the repository a new incarnation."""
+        """True if the store still has everything in a generation. A removal gives the repository a new incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
         return same and state.version >= current.version
 
     def _remove_others(self, name: str) -> None:
-        """Delete all generations but one, as far as no process serves them."""
+        """Delete all generations except one, and those that a process serves."""
         for each in os.listdir(self.folder):
             if not each.endswith(".git") or each == name:
                 continue
@@ -352,7 +354,7 @@ class GitCache:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """Alone among those that change the cache."""
+        """Hold the lock for changes of the cache."""
         descriptor = os.open(self._at("lock"), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
@@ -372,14 +374,14 @@ class GitCache:
             file.write(msgspec.msgpack.encode(current))
 
     def _files(self, generation: str) -> dict[str, int]:
-        """The files of a generation that a cache is damaged without."""
+        """Return the sizes of a generation's essential files, by their names."""
         folder = self._at(generation)
         packs = [f"objects/pack/{name}" for name in os.listdir(os.path.join(folder, "objects", "pack"))]
         names = [*_OF_ALL, *(name for name in packs if name.endswith((".pack", ".idx")))]
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """True if its files are there, with their sizes."""
+        """True if all files are there with the right sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())
@@ -388,14 +390,14 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """True if refs reach all of these still."""
+    """True if refs still reach all of these objects."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 
 
 def _write_refs(folder: str, state: StoreState, refs: Mapping[bytes, tuple[RevisionId, bytes]]) -> None:
-    """Replace all refs by these, each with what its tag peels to, and HEAD."""
-    # Not `peeled`: of a tag that an earlier release stored nobody knows, and git looks itself.
+    """Replace all refs and HEAD. Each ref has its tip, and the object that an annotated tag peels to."""
+    # The header omits `peeled`: it is unknown for tags that an earlier release stored, so git must look itself.
     lines = [b"# pack-refs with: sorted \n"]
     for name in sorted(refs):
         tip, peeled = refs[name]

@@ -1,7 +1,7 @@
-"""`Gateway`: the repositories of a site as stock git asks for them. Everything here blocks.
+"""`Gateway`: the repositories of a site, for stock git. Everything here blocks.
 
-The store decides who may read and what there is. A fetch is git's own `upload-pack` on a cache; a push is a request of
-our own protocol, made in this process, so that rules, checks and logs are those of every other push.
+A fetch is git's own `upload-pack` on a cache of the store; the user's rights are checked before. A push becomes a
+request of our own protocol in this process, so that it has the same rules, checks and logs as any other push.
 """
 
 from __future__ import annotations
@@ -49,64 +49,66 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch")}
-"""Other systems by the names that users know, each with its command that clones a repository."""
+"""The other systems: for each the name that users know, and its command that clones a repository."""
 
 NEW_VCS: Final = "git sha1"
-"""The system of a repository that a push creates: git does not say its object format before it sees that of the server.
+"""The system of a repository that a push creates: git does not send its object format before it sees that of the
+server.
 """
 
 QUARANTINE: Final = "quarantine"
-"""The folder of the objects of pushes, beside the caches."""
+"""The folder for the objects of pushes, beside the caches."""
 
 CHECK_PAUSE: Final = 20
-"""The pause after a check of a cache, as a multiple of its duration: checks take a twentieth of a processor at most."""
+"""The pause after a check of a cache, as a multiple of the check's duration. So checks take at most a twentieth of a
+processor."""
 
 
 class OtherSystem(Exception):
-    """A repository that git cannot read; the message says in a line which client can."""
+    """A repository that git cannot read; the message names the client that can, on one line."""
 
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A client of stock git: who it is, and the way it came."""
+    """A client of stock git, and the way in that it used. It is the admission of the requests that are made for it."""
 
     admission: Admission
     extras: dict[str, Raw]
-    """Its own statements about itself, as those of a request: its token."""
+    """The extra fields for its requests: its token."""
     peer: str
     via: str
 
     def admit(self, extras: object = None) -> Access:
-        """The user, and what he may do now: it is the admission of the requests that are made for him.
+        """Return the current rights of the user.
 
         Raises:
-            AccessDenied: the client says that it is a user, and does not prove it.
+            AccessDenied: the client claims to be a user and does not prove it.
         """
         return self.admission.admit(self.extras)
 
 
 class _RequestsHere:
-    """Runs a request in the thread that waits for it, and what comes after its answer where it belongs."""
+    """Runs a request in the thread that waits for it, and upkeep in the executor of the server."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
 
     @property
     def stopping(self) -> bool:
-        """True if the other executor begins no more work."""
+        """True if the server's executor begins no more work."""
         return self._executor.stopping
 
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Do it now, or hand upkeep over."""
+        """Call `work` and `done` at once; give upkeep to the server's executor."""
         if lane is Lane.UPKEEP:
             self._executor.run(work, lambda _: None, lane, client)
         else:
             done(work())
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Do it now."""
+        """Call `call` at once."""
         call()
 
 
@@ -121,8 +123,9 @@ class Gateway:
         later: Callable[[Callable[[], None]], object] = lambda call: call(),
         cache_size: int | None = None,
     ) -> None:
-        """`folder`: of the caches. `executor`: what is done after an answer runs there, and `later` says when: from any
-        thread. `cache_size`: the bytes that all caches together may have; None: any number."""
+        """`folder`: the folder of the caches. `executor`: runs the work after an answer. `later`: schedules a call that
+        queues such work; it is usable from any thread. `cache_size`: the most bytes of all caches together; None is no
+        limit."""
         self.site = site
         self.folder = folder
         self._cache_size = cache_size
@@ -131,17 +134,17 @@ class Gateway:
         self._inline = _RequestsHere(executor)
         self._guard = threading.Lock()
         self._next_check: dict[str, float] = {}
-        """The times before which no cache is looked at again, by the path of its repository."""
+        """The time before which a cache is not checked again, by the path of its repository."""
 
     # -- what there is
 
     def state(self, visitor: Visitor, path: str) -> StoreState:
-        """A git repository that the user may read, as it is now.
+        """Return the current state of a git repository that the user may read.
 
         Raises:
-            AccessDenied: he may not; nothing was looked at.
-            CodedError: there is none, or it cannot be read.
-            OtherSystem: it is none of git's.
+            AccessDenied: the user may not read it; nothing was looked up.
+            CodedError: there is no repository, or it cannot be read.
+            OtherSystem: the repository is not one of git.
         """
         found = self._state(visitor, path)
         if found is None:
@@ -149,7 +152,7 @@ class Gateway:
         return found
 
     def state_to_push(self, visitor: Visitor, path: str) -> StoreState | None:
-        """The same for a user who may push; None where he may make a repository.
+        """Return the current state for a user who may push; None if there is no repository and the user may create one.
 
         Raises:
             AccessDenied, CodedError, OtherSystem: as `state`.
@@ -165,11 +168,11 @@ class Gateway:
         return found
 
     def may_push(self, visitor: Visitor, path: str) -> None:
-        """Check what can be checked before anything is looked at.
+        """Check the right to push to a path, before the store is read.
 
         Raises:
-            AccessDenied: the user may not change that path at all.
-            InvalidPath: no repository can be there.
+            AccessDenied: the user may not change anything at that path.
+            InvalidPath: no repository can have that path.
         """
         access, name = visitor.admit(), jail.clean(path)
         access.require(Permission.READ, name)
@@ -177,11 +180,11 @@ class Gateway:
             access.require(Permission.WRITE, name)
 
     def may_fetch(self, visitor: Visitor, path: str) -> None:
-        """Check what can be checked before anything is looked at.
+        """Check the right to fetch from a path, before the store is read.
 
         Raises:
             AccessDenied: the user may not read that path.
-            InvalidPath: no repository can be there.
+            InvalidPath: no repository can have that path.
         """
         visitor.admit().require(Permission.READ, jail.clean(path))
         banned = self.site.banned(path, [(repository_pull, PullRequest())])
@@ -200,7 +203,7 @@ class Gateway:
             raise AccessDenied("create the repository", "it would be inside one that you may not read") from None
 
     def _now(self, path: str) -> StoreState:
-        """The newest state, for a cache.
+        """Return the newest state, for a cache.
 
         Raises:
             CodedError, OtherSystem: as `state`.
@@ -234,7 +237,8 @@ class Gateway:
         )
 
     def words(self, error: Exception) -> str:
-        """The line that tells a client of an error. It names no folder of the server; the log does."""
+        """Return the line about an error for a client, without any folder of the server. An error of the disk is
+        logged."""
         if isinstance(error, OSError):
             log.warning("a request of stock git failed: %s", error)
             return f"the server failed: {error.strerror or type(error).__name__}"
@@ -243,15 +247,16 @@ class Gateway:
     # -- caches
 
     def lease(self, path: str, state: StoreState | None) -> Lease | None:
-        """The cache of a repository, if it is at that state; None: at any."""
+        """Lease the cache of a repository if it is at a state. Without `state`, it may be at any."""
         return self._cache(path).lease(state)
 
     def bring(self, path: str) -> Lease:
-        """The cache of a repository, brought to the newest state. The caller has checked that the user may read it.
+        """Update the cache of a repository to the newest state, and lease it. The caller has checked that the user may
+        read it.
 
         Raises:
-            CodedError, OtherSystem: the store cannot be read, or has another repository there now.
-            VcsError, OSError: git, or the disk, refused.
+            CodedError, OtherSystem: the store cannot be read, or has no git repository there now.
+            VcsError, OSError: git or the disk failed.
         """
         cache, now, pull = self._cache(path), partial(self._now, path), partial(self._pull, path)
         steps: list[Callable[[], None]] = []
@@ -261,14 +266,14 @@ class Gateway:
                 steps.append(partial(cache.tidy, now, pull))
             return lease
         finally:
-            if self._cache_size is not None:  # After a failure, too: the disk may be full.
+            if self._cache_size is not None:  # Also after a failure: the disk may be full.
                 steps.append(self._remove_least_used)
             if steps:
                 self._later(lambda: self.executor.run(partial(_tidy, cache, steps), lambda _: None, Lane.LONG))
 
     def check(self, path: str) -> None:
-        """Look whether the cache of a repository is damaged, later. A client can cause that with any nonsense that it
-        sends, so the next look is `CHECK_PAUSE` times as long away as this one takes."""
+        """Queue a check of the cache of a repository for damage. A client can cause a check with any invalid request.
+        So the pause before the next check is `CHECK_PAUSE` times as long as the check."""
         with self._guard:
             if time.monotonic() < self._next_check.get(path, 0.0):
                 return
@@ -285,14 +290,14 @@ class Gateway:
         self.executor.run(work, lambda _: None, Lane.LONG)
 
     def _cache(self, path: str) -> GitCache:
-        # Two stores may have copies of one repository, whose users are others.
+        # Two stores may have copies of one repository, with different users.
         name = f"{self.site.root.describe()}\0{jail.clean(path)}"
         digest = hashlib.blake2b(name.encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
         return GitCache(os.path.join(self.folder, digest))
 
     def _remove_least_used(self) -> None:
-        """Remove the caches that were used least recently, until the others have no more than `cache_size` bytes. The
-        last one that was used stays, whatever its size."""
+        """Remove the caches that were used least recently, until the others have at most `cache_size` bytes. The cache
+        that was used last stays, whatever its size."""
         if self._cache_size is None:
             return
         caches = [GitCache(each.path) for each in os.scandir(self.folder) if each.name != QUARANTINE]
@@ -314,17 +319,18 @@ class Gateway:
     # -- pushes
 
     def remote(self, visitor: Visitor, path: str, state: StoreState | None) -> RemoteRepository:
-        """The repository as a client of ours would change it, for that user."""
+        """Return the repository as our own client sees it, with the rights of the user."""
         client = Client(lambda: SameProcess(self.site, visitor, visitor.peer, visitor.via, self._inline))
         return RemoteRepository(client, path, _knowledge(path, state))
 
     @contextlib.contextmanager
     def quarantine(self) -> Iterator[str]:
-        """A new folder outside of all caches, for objects that nobody decided on. It is gone afterwards."""
+        """Make a folder outside of all caches, for objects that the store has not accepted. It is deleted at the
+        end."""
         above = os.path.join(self.folder, QUARANTINE)
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))
-        with _locked(above, fcntl.LOCK_SH):  # Nobody takes it for a leftover before it is locked.
+        with _locked(above, fcntl.LOCK_SH):  # So that nobody takes the folder for a leftover.
             os.mkdir(folder, 0o700)
             lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
             fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
@@ -335,7 +341,7 @@ class Gateway:
             os.close(lock)
 
     def clear_quarantine(self) -> None:
-        """Delete what pushes of processes that were killed have left."""
+        """Delete the leftovers of pushes in processes that were killed."""
         above = os.path.join(self.folder, QUARANTINE)
         with contextlib.suppress(FileNotFoundError), _locked(above, fcntl.LOCK_EX):
             for name in os.listdir(above):
@@ -345,8 +351,8 @@ class Gateway:
 
 
 def _bring_and_lease(cache: GitCache, now: Now, pull: Pull) -> tuple[Lease, bool]:
-    """Bring a cache to the newest state, and lease it. The flag is true if `tidy` has something to do."""
-    for _ in range(2):  # It may be deleted meanwhile.
+    """Update a cache to the newest state and lease it. The flag is true if `tidy` has something to do."""
+    for _ in range(2):  # The cache may be deleted meanwhile.
         try:
             needs_tidying, lease = cache.bring(now, pull), cache.lease()
             if lease is not None:
@@ -360,7 +366,7 @@ def _bring_and_lease(cache: GitCache, now: Now, pull: Pull) -> tuple[Lease, bool
 
 
 def _tidy(cache: GitCache, steps: Sequence[Callable[[], None]]) -> None:
-    """Take all steps, also after one that fails."""
+    """Run all steps, even if one fails."""
     for step in steps:
         try:
             step()
@@ -379,7 +385,8 @@ def _locked(folder: str, kind: int) -> Iterator[None]:
 
 
 def _knowledge(path: str, state: StoreState | None) -> Knowledge:
-    """Knowledge of the repository at a state, in memory alone, and without refs: no answer then tells them all."""
+    """Return knowledge of the repository at a state, in memory and without refs, so that no answer contains all
+    refs."""
     known = Knowledge(None, path)
     if state is not None:
         known.learn(State(state.incarnation, state.version, None, {}, vcs=state.vcs, mark=state.mark))

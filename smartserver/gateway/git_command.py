@@ -1,4 +1,4 @@
-"""The command of git's that a client asks sshd to run. Every log-in looks at it, so that this module needs no other."""
+"""The git command that a client asks sshd to run. Every log-in parses it, so this module imports no other of ours."""
 
 from __future__ import annotations
 
@@ -8,21 +8,22 @@ from typing import NamedTuple
 
 
 class Service(enum.StrEnum):
-    """The services of git's servers."""
+    """The services of a git server."""
 
     UPLOAD_PACK = "git-upload-pack"
     RECEIVE_PACK = "git-receive-pack"
 
 
 class GitCommand(NamedTuple):
-    """A command of git that a client asked sshd to run."""
+    """A git command that a client asked sshd to run."""
 
     service: Service
     path: str
 
 
 def git_command(original: str) -> GitCommand | None:
-    """The command of git that a client asked for; None where it is another. `original`: SSH_ORIGINAL_COMMAND."""
+    """Return the git command that a client asked for; None if it is another command. `original`:
+    SSH_ORIGINAL_COMMAND."""
     try:
         words = shlex.split(original)
     except ValueError:

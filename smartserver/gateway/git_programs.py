@@ -1,4 +1,4 @@
-"""The programs of git that the gateway runs: their variables and settings, and a running `upload-pack`."""
+"""The git programs that the gateway runs: their environment and settings, and how they are started."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Final
 from smartserver.programs import foreign_environment
 
 _PROTOCOL: Final = re.compile(r"version=[012]")
-"""The only value of GIT_PROTOCOL that has a meaning for a server."""
+"""The values in GIT_PROTOCOL that have a meaning for a server."""
 
 _SETTINGS: Final = {
     "core.alternateRefsCommand": "false",
@@ -22,26 +22,26 @@ _SETTINGS: Final = {
     "core.logAllRefUpdates": "false",
     "gc.auto": "0",
     "maintenance.auto": "false",
-    "pack.threads": "1",  # One client does not take all cores; `git index-pack` needs the less memory for it.
-    "pack.windowMemory": "64m",  # A request may have git search for deltas.
+    "pack.threads": "1",  # One client must not take all cores; `git index-pack` needs less memory.
+    "pack.windowMemory": "64m",  # A request may cause git to search for deltas.
     "pack.deltaCacheSize": "32m",
     "core.deltaBaseCacheLimit": "32m",
-    "core.packedGitWindowSize": "32m",  # `MEMORY` counts what is mapped.
+    "core.packedGitWindowSize": "32m",  # `MEMORY` counts mapped files.
     "core.packedGitLimit": "512m",
     "receive.unpackLimit": "1",
     "uploadpack.allowFilter": "true",
 }
-"""The settings of all programs of git here; no file of the machine's or the user's says otherwise."""
+"""The settings of all git programs that run here. No file of the machine or the user is read."""
 
 NICE: Final = 10
-"""The niceness of a program that nobody waits for."""
+"""The niceness of a program whose end nobody waits for."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of address space of a program that reads what a stranger wrote. An object may have 1 GiB, its base too."""
+"""Bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its base."""
 
 
 def environment() -> dict[str, str]:
-    """The variables of git on a repository of the gateway's."""
+    """Return the environment of git programs in repositories of the gateway."""
     found = foreign_environment().items()
     kept = {name: value for name, value in found if not name.startswith("GIT_") or name == "GIT_EXEC_PATH"}
     kept |= {"GIT_CONFIG_NOSYSTEM": "1", "GIT_CONFIG_GLOBAL": os.devnull, "GIT_CONFIG_COUNT": str(len(_SETTINGS))}
@@ -51,15 +51,16 @@ def environment() -> dict[str, str]:
 
 
 def protocol_of(text: str) -> str:
-    """The protocol version that a client asks for, as git reads it; empty where it is none that a server knows."""
+    """Return the protocol version in a client's GIT_PROTOCOL, as git reads it; empty if it has none that servers
+    know."""
     return next((each for each in text.split(":") if _PROTOCOL.fullmatch(each)), "")
 
 
 def start_upload_pack(
     folder: str, lease: int, protocol: str, *options: str, stdin: int, stdout: int, stderr: int
 ) -> subprocess.Popen[bytes]:
-    """Git's own server of fetches, started as the leader of a process group. `lease`: a descriptor that it holds open
-    for as long as it runs."""
+    """Start git's own server of fetches, as the leader of a process group. `lease`: a descriptor that it holds open
+    while it runs."""
     variables = environment() | ({"GIT_PROTOCOL": protocol} if protocol else {})
     return subprocess.Popen(
         ["git", "upload-pack", "--strict", *options, folder],
@@ -75,14 +76,14 @@ def start_upload_pack(
 def run(
     command: Sequence[str], variables: Mapping[str, str], stdin: int = subprocess.DEVNULL, *, nice: bool = False
 ) -> tuple[int, bytes]:
-    """Run a program of git to its end, within `MEMORY`: its status, and what it said to standard error. `nice`: all
-    else comes first."""
+    """Run a git program to its end, within `MEMORY`. Return its status and its standard error. `nice`: run it with low
+    priority."""
     process = subprocess.Popen(
         ["git", *command], stdin=stdin, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, env=dict(variables)
     )
     _limit(process.pid)
     if nice:
-        with contextlib.suppress(OSError):  # It may be over by now.
+        with contextlib.suppress(OSError):  # It may have ended.
             os.setpriority(os.PRIO_PROCESS, process.pid, NICE)
     try:
         _, said = process.communicate()
@@ -94,5 +95,5 @@ def run(
 
 
 def _limit(process: int) -> None:
-    with contextlib.suppress(AttributeError, OSError, ValueError):  # Only Linux has it; it may be over by now.
+    with contextlib.suppress(AttributeError, OSError, ValueError):  # Only Linux has it, and it may have ended.
         resource.prlimit(process, resource.RLIMIT_AS, (MEMORY, MEMORY))

@@ -1,8 +1,9 @@
-"""Connections of the gateway: HTTP/1.1 by `twisted.web`, with and without TLS, among the connections of the server.
+"""Connections of the gateway: HTTP/1.1 by `twisted.web`, with and without TLS. They count as connections of the server.
 
-Its times are these. The head of a request comes within `HEAD` from when the connection was opened, or the answer before
-it was taken. A client that owes a part of a body, or takes nothing of its answer, has as long as one of hpss://, and so
-has the rest of a request that was refused. While the server works for it, it may be silent.
+Its timeouts are these. The head of a request must arrive within `HEAD` seconds of the start of the connection, or of
+the end of the answer before it. A client that must send more of a body, or takes nothing of its answer, has the same
+time as one of hpss://. So has the rest of a refused request. While the server works for a client, the client may be
+silent.
 """
 
 from __future__ import annotations
@@ -35,18 +36,19 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 HEAD: Final = 30.0
-"""Seconds that the head of a request may take, and a client may keep a connection for another one. A client that makes
-no use of it for longer opens another at no cost that it would notice beside that."""
+"""Seconds that the head of a request may take, and that a connection is kept for another request. After such a pause, a
+new connection costs a client little in comparison."""
 
 LOOK: Final = 5.0
 """Seconds between two looks at a connection."""
 
 Admit = Callable[[bool], Admission]
-"""Makes the admission of a client's requests. The argument is true if nobody on the way can read what it sends."""
+"""A function that gives the admission of a client's requests. Its argument is true if nobody on the way can read
+them."""
 
 
 class GatewayFactory(protocol.Factory):
-    """Makes a channel for each connection. `encryption`: None offers no TLS."""
+    """Makes a channel for each connection. Without `encryption`, the port offers no TLS."""
 
     noisy = False
 
@@ -62,7 +64,7 @@ class GatewayFactory(protocol.Factory):
         self.places = Places()
 
     def buildProtocol(self, address: IAddress | None) -> GatewayChannel | None:
-        """One connection; None, which closes it, where even those that are to be refused are too many."""
+        """Return the channel of a new connection. None closes it, if there are too many that are being refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -76,7 +78,7 @@ class GatewayFactory(protocol.Factory):
 
 
 class GatewayChannel(http.HTTPChannel):
-    """A connection; for `Connections` it is its own session and its own timeouts."""
+    """A connection. `Connections` uses it as the session and the timeouts of the connection, too."""
 
     requestFactory = GatewayRequest  # type: ignore[assignment]  # It is the same to Twisted.
     timeOut = None  # `_look` has its times.
@@ -104,15 +106,16 @@ class GatewayChannel(http.HTTPChannel):
         self.closing = False
         self.sent_all: float | None = None
         self.discards = False
-        """True if further bytes are not read."""
+        """True if further bytes are ignored."""
         self._reads = True
-        """True if the body is read as it comes."""
+        """True while the body is read, False while reading is paused."""
         self._has_head = False
-        """True if the head of a request came that is not answered."""
+        """True if the head of a request was received that is not answered yet."""
         self._refused: float | None = None
-        """The time at which that request was refused at its head."""
+        """The time at which that request was refused; None if it was not."""
         self._heard = self._moved = self._idle = 0.0
-        """The times at which something last came, the client last took something, and the last request ended."""
+        """The times at which the client last sent something and last took something, and at which the last request
+        ended."""
         self._untaken = 0
         self._steps = 0
         self._timer: Any = None
@@ -120,13 +123,13 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read what the client sends."""
+        """True if nobody on the way can read the client's requests."""
         return self.is_secure or self.is_local
 
     # -- from Twisted
 
     def connectionMade(self) -> None:
-        """The connection is open."""
+        """Set the socket's options, and begin to watch the connection."""
         super().connectionMade()
         self.transport.setTcpKeepAlive(True)
         handle = self.transport.getHandle()
@@ -141,7 +144,7 @@ class GatewayChannel(http.HTTPChannel):
         self._look()
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came. The first one says whether there is TLS."""
+        """Take received bytes. The first one tells whether there is TLS."""
         here.tally[BYTES_RECEIVED] += len(data)
         self._heard = self._now
         if not self.had_request:
@@ -161,7 +164,7 @@ class GatewayChannel(http.HTTPChannel):
             super().dataReceived(data)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self.closing = True
         self.factory.connections.closed(self)
         if self._timer is not None and self._timer.active():
@@ -170,28 +173,28 @@ class GatewayChannel(http.HTTPChannel):
         self.factory.connections.changed()
 
     def lineReceived(self, line: bytes) -> None:
-        """A line of a head came."""
+        """Take a line of a head."""
         if not self.discards:
             super().lineReceived(line)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """A part of a body came, or of what follows it."""
+        """Take a part of a body, or of the next request behind it."""
         if not self.discards:
             super().rawDataReceived(data)
 
     def requestDone(self, request: GatewayRequest) -> None:
-        """A request was answered."""
+        """Note that a request was answered."""
         self._has_head = False
         self._refused = None
         self._idle = self._now
         super().requestDone(request)
 
     def isSecure(self) -> bool:
-        """True if it has TLS."""
+        """True if the connection has TLS."""
         return self.is_secure
 
     def note_tls_step(self) -> None:
-        """The client caused a step of TLS's own."""
+        """Count a protocol step of TLS that the client caused."""
         self._steps += 1
         if self._steps == MAX_TLS_STEPS:
             self.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
@@ -199,15 +202,15 @@ class GatewayChannel(http.HTTPChannel):
     # -- from requests
 
     def head_came(self) -> None:
-        """The head of a request is there."""
+        """Note that the head of a request was received."""
         self._has_head = True
 
     def refuse_body(self) -> None:
-        """The body that comes is discarded."""
+        """Note that the request was refused, so its body is discarded."""
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:
-        """Read on, or not for now."""
+        """Resume reading if `more` is true, else pause it."""
         self._reads = more
         if more:
             self._heard = self._now
@@ -216,7 +219,7 @@ class GatewayChannel(http.HTTPChannel):
             self._networkProducer.pauseProducing()
 
     def abort(self, why: str) -> None:
-        """Close at once."""
+        """Close the connection at once, and log the reason."""
         log.warning("%s: dropped: %s", self.peer, why)
         self.closing = True
         self.discards = True
@@ -226,7 +229,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def session(self) -> GatewayChannel:
-        """Its requests."""
+        """The channel itself, as the session of the connection."""
         return self
 
     timeouts = session
@@ -237,15 +240,15 @@ class GatewayChannel(http.HTTPChannel):
         return not self._has_head
 
     def idle_since(self, now: float) -> float | None:
-        """The time since which no request is open; None: one is."""
+        """Return the time since which no request is open; None if one is open."""
         return None if self._has_head else self._idle
 
     def must_leave(self, now: float) -> None:
-        """Another connection needs its place."""
+        """Limit the time of the connection, because another one needs its place."""
         self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close after the one that is open."""
+        """Take no new requests, and close after the open one."""
         self.persistent = 0
         if not self._has_head:
             self.lose()
@@ -263,7 +266,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def _is_receiving(self) -> bool:
-        """True if the client owes a part of a body."""
+        """True if the client must send more of a body."""
         return self._has_head and self._reads and not self._handlingRequest
 
     @property
@@ -272,7 +275,7 @@ class GatewayChannel(http.HTTPChannel):
         return now
 
     def _look(self) -> None:
-        """Close the connection if one of its time limits has passed; look again before long."""
+        """Close the connection if one of its timeouts has passed; schedule the next look."""
         now, idle = self._now, self.factory.connections.limits.idle
         untaken = unacknowledged(self._handle)
         if untaken < self._untaken or (untaken and not self._untaken):
@@ -292,13 +295,13 @@ class GatewayChannel(http.HTTPChannel):
             self._timer = self.reactor.callLater(min(LOOK, idle / 4), self._look)
 
     def _end_idle(self) -> None:
-        if self.requests:  # A part of a head came.
+        if self.requests:  # A part of a head was received.
             self.abort(f"no request came for {HEAD:.0f} s")
         else:
             self.lose()
 
     def _say_and_close(self, status: int, why: str) -> None:
-        """Answer whatever is asked, and read no more of it."""
+        """Send an answer without reading the request, and close."""
         content = f"{why}\n".encode()
         self.transport.write(
             b"HTTP/1.1 %d %b\r\nConnection: close\r\nContent-Type: text/plain; charset=utf-8\r\n"

@@ -1,4 +1,4 @@
-"""One request of stock git over HTTP: what is refused before its body is read, and who answers it."""
+"""One request of stock git over HTTP, from its head to the end of its answer."""
 
 from __future__ import annotations
 
@@ -45,17 +45,18 @@ log = logging.getLogger("smartserver")
 refusals = logging.getLogger("smartserver.refusals")
 
 MAX_FETCH: Final = 64 << 20
-"""Bytes of the body of a fetch, a million ids, and of a push in gzip. Git sends none of these, and JGit up to 1 MiB. A
-body in gzip may be a thousand times as long as the bytes that came."""
+"""The most bytes of the body of a fetch (a million ids), and of a decompressed body of a push in gzip. Git sends no
+pushes in gzip, and JGit only up to 1 MiB. A gzip body may be a thousand times as long as its compressed bytes."""
 
 MAX_PUSH: Final = 1 << 40
-"""Bytes of the body of a push. The disk is full before that; what a store takes is said there."""
+"""The most bytes of the body of a push. The disk is full before that; the limits of a repository are checked by the
+store."""
 
 KEEP_ALIVE: Final = 5.0
-"""Seconds between two signs of life while a push is decided, as of git's own server (`receive.keepAlive`)."""
+"""Seconds between two keep-alive packets while a push is decided, as in git's own server (`receive.keepAlive`)."""
 
 _NOTHING: Final = b"0005\x01"
-"""A packet of the band of answers without content."""
+"""An empty packet of band 1."""
 
 _REALM: Final = 'Basic realm="smartserver: the password is a token"'
 
@@ -81,25 +82,25 @@ class Channel(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read what the client sends."""
+        """True if nobody on the way can read the client's requests."""
 
     def head_came(self) -> None:
-        """The head of a request is there."""
+        """Note that the head of a request was received."""
 
     def refuse_body(self) -> None:
-        """The body that comes is discarded."""
+        """Note that the request was refused, so its body is discarded."""
 
     def let_read(self, more: bool) -> None:
-        """Read on, or not for now."""
+        """Resume reading if `more` is true, else pause it."""
 
     def abort(self, why: str) -> None:
-        """Close at once."""
+        """Close the connection at once, and log the reason."""
 
 
 class GatewayRequest(http.Request):
-    """A request. Twisted calls it from `gotLength` on, on the thread that moves the bytes."""
+    """One request. Twisted calls its methods on the thread that moves the bytes, `gotLength` first."""
 
-    channel: Channel  # type: ignore[assignment]  # What of Twisted's is used here.
+    channel: Channel  # type: ignore[assignment]  # The part that is used here.
 
     def __init__(self, channel: Channel, *_: object) -> None:
         super().__init__(channel)  # type: ignore[arg-type]  # As above.
@@ -110,7 +111,7 @@ class GatewayRequest(http.Request):
         self._route: Route | None = None
         self._visitor: Visitor | None = None
         self._access: Access | None = None
-        """The user; None where the log-in was refused."""
+        """The rights of the user; None if the log-in was refused."""
         self._refusal: Exception | None = None
         self._body: RequestBody | None = None
         self._output: output.ProgramOutput | None = None
@@ -119,19 +120,19 @@ class GatewayRequest(http.Request):
         self._discarded = 0
         self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """True if it has a place for a program."""
+        """True if it holds a place for a program (`places`)."""
         self._is_updated = False
-        """True once the cache was brought up to date for this request."""
+        """True once the cache was updated for this request."""
         self.is_over = False
-        """True once it was answered, or its client is gone."""
+        """True once it was answered, or the client is gone."""
 
-    # -- from Twisted: it comes
+    # -- from Twisted: the request arrives
 
     def gotLength(self, length: int | None) -> None:
-        """The head is there: decide what can be decided without the body."""
+        """Check the head of the request, and refuse it if that needs no body."""
         self.content = io.BytesIO()  # Twisted closes it; no body is written to it.
         channel = self.channel
-        self.method, self.uri = channel._command, channel._path  # It says them again once the body is there.
+        self.method, self.uri = channel._command, channel._path  # It passes them again with the body.
         channel.head_came()
         try:
             self._route = route(self.method, self.uri)
@@ -142,7 +143,7 @@ class GatewayRequest(http.Request):
             self._refusal = error
             channel.refuse_body()
         if self._refusal is not None and self.requestHeaders.hasHeader(b"expect"):
-            # Such a client waits for a word before it sends its body: this is the word.
+            # Such a client waits for an answer before it sends its body.
             self.requestHeaders.removeHeader(b"expect")
             if length != 0:
                 channel.persistent = 0
@@ -175,7 +176,7 @@ class GatewayRequest(http.Request):
 
     def _visitor_of(self, channel: Channel) -> Visitor:
         peer, private = channel.peer, channel.is_private
-        if channel.is_local:  # A proxy on this machine: it says whose request it is, and how that came.
+        if channel.is_local:  # A proxy on this machine names its client, and the scheme.
             behind = client_behind((self.requestHeaders.getRawHeaders(b"x-forwarded-for") or [b""])[-1])
             peer = f"{behind} behind {peer}" if behind else peer
             private = (self.requestHeaders.getRawHeaders(b"x-forwarded-proto") or [b"https"])[-1] == b"https"
@@ -184,7 +185,7 @@ class GatewayRequest(http.Request):
         return Visitor(channel.admission(private), extras, peer, "https" if channel.is_secure else "http")
 
     def handleContentChunk(self, data: bytes) -> None:
-        """A part of the body came."""
+        """Take a part of the body."""
         if self._body is not None:
             self._body.add(data)
             if self._body.error is None:
@@ -196,7 +197,7 @@ class GatewayRequest(http.Request):
             self.channel.abort(f"more than {DRAIN_BYTES} bytes came of a request that was refused")
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """The request is complete."""
+        """Answer the request, which is complete."""
         self.method, self.uri, self.clientproto = command, path, version
         if self._refusal is not None:
             self._refuse(self._refusal)
@@ -206,7 +207,7 @@ class GatewayRequest(http.Request):
             self._begin()
 
     def connectionLost(self, reason: Failure) -> None:
-        """The client is gone."""
+        """Abandon the request, because the client is gone."""
         if not self.is_over:
             self._ended(LOST)
         super().connectionLost(reason)
@@ -224,19 +225,19 @@ class GatewayRequest(http.Request):
             self._places.take(self._address, self._placed)
         elif asked.refs:
             self._run(Lane.QUICK, self._told_refs, self._answer)
-        else:  # The push is decided in this lane too: where hooks do that, it may take long.
+        else:  # The push is decided in this lane, which may take long with hooks.
             may_take_long = self._gateway.site.hooks.may_concern(asked.path)
             self._run(Lane.HOOK if may_take_long else Lane.BODY, self._received, self._answer)
 
     def _run(self, lane: Lane, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Do this in a lane, then go on with what it gave, or answer what it raised."""
+        """Call `work` in a lane, then `done` with its result; if it raises an error, answer with that."""
 
         def tried() -> Any:
             try:
                 return work()
             except (NoRoute, BadRequest, BadBody, BodyTooLarge, *EXPECTED) as error:
                 return error
-            except Exception as error:  # The boundary of a request: nothing a client sends may end the server.
+            except Exception as error:  # Nothing that a client sends may end the server.
                 return internal(error)
 
         def then(result: Any) -> None:
@@ -255,19 +256,19 @@ class GatewayRequest(http.Request):
     # -- a fetch
 
     def _placed(self) -> None:
-        """There is a place for a program."""
+        """Start the program, for which there is a place now."""
         self._has_place = True
         self._run(Lane.QUICK, self._start, self._started)
 
     def _leave_place(self) -> None:
-        """Its program has ended, or is about to, or does not begin yet."""
+        """Give the place back, because no program of this request runs or will run soon."""
         if self._has_place:
             self._has_place = False
             self._places.leave(self._address)
 
     def _start(self) -> output.RunningProgram | None:
-        """Start git's server on the cache; None where that has to be brought up to date first. After an update it need
-        not be at the newest state: in a busy repository it never would be."""
+        """Start git's server on the cache. Return None if the cache must be updated first. After an update, the cache
+        need not be at the newest state: in a busy repository it never would be."""
         path = self._asked.path
         state = self._gateway.state(self._who, path)
         lease = self._gateway.lease(path, None if self._is_updated else state)
@@ -298,13 +299,13 @@ class GatewayRequest(http.Request):
         finally:
             os.close(its)
             os.close(stdin)
-            lease.close()  # The program has its own.
+            lease.close()  # The program has its own descriptors.
         self._protocol = protocol
         return output.RunningProgram(process, ours, said)
 
     def _started(self, found: output.RunningProgram | None) -> None:
         if found is None:
-            self._leave_place()  # An update may take minutes, in which others use programs.
+            self._leave_place()  # An update may take minutes, in which others need the place.
             self._updates.bring(self._asked.path, self._fair, self._brought)
             return
         self._program = found
@@ -332,7 +333,7 @@ class GatewayRequest(http.Request):
         self.finish()
 
     def _reap(self) -> None:
-        """Wait for the program, whose output nobody reads any more."""
+        """Wait in a lane for the program, whose output is no longer read."""
         program, self._program = self._program, None
         if program is None:
             return
@@ -366,7 +367,7 @@ class GatewayRequest(http.Request):
             os.close(pack)
 
     def _keep_client(self, request: ReceiveRequest) -> None:
-        """Show the client, and whatever is on the way, that the server is at work."""
+        """Begin to send keep-alive packets to the client, if it accepts them."""
         if not self.is_over and b"side-band-64k" in request.capabilities and request.commands:
             self._keep_alive = self.channel.reactor.callLater(KEEP_ALIVE, self._say_nothing)
 
@@ -387,7 +388,7 @@ class GatewayRequest(http.Request):
         self.finish()
 
     def _refuse(self, error: Exception) -> None:
-        """Answer an error, so that git shows its line."""
+        """Answer with an error, in a form that git shows."""
         outcome = error.code if isinstance(error, CodedError) else "refused"
         text = self._gateway.words(error)
         if isinstance(error, AccessDenied) and error.token == TOKEN_REFUSED:
@@ -406,7 +407,7 @@ class GatewayRequest(http.Request):
         self._answer(f"{text}\n".encode(), status, "text/plain; charset=utf-8", outcome)
 
     def _status(self, error: Exception) -> int:
-        """The status of an answer; 200 where git is told in its own protocol."""
+        """Return the HTTP status for an error; 200 if the error is sent in git's own protocol."""
         match error:
             case NoRoute():
                 return error.status
@@ -429,7 +430,7 @@ class GatewayRequest(http.Request):
 
     def _head(self, status: int, kind: str) -> None:
         self.setResponseCode(status)
-        # In the order of `git http-backend`.
+        # The order is that of `git http-backend`.
         self.setHeader(b"expires", b"Fri, 01 Jan 1980 00:00:00 GMT")
         self.setHeader(b"pragma", b"no-cache")
         self.setHeader(b"cache-control", b"no-cache, max-age=0, must-revalidate")
@@ -446,7 +447,7 @@ class GatewayRequest(http.Request):
 
     @property
     def _asked_path(self) -> str:
-        """The repository's path; empty where the request is none of git's."""
+        """The path of the repository; empty if the request is not one of git."""
         return "" if self._route is None else self._route.path
 
     @property
@@ -455,7 +456,7 @@ class GatewayRequest(http.Request):
         return self._visitor
 
     def _ended(self, outcome: str) -> None:
-        """The request is over: count it, and log it."""
+        """End the request: free its place, log it, and call `Site.ended`."""
         self.is_over = True
         self._leave_place()
         self._places.forget(self._placed)

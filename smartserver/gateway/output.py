@@ -1,4 +1,4 @@
-"""The output of a program of git, given to a client as fast as that takes it."""
+"""The output of a git program, sent to a client as fast as the client takes it."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 PIPE: Final = 256 << 10
-"""Bytes that a pipe may hold: what git writes ahead of a client that takes it."""
+"""Bytes that a pipe may hold, which git writes ahead of its client."""
 
 _SET_PIPE_SIZE: Final = 1031
-"""F_SETPIPE_SZ of Linux, which Python knows from 3.10 on there alone."""
+"""F_SETPIPE_SZ of Linux. Python names it on Linux alone."""
 
 MAX_SAID: Final = 4096
-"""Bytes of what a program said to standard error that are logged."""
+"""Bytes of a program's standard error that are logged."""
 
 
 class RunningProgram:
-    """A program of git, and the ends of its pipes that are ours."""
+    """A running git program, the pipe with its output, and the file with its standard error."""
 
     def __init__(self, process: subprocess.Popen[bytes], output: int, said: int) -> None:
         self.process = process
@@ -34,13 +34,14 @@ class RunningProgram:
         self._said = said
 
     def kill(self) -> None:
-        """Kill it, with the programs that it runs: one that counts objects writes nothing for minutes, and would not
-        notice."""
+        """Kill the program and its children. While it counts objects, it writes nothing for minutes and would not
+        notice a closed pipe."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait(self) -> tuple[int, str]:
-        """Its status, and what it said, once it has ended, as it does without a reader."""
+        """Wait for the end of the program, and return its status and its standard error. It ends once its output has no
+        reader."""
         status = self.process.wait()
         said = os.pread(self._said, MAX_SAID, 0)
         os.close(self._said)
@@ -48,17 +49,17 @@ class RunningProgram:
 
 
 def pipe() -> tuple[int, int]:
-    """A pipe whose reader does not wait."""
+    """Make a pipe whose reading end does not block."""
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
-    with contextlib.suppress(OSError):  # A user may have only so much in pipes.
+    with contextlib.suppress(OSError):  # A user's pipes have a total limit.
         fcntl.fcntl(into, _SET_PIPE_SIZE, PIPE)
     return output, into
 
 
 @implementer(interfaces.IPushProducer)
 class ProgramOutput(FileDescriptor):
-    """Reads the output of a program while its consumer takes it."""
+    """Reads the output of a program while the consumer takes it."""
 
     def __init__(
         self, reactor: Any, program: RunningProgram, received: Callable[[bytes], object], ended: Callable[[], object]
@@ -70,11 +71,11 @@ class ProgramOutput(FileDescriptor):
         self.connected = 1
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the descriptor of the output."""
         return self._program.output
 
     def doRead(self) -> None:
-        """Something is there."""
+        """Read a part of the output, or note its end."""
         try:
             content = os.read(self._program.output, PIPE)
         except BlockingIOError:
@@ -86,26 +87,26 @@ class ProgramOutput(FileDescriptor):
             self._ended()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """The reactor stops, or the descriptor failed."""
+        """Close the output, because the reactor stops or the descriptor failed."""
         if self.connected:
             self.close()
             self._ended()
 
     def pauseProducing(self) -> None:
-        """The client has enough."""
+        """Stop reading, because the client takes no more."""
         self.stopReading()
 
     def resumeProducing(self) -> None:
-        """The client takes more."""
+        """Read on, because the client takes more."""
         if self.connected:
             self.startReading()
 
     def stopProducing(self) -> None:
-        """The client is gone."""
+        """Close the output, because the client is gone."""
         self.close()
 
     def close(self) -> None:
-        """Read no more."""
+        """Stop reading, and close the descriptor."""
         if self.connected:
             self.connected = 0
             self.stopReading()

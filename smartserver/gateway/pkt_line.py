@@ -1,4 +1,5 @@
-"""Git's pkt-lines (gitprotocol-common(5)): four hexadecimal digits that count themselves and what follows them."""
+"""Git's pkt-lines (gitprotocol-common(5)): four hexadecimal digits with the length of the line, themselves included,
+then the payload."""
 
 from __future__ import annotations
 
@@ -10,35 +11,36 @@ MAX_LINE = 65520
 """Bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
 
 Read = Callable[[int], bytes]
-"""Reads as many bytes; fewer only at the end."""
+"""A function that reads so many bytes; fewer only at the end."""
 
 
 class BadRequest(Exception):
-    """A client sent something that git's protocol does not have there; the message says why in a line."""
+    """A client sent something that git's protocol does not allow; the message says why on one line."""
 
 
 def line(payload: bytes) -> bytes:
-    """A pkt-line."""
+    """Return a pkt-line with a payload."""
     return b"%04x%b" % (len(payload) + 4, payload)
 
 
 def error_line(text: str) -> bytes:
-    """A line that a client shows as `fatal: remote error: ...`, in place of whatever it asked for."""
+    """Return a line that takes the place of an answer, and that a client shows as `fatal: remote error: ...`."""
     return line(b"ERR " + text.encode("utf-8", "backslashreplace")[: MAX_LINE - 8])
 
 
 def band(number: int, payload: bytes) -> Iterator[bytes]:
-    """The lines of a band of `side-band-64k`: 1 is the answer, 2 is for the user's eyes."""
+    """Yield the lines with a payload in a band of `side-band-64k`: 1 is the answer, 2 is text for the user, 3 is an
+    error."""
     most = MAX_LINE - 5
     for at in range(0, len(payload), most):
         yield line(b"%c%b" % (number, payload[at : at + most]))
 
 
 def read_line(read: Read) -> bytes | None:
-    """The payload of the next line; None where that is a flush.
+    """Return the payload of the next line; None if it is a flush.
 
     Raises:
-        BadRequest: there is no line, or it is cut off.
+        BadRequest: there is no valid line, or it is cut off.
     """
     digits = read(4)
     try:
@@ -56,7 +58,7 @@ def read_line(read: Read) -> bytes | None:
 
 
 def read_lines(read: Read, most: int) -> list[bytes]:
-    """The payloads of all lines before a flush. The lines have no more than `most` bytes together.
+    """Return the payloads of all lines before a flush. `most`: the most bytes of the lines together.
 
     Raises:
         BadRequest: they are too long, or cut off.
@@ -64,7 +66,7 @@ def read_lines(read: Read, most: int) -> list[bytes]:
     found: list[bytes] = []
     size = 0
     while (payload := read_line(read)) is not None:
-        size += 4 + len(payload)  # An empty line costs memory, too.
+        size += 4 + len(payload)  # An empty line takes memory, too.
         if size > most:
             raise BadRequest(f"more than {most} bytes of lines before a flush")
         found.append(payload)

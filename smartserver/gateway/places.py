@@ -1,5 +1,5 @@
-"""The programs of git that may serve fetches at a time. Further requests wait, those of the address with the fewest
-programs the least. It runs on the thread that moves the bytes."""
+"""Limits the number of git programs that serve fetches at a time. Further requests wait; the address with the fewest
+programs is next. It runs on the thread that moves the bytes."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable
 from typing import Final
 
 MAX_PROGRAMS: Final = 64
-"""Each has some 10 MB of memory of its own where there are bitmaps, and maps the packs that it sends. Where a cache was
-built just now it also has 100 bytes for each object of the repository."""
+"""The most programs at a time. With bitmaps, each takes some 10 MB of memory, and maps the packs that it sends. On a
+cache that was just built, it takes another 100 bytes for each object of the repository."""
 
 
 class Places:
-    """The places of programs."""
+    """The places of running programs, and the requests that wait for one."""
 
     def __init__(self, most: int = MAX_PROGRAMS) -> None:
         self._free = most
@@ -21,19 +21,19 @@ class Places:
         self._waiting: list[tuple[str, Callable[[], None]]] = []
 
     def take(self, address: str, begin: Callable[[], None]) -> None:
-        """Call `begin` once there is a place, which is its own until `leave`."""
+        """Call `begin` once there is a place. The request has the place until it calls `leave`."""
         self._waiting.append((address, begin))
         self._begin()
 
     def forget(self, begin: Callable[[], None]) -> None:
-        """Drop a request that waits: its client is gone. Else requests of lost connections would pile up."""
+        """Drop a waiting request whose client is gone. Else requests of lost connections would pile up."""
         self._waiting = [each for each in self._waiting if each[1] != begin]
 
     def leave(self, address: str) -> None:
-        """A place is free."""
+        """Free a place."""
         self._free += 1
         self._taken[address] -= 1
-        self._taken += Counter()  # An address without programs is forgotten.
+        self._taken += Counter()  # This drops addresses without programs.
         self._begin()
 
     def _begin(self) -> None:

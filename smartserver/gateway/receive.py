@@ -1,9 +1,9 @@
 """A push of stock git (gitprotocol-pack(5), "Pushing Data To a Server"): its request, and the result for each ref.
 
-The pack is indexed in a quarantine, beside which git finds the objects of the cache. From there the new revisions go
-to the store in one request, with the client's old values as leases. The store decides, ref by ref; the answer says what
-it said once that is durable. Then the quarantine is deleted, whatever was decided: objects come to the cache from the
-store alone, and only if a ref reaches them.
+The pack is indexed in a quarantine, for which git also finds the objects of the cache. The new revisions go from there
+to the store in one request, with the client's old values as leases. The store decides for each ref, and the client gets
+the answer once the change is durable. Then the quarantine is deleted in any case: the cache gets objects only from the
+store, and only if a ref reaches them.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ if TYPE_CHECKING:
 CAPABILITIES: Final = "report-status delete-refs side-band-64k quiet atomic ofs-delta push-options"
 
 MAX_COMMANDS: Final = 16 << 20
-"""Bytes of the commands of a push: 100,000 refs of 160 bytes."""
+"""The most bytes of the commands of a push: 100,000 refs of 160 bytes."""
 
 MAX_OPTIONS: Final = 64 << 10
-"""Bytes of its push options."""
+"""The most bytes of the push options."""
 
 MAX_REASON: Final = 4000
-"""Bytes of the reason for which a ref is refused, on one line; the words of a hook have half as many."""
+"""The most bytes of the reason of a refusal, on one line; a hook's output has at most half as many."""
 
 NOT_ATOMIC: Final = "atomic push failed"
 
@@ -57,12 +57,12 @@ CUT_OFF: Final = (
     "(git fetch --unshallow from where it was cloned)"
 )
 INCOMPLETE: Final = "missing necessary objects"
-"""The reasons for which a ref is refused whose history is neither in the pack nor on the server; the second is that of
-git's own server."""
+"""The reasons with which a ref is refused whose history is neither in the pack nor on the server. The second one is
+that of git's own server."""
 
 
 class Command(msgspec.Struct, frozen=True):
-    """A change of one ref; an id is empty where the ref is absent, before or after."""
+    """A change of one ref. `old` or `new` is empty if the ref is absent before or after the change."""
 
     old: RevisionId
     new: RevisionId
@@ -75,9 +75,9 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
     commands: Sequence[Command]
     capabilities: frozenset[bytes]
     options: Sequence[bytes] = ()
-    """Push options (`git push -o`)."""
+    """The push options (`git push -o`)."""
     is_shallow: bool = False
-    """True if the history of the client is cut off somewhere."""
+    """True if the client has a shallow repository."""
 
     @property
     def has_pack(self) -> bool:
@@ -86,7 +86,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
 
 
 def advertisement(state: StoreState | None) -> Iterator[bytes]:
-    """The refs of a repository, as a client that pushes is told of them. `state`: None where there is none yet."""
+    """Yield the advertisement of a repository's refs for a client that pushes. `state`: None if there is no repository
+    yet."""
     vcs = NEW_VCS if state is None else state.vcs
     object_format = vcs.partition(" ")[2]
     said = f"{CAPABILITIES} object-format={object_format} agent=smartserver/{smartserver.__version__}".encode()
@@ -102,10 +103,10 @@ def advertisement(state: StoreState | None) -> Iterator[bytes]:
 
 
 def read_request(read: Read) -> ReceiveRequest:
-    """The request of a client, up to its pack. A client that only tries whether it may push sends no commands.
+    """Return the request of a client, up to its pack. A client that only tests whether it may push sends no commands.
 
     Raises:
-        BadRequest: it is malformed.
+        BadRequest: the request is malformed.
     """
     commands: list[Command] = []
     capabilities: frozenset[bytes] = frozenset()
@@ -115,7 +116,7 @@ def read_request(read: Read) -> ReceiveRequest:
         if nul and not commands:
             capabilities = frozenset(said.split())
         text = text.removesuffix(b"\n")
-        # The store has the whole history: the edge of a client's shallow one says nothing of what is new.
+        # The store has the whole history, so the boundary of a client's shallow one does not matter.
         if text.startswith(b"shallow "):
             is_shallow = True
         else:
@@ -152,11 +153,11 @@ class Receive:
         """Messages of the server for the user."""
 
     def run(self, pack: int) -> bytes:
-        """Carry it out; the answer. `pack`: a descriptor from which the pack is read, if there is one.
+        """Carry out the push and return the answer. `pack`: a descriptor from which the pack is read, if there is one.
 
         Raises:
             AccessDenied, CodedError, OtherSystem: the user may not push there.
-            OSError: the disk of the server is full, or something like that.
+            OSError: a file of the server cannot be written.
         """
         if not self._request.commands:
             return b""
@@ -164,7 +165,8 @@ class Receive:
         return b"".join(self._answer(*said))
 
     def _carried_out(self, pack: int) -> tuple[str, dict[bytes, str]]:
-        """Carry it out. The reason why the pack could not be read, or empty; and the reasons why refs were refused."""
+        """Carry out the push. Return the reason why the pack could not be read, or an empty string, and the reasons of
+        refused refs."""
         gateway, path, commands = self._gateway, self._path, self._request.commands
         state = gateway.state_to_push(self._visitor, path)
         with ExitStack() as until:
@@ -209,13 +211,13 @@ class Receive:
         return refused | {done.update.ref: reason(done) for done in outcomes if done.outcome is Outcome.REFUSED}
 
     def _words_of(self, error: CodedError | VcsError) -> str:
-        """The reason of a refusal of the whole push."""
+        """Return the reason for which the whole push is refused."""
         if isinstance(error, CannotSend) and isinstance(error.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
             return CUT_OFF if self._request.is_shallow else INCOMPLETE
         return self._gateway.words(error)
 
     def _advised(self, found: Sequence[Advice]) -> None:
-        """Keep the faults of the objects, for the user."""
+        """Keep messages about faults of the objects, for the user."""
         self._words += [f"{words}\n" for words in fault_lines(found, self._path, "git fsck")]
 
     def _answer(self, unpack: str, refused: dict[bytes, str]) -> Iterator[bytes]:
@@ -240,18 +242,18 @@ class Receive:
 
 
 class _Source(LocalSource, frozen=True):
-    """The quarantine as a push reads it. The server is this process: its refs are known."""
+    """The quarantine as the source of a push. This process is the server, so the tips of its refs are known haves."""
 
     known: Iterable[RevisionId]
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """The revisions that the server lacks."""
+        """Return the revisions that the server lacks."""
         return super().plan(tips, [*haves, *self.known])
 
 
 @contextlib.contextmanager
 def _quarantined(folder: str, lease: Lease | None) -> Iterator[GitRepository]:
-    """The repository that a push comes to: its new objects are in the quarantine."""
+    """Open the repository into which a push is received: its new objects go to the quarantine."""
     environment = git_programs.environment()
     if lease is None:
         with open_bare(os.path.join(folder, "new.git"), NEW_VCS, environment) as repository:
@@ -267,7 +269,7 @@ def _quarantined(folder: str, lease: Lease | None) -> Iterator[GitRepository]:
 
 
 def _update(local: GitRepository, command: Command) -> RefUpdate | None:
-    """The change of a ref as the store makes it; None where the object is missing."""
+    """Return the change of a ref for the store; None if the object is missing."""
     if not command.new:
         return RefUpdate(command.ref, None, expected=command.old or None)
     found = local.find(command.new.hex().encode())
@@ -277,7 +279,7 @@ def _update(local: GitRepository, command: Command) -> RefUpdate | None:
 
 
 def reason(updated: UpdateOutcome) -> str:
-    """The reason why the store refused a ref, in the words of git's own server where it has some."""
+    """Return the reason why the store refused a ref, in the words of git's own server if it has any."""
     match updated.error:
         case StaleLease():
             return "fetch first: somebody else changed it meanwhile"
@@ -292,13 +294,14 @@ def reason(updated: UpdateOutcome) -> str:
 
 
 def _on_a_line(text: str) -> str:
-    """A reason without line ends, of a length that a line has room for."""
+    """Return a reason on one line, cut to `MAX_REASON` bytes."""
     shown = "".join(each if each.isprintable() else "?" for each in " ".join(text.split()))
     return shown.encode()[:MAX_REASON].decode(errors="ignore")
 
 
 def reader(descriptor: int) -> Callable[[int], bytes]:
-    """Reads from a descriptor no more than was asked for, so that the rest is a program's to read."""
+    """Return a function that reads from a descriptor, never more than requested, so that a program can read the
+    rest."""
 
     def read(size: int) -> bytes:
         found = b""

@@ -1,4 +1,5 @@
-"""The purpose and the user of a request of git's smart HTTP protocol (gitprotocol-http(5)). No I/O."""
+"""Parses the head of a request of git's smart HTTP protocol (gitprotocol-http(5)): its path, service and token. No
+I/O."""
 
 from __future__ import annotations
 
@@ -14,21 +15,21 @@ from smartserver.gateway.git_command import Service
 from smartserver.wire.messages import raw
 
 MAX_TARGET: Final = 8 << 10
-"""Bytes of a path and query."""
+"""The most bytes of a path and query."""
 
 
 class Route(NamedTuple):
-    """A request that is one of git's."""
+    """The parsed target of a request of git."""
 
     path: str
-    """The repository's, without slashes at its ends."""
+    """The path of the repository, without slashes at its ends."""
     service: Service
     refs: bool
-    """True if it asks for the refs, False if for the service itself."""
+    """True for a request for the refs, False for one for the service itself."""
 
 
 class NoRoute(Exception):
-    """A request that is none of git's; the message says in a line what there is."""
+    """A request that is not one of git's protocol; the message says on one line what is expected."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -39,10 +40,10 @@ NOT_GIT: Final = "only git's smart HTTP protocol is spoken here: git clone URL; 
 
 
 def route(method: bytes, target: bytes) -> Route:
-    """The repository and the service that a request asks for.
+    """Return the repository and the service of a request.
 
     Raises:
-        NoRoute: it is none of git's.
+        NoRoute: the request is not one of git's protocol.
     """
     if len(target) > MAX_TARGET:
         raise NoRoute(414, f"expected a path of no more than {MAX_TARGET} bytes")
@@ -50,7 +51,7 @@ def route(method: bytes, target: bytes) -> Route:
     if not whole.startswith(b"/"):
         raise NoRoute(400, "expected a path that begins with a slash")
     try:
-        # Once, and whole: a slash that is escaped is one, and the store refuses the parts that it does not have.
+        # Unquoted once, before it is split: an escaped slash is a slash. The store refuses invalid parts.
         path = unquote_to_bytes(whole).decode("utf-8")
     except UnicodeDecodeError:
         raise NoRoute(404, "the path is not UTF-8") from None
@@ -70,11 +71,11 @@ def route(method: bytes, target: bytes) -> Route:
 
 
 def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
-    """The token of HTTP basic authentication, as a request of ours says it: the password, or the name where that is
-    empty. The name is not asked for: a token has its own user.
+    """Return the token in HTTP basic authentication as an extra field of our requests. It is the password, or the name
+    if the password is empty. Otherwise the name is ignored, because a token belongs to a user.
 
     Raises:
-        NoRoute: it is in no form that is known here.
+        NoRoute: the header has another form.
     """
     if not authorization:
         return {}
@@ -89,8 +90,8 @@ def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
 
 
 def client_behind(forwarded: bytes) -> str:
-    """The client whose request a proxy of this machine hands on: the last address of `X-Forwarded-For`, which that
-    proxy wrote; empty where it is none."""
+    """Return the client of a proxy on this machine: the last address in `X-Forwarded-For`, which the proxy wrote; empty
+    if there is no valid one."""
     last = forwarded.rpartition(b",")[2].strip().decode("latin-1")
     try:
         return str(ipaddress.ip_address(last))

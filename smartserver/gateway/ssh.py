@@ -1,7 +1,7 @@
 """Git over ssh: a forced command answers `git-upload-pack` and `git-receive-pack`, so that `git@host:project` works.
 
-sshd starts a process for each, which serves it on standard input and output and ends. No reactor runs: everything is
-done in turn.
+sshd starts a process for each command, which serves it on standard input and output and ends. There is no reactor: all
+work is done in sequence.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ log = logging.getLogger("smartserver")
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 FAILED = 128
-"""The status with which git's programs end where they say why."""
+"""The exit status of git's programs after an error message."""
 
 
 class LaterExecutor(InlineExecutor):
-    """Runs at once what a client waits for, and upkeep at the end."""
+    """Runs at once the work that a client waits for, and upkeep at the end."""
 
     def __init__(self) -> None:
         self._later: list[Callable[[], object]] = []
@@ -36,21 +36,21 @@ class LaterExecutor(InlineExecutor):
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Do it now, or keep it for `finish`."""
+        """Call `work` and `done` at once; keep upkeep for `finish`."""
         if lane in (Lane.UPKEEP, Lane.LONG):
             self._later.append(work)
         else:
             done(work())
 
     def finish(self) -> None:
-        """Do what was put off."""
+        """Run the work that was kept."""
         while self._later:
             self._later.pop(0)()
 
 
 def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) -> int:
-    """Serve one client on standard input and output; the status to end with. `protocol`: GIT_PROTOCOL, as sshd lets it
-    through."""
+    """Serve one client on standard input and output, and return the exit status. `protocol`: the value of GIT_PROTOCOL,
+    if sshd passes it."""
     try:
         if asked.service is Service.UPLOAD_PACK:
             return _upload_pack(gateway, visitor, asked.path, protocol)
@@ -80,7 +80,7 @@ def _upload_pack(gateway: Gateway, visitor: Visitor, path: str, protocol: str) -
             stderr=STDERR,
         )
     finally:
-        lease.close()  # The program has its own.
+        lease.close()  # The program has its own descriptor.
     return process.wait()
 
 

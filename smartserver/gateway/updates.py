@@ -1,5 +1,5 @@
-"""Updates of caches that requests wait for: one at a time of a repository, whoever waits for it. No thread waits for
-another's; it runs on the thread that moves the bytes."""
+"""Updates of caches that requests wait for: one at a time for each repository, however many requests wait. No thread
+waits for an update in another thread. It runs on the thread that moves the bytes."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 EXPECTED: Final = (CodedError, OtherSystem, VcsError, OSError)
-"""Errors of a store, of git, and of the disk."""
+"""The errors of the store, of git, and of the disk."""
 
 Done = Callable[[Exception | None], None]
-"""The end of an update. The argument is the reason why it failed; None: it did not."""
+"""A function that is called after an update, with its error, or None if it succeeded."""
 
 
 class Updates:
@@ -28,10 +28,10 @@ class Updates:
     def __init__(self, gateway: Gateway) -> None:
         self._gateway = gateway
         self._waiting: dict[str, list[tuple[Tenant, Done]]] = {}
-        """The requests that wait for the next update, by the path of a repository whose cache is being updated."""
+        """The requests that wait for the next update, by the path of each repository whose cache is being updated."""
 
     def bring(self, path: str, client: Tenant, done: Done) -> None:
-        """Bring a cache to the newest state, then call `done`."""
+        """Update a cache to the newest state, then call `done`."""
         waiting = self._waiting.get(path)
         if waiting is not None:
             waiting.append((client, done))
@@ -40,7 +40,7 @@ class Updates:
         self._run(path, [(client, done)])
 
     def forget(self, path: str, done: Done) -> None:
-        """Drop a request that waits: its client is gone. Else requests of lost connections would pile up."""
+        """Drop a waiting request whose client is gone. Else requests of lost connections would pile up."""
         waiting = self._waiting.get(path, [])
         waiting[:] = [each for each in waiting if each[1] != done]
 
@@ -53,7 +53,7 @@ class Updates:
             except EXPECTED as error:
                 log.warning("the cache of %r: %s", path, error)
                 return error
-            except Exception as error:  # The boundary of a request.
+            except Exception as error:  # Nothing may end the server.
                 log.exception("internal error in the cache of %r", path)
                 return error
             return None

@@ -1,7 +1,7 @@
 """The rights of a user. Read is given per repository; write, create and force per ref too.
 
 A connection has an `Admission`: it says for each request who the user is and what he may do now, so that changed rules
-count from the next request on.
+apply from the next request on.
 """
 
 from __future__ import annotations
@@ -41,12 +41,12 @@ class Access:
     by: str = ""
     """The means by which the user was identified, for the log."""
     wants: str = ""
-    """The value that a refusal has for tokens (`AccessDenied.token`)."""
+    """The value of `AccessDenied.token` in a refusal."""
     sees_all: bool = True
     """True if the user may know of every repository."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """Why the user may not do that to a repository, or to a ref of it; empty if it is allowed.
+        """Return the reason why the user lacks a permission for a repository or one of its refs; empty if it is given.
 
         Without a ref, WRITE asks whether any ref may be changed.
         """
@@ -54,18 +54,18 @@ class Access:
 
     @property
     def admitted(self) -> bool:
-        """True if the user may do anything here."""
+        """True if the user has at least one permission here."""
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """True if a permission is given."""
+        """True if the user has a permission for a repository."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
         """Check one permission.
 
         Raises:
-            AccessDenied: it is not given.
+            AccessDenied: the user lacks it.
         """
         why = self.objection(permission, path, ref)
         if why:
@@ -74,37 +74,38 @@ class Access:
 
 
 class Admission(Protocol):
-    """Says who makes a request."""
+    """Identifies the user of each request."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Access:
-        """The user of a request, and what he may do. `extras`: the request's.
+        """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the request says that it comes from a user, and does not prove it.
+            AccessDenied: the request claims to come from a user and does not prove it.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories; `why` completes a refusal. It is its own admission."""
+    """The same permissions for all repositories. `why`: the reason that a refusal gives. The object is its own
+    admission."""
 
     user: str
     permissions: Set[Permission]
     why: str
     why_no_vfs: str = ""
-    """The reason why file-level verbs are refused, where it is another one."""
+    """The reason that a refusal of file-level verbs gives; if it is empty, `why`."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Self:
-        """The same for each request."""
+        """Return this object for every request."""
         return self
 
     @property
     def admitted(self) -> bool:
-        """True if reading is given."""
+        """True if the user may read."""
         return Permission.READ in self.permissions
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """The same objection for every path and ref."""
+        """Return the same objection for every path and ref."""
         if permission in self.permissions:
             return ""
         return (permission is Permission.VFS and self.why_no_vfs) or self.why
@@ -114,13 +115,14 @@ EVERYTHING = frozenset(Permission)
 
 
 def invoking_user(user: str) -> FixedAccess:
-    """The user who started the server (stdio): whatever the file system lets them."""
+    """Return the access of the user who started the server (stdio): every permission, as far as the file system
+    allows."""
     return FixedAccess(user, EVERYTHING, "")
 
 
 def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
-    """A client on standard input and output, by default with all that the invoking user may do. A policy limits it to
-    what an anonymous user on another machine may do: nothing says where the other end of a pipe is."""
+    """Return the access of a client on standard input and output: by default, every permission. A policy limits it to
+    what an anonymous user on another machine may do, because the other end of a pipe may be anywhere."""
     if policy is None:
         return invoking_user(user)
     given = anonymous(policy, local=False)
@@ -130,7 +132,8 @@ def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
-    """A user whom the medium does not name; beyond loopback (`local`) nothing more than creating is ever given."""
+    """Return the access of a user whom the medium does not name. A client that is not on loopback (`local`) never gets
+    more than CREATE."""
     if policy is Anonymous.NONE:
         return FixedAccess("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
     if policy is Anonymous.READ:
@@ -144,7 +147,7 @@ def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
 
 @dataclass(frozen=True, slots=True)
 class RuledAccess(Access):
-    """The rights that the access file gives a user, as far as the scope of a token reaches."""
+    """The rights that the access file gives a user, limited by the scope of the user's token."""
 
     user: str
     rules: AccessRules
@@ -155,12 +158,12 @@ class RuledAccess(Access):
 
     @property
     def admitted(self) -> bool:
-        """True if any rule gives the user anything."""
+        """True if a rule gives the user any permission."""
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """The objection of the scope or the rules. It tells nothing that depends on whether there is such a
-        repository."""
+        """Return the objection of the token's scope or of the rules. It does not depend on whether the repository
+        exists."""
         beyond = "" if self.token is None else self.token.objection(permission, path)
         if beyond or self.rules.gives(self.user, permission, path, ref):
             return beyond
@@ -178,7 +181,7 @@ class RuledUser:
     """The fingerprint of the key that logged the user in."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """The rights that the rules of this moment give.
+        """Return the rights that the user has by the current rules.
 
         Raises:
             AccessDenied: the key is no longer in the file.
@@ -191,25 +194,25 @@ class RuledUser:
 
 @dataclass(frozen=True, slots=True)
 class TokenAdmission:
-    """The admission of users of an access file over TCP: a token says who the user is. Without one he is anonymous."""
+    """The admission of users over TCP by an access file. A token names the user; a request without one is anonymous."""
 
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """True if nobody on the way can read what is sent."""
+    """True if nobody on the way can read the requests: they are encrypted, or stay on this machine."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """The rights that the rules and the tokens of this moment give.
+        """Return the rights that the user has by the current rules and tokens.
 
         Raises:
-            AccessDenied: the token counts no more, or never did, or others could read it.
+            AccessDenied: the token is unknown, malformed or expired, or came unencrypted; or the server accepts none.
         """
         rules, tokens = self.file.rules, self.tokens.content
         given = extras.get("token")
         if given is None:
             return RuledAccess(ANONYMOUS, rules, wants=TOKEN_WANTED if tokens.known else "")
-        if not tokens.known:  # Perhaps its file is missing: the client is to keep what it has.
+        if not tokens.known:  # Its file may be missing: the client must keep its token.
             raise AccessDenied("log in", "this server accepts no tokens")
         try:
             known = tokens.find(msgspec.msgpack.decode(given, type=str))
@@ -227,7 +230,8 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """From a client's address, and whether its connection is private, to its admission."""
+    """Return a function that gives the admission of a client, from its address and whether its connection is
+    private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 
 

@@ -1,9 +1,10 @@
-"""The audit log: a line for each ref, entry of a map, setting and repository that a request changed, or was refused.
+"""The audit log: a line for each ref, entry of a map, setting and repository that a request changed, or was not allowed
+to change.
 
     change user=anna by=ssh from=192.0.2.7:50412 path=project ref=refs/heads/main old=1f3a... new=09bc... outcome=done
 
-Fields are `name=value`, in this order, those without a value left out. A value with other characters than those of
-names and paths is a JSON string, so that a ref cannot forge a line.
+Fields are `name=value`, in this order, and fields without a value are left out. A value with characters that names and
+paths do not have is a JSON string, so that a ref cannot forge a line.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger("smartserver.audit")
 
 
 def audit(context: RequestContext, transaction: Transaction | None, outcomes: Sequence[Outcome]) -> None:
-    """Log a request that was carried out. `transaction`: what it changed; None: nothing."""
+    """Log a request that was carried out. `transaction`: its changes; None: it changed nothing."""
     if not log.isEnabledFor(logging.INFO):
         return
     who = {"user": context.access.user, "by": context.access.by, "from": context.peer, "via": context.via}
@@ -45,7 +46,8 @@ def _tips(value: RefValue | None) -> str:
 
 
 def _refused(context: RequestContext, outcomes: Sequence[Outcome]) -> Iterator[dict[str, str]]:
-    """The calls that were refused beside others that were carried out; the log has a line of whole requests."""
+    """Yield the fields of each call that was refused while others of its request were carried out. The access log has
+    the requests that were refused as a whole."""
     for (verb, arguments), outcome in zip(context.header.calls, outcomes, strict=False):
         if outcome.status == Status.REFUSED and outcome.fault is not None:
             ref = getattr(arguments, "ref", None) or getattr(arguments, "of", None) or b""
@@ -54,7 +56,7 @@ def _refused(context: RequestContext, outcomes: Sequence[Outcome]) -> Iterator[d
 
 
 def _changes(transaction: Transaction) -> Iterator[dict[str, str]]:
-    """The changes of a transaction that was carried out."""
+    """Yield the fields of each change of a transaction that was carried out."""
     done = {"outcome": "done"}
     if transaction.deleted:
         yield {"repository": "deleted"} | done

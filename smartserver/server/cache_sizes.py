@@ -1,4 +1,4 @@
-"""The sizes of a server's caches, chosen by what is asked of it: `serve --memory-cache-size auto`."""
+"""The sizes of a server's caches, chosen by the server's load: `serve --memory-cache-size auto`."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from smartserver.store.caches import HEADERS, Demand, TextCache, best
 EVERY: Final = 5.0
 """Seconds between two decisions."""
 FADE: Final = 24
-"""Decisions after which what was counted counts half."""
+"""Decisions after which earlier lookups count half."""
 SHARE: Final = 4
-"""All caches of all workers take this part of the machine's free memory at most."""
+"""All caches of all workers take at most one part in `SHARE` of the machine's free memory."""
 LEAST: Final = 16 << 20
-"""Bytes of all caches of a process, however little memory is free."""
+"""Bytes that all caches of a process may take, however little memory is free."""
 START: Final = 128 << 20
-"""Bytes of all caches of a process, half of them for texts, before anything was asked and if there is room."""
+"""Bytes that all caches of a process may take at the start, if there is room; half of them are for texts."""
 
 
 def divide(texts: TextCache, size: int) -> None:
-    """Give the caches of this process so many bytes together: half for texts, a quarter each for blocks of indexes and
+    """Divide `size` bytes among the caches of this process: half for texts, a quarter each for blocks of indexes and
     headers of revisions."""
     texts.resize(size // 2)
     CACHED.resize(size // 4)
@@ -31,12 +31,13 @@ def divide(texts: TextCache, size: int) -> None:
 
 
 def follow(texts: TextCache) -> None:
-    """Count what other sizes would have found."""
+    """Begin to count the hits that caches of other sizes would have had."""
     texts.demand, HEADERS.demand = Demand(), Demand()
 
 
 def free_memory(root: Path = Path("/")) -> int | None:
-    """Bytes that the machine, or the control group of this process, can give; None where it does not say."""
+    """Return the bytes that are free both on the machine and in the control groups of this process; None if it is
+    unknown."""
     found: list[int] = []
     with contextlib.suppress(OSError, StopIteration, ValueError, IndexError):
         lines = (root / "proc/meminfo").read_text().splitlines()
@@ -53,7 +54,8 @@ def free_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_in(group: Path) -> list[int]:
-    """Bytes that a control group has left, its file pages among them, which give way; none where it has no limit."""
+    """Return the bytes that a control group has left, as a list of one; empty if it has no limit. File pages count as
+    free, because the kernel can drop them."""
     try:
         most = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
@@ -65,10 +67,10 @@ def _free_in(group: Path) -> list[int]:
 
 
 class AutoSize:
-    """Decides about the caches of one process."""
+    """Chooses the sizes of the caches of one process, from time to time."""
 
     def __init__(self, texts: TextCache, workers: int, free: Callable[[], int | None] = free_memory) -> None:
-        """`workers`: how many processes share the memory."""
+        """`workers`: the number of processes that share the memory."""
         follow(texts)
         self._texts = texts
         self._workers = workers
@@ -77,8 +79,8 @@ class AutoSize:
         self.decide()
 
     def decide(self) -> None:
-        """Give each cache the smallest size that finds nearly as much as the largest there is room for. Where there is
-        room, none gets less than it began with."""
+        """Give each cache the smallest size with nearly as many hits as the largest size that there is room for. If
+        there is room, no cache gets less than its share of `START`."""
         texts = self._texts
         free = self._free()
         own = texts.size + CACHED.size + HEADERS.size

@@ -1,9 +1,9 @@
-"""`CommonCache`: what one worker has decoded is there for the others, and for the one that takes its place.
+"""`CommonCache`: texts and blocks that one worker has decoded, for the other workers and for the one that replaces it.
 
-It is memory that the supervisor makes before it forks: it has no file, so nothing can cut it short under a reader, and
-nobody else can open it. Each worker writes to a ring of its own and reads those of all. No process waits for another:
-an entry has a hash of its key and bytes, and a reader copies it before it compares. So a reader gets the right bytes or
-none, whatever a writer that was killed has left, and while another entry is written over this one.
+The supervisor makes the memory before it forks. The memory has no file, so nothing can truncate it under a reader, and
+no other process can open it. Each worker writes to its own ring and reads all rings. No process waits for another: an
+entry has a hash of its key and bytes, and a reader copies the entry before it compares the hash. So a reader gets the
+right bytes or none, even if a writer was killed or is overwriting the entry.
 """
 
 from __future__ import annotations
@@ -17,19 +17,20 @@ from typing import Final
 from smartserver.meters import COMMON_CACHE, here
 
 _HEAD: Final = struct.Struct("<Q")
-"""The position at which a ring goes on."""
+"""The position of the next entry in a ring."""
 _PLACE: Final = struct.Struct("<8sQQ")
-"""The hash of a key, where its entry is, and how long that is."""
+"""The hash of a key, and the offset and length of its entry."""
 _CHECK: Final = 16
-"""Bytes of the hash before the value of an entry."""
+"""Bytes of the hash that precedes the value of an entry."""
 _SHARE: Final = 2048
 """Bytes of a ring for each place in its table."""
 _LEAST: Final = 1 << 20
-"""Bytes of a ring."""
+"""The least bytes of a ring."""
 
 
 class _Ring:
-    """A worker's part of the memory: where it goes on, a table of places by hashes of keys, and entries."""
+    """A worker's part of the memory: the position of the next entry, a table of places by hashes of keys, and
+    entries."""
 
     def __init__(self, memory: mmap.mmap, begin: int, size: int) -> None:
         self._memory = memory
@@ -38,10 +39,10 @@ class _Ring:
         self._first = begin + _HEAD.size + self._places * _PLACE.size
         self._stop = begin + size
         self.most = (self._stop - self._first) // 4
-        """Bytes of an entry."""
+        """The most bytes of an entry."""
 
     def get(self, digest: bytes, key: bytes) -> bytes | None:
-        """The value of a key."""
+        """Return the value of a key, or None."""
         memory = self._memory
         for table in (self._table(digest, 0), self._table(digest, 4)):
             of, at, length = _PLACE.unpack_from(memory, table)
@@ -53,7 +54,7 @@ class _Ring:
         return None
 
     def put(self, digest: bytes, key: bytes, value: bytes) -> None:
-        """Write an entry over the oldest ones, then its place; for one process alone."""
+        """Write an entry over the oldest ones, then its place. Only one process may call this."""
         memory = self._memory
         (at,) = _HEAD.unpack_from(memory, self._begin)
         length = _CHECK + len(value)
@@ -66,7 +67,7 @@ class _Ring:
         _HEAD.pack_into(memory, self._begin, at + length)
 
     def _table(self, digest: bytes, part: int) -> int:
-        """The table that has the place of a key: one of two."""
+        """Return the offset of one of the two places in the table that a key may use."""
         number = int.from_bytes(digest[part : part + 4], "little") & self._places - 1
         return self._begin + _HEAD.size + number * _PLACE.size
 
@@ -75,7 +76,7 @@ class CommonCache:
     """The memory of all workers."""
 
     def __init__(self, size: int, workers: int) -> None:
-        """`size`: bytes in all; no worker has less than a megabyte."""
+        """`size`: bytes of all rings together; no worker has less than a megabyte."""
         each = max(size // workers & ~7, _LEAST)
         memory = mmap.mmap(-1, each * workers)
         self._rings = [_Ring(memory, number * each, each) for number in range(workers)]
@@ -84,12 +85,12 @@ class CommonCache:
         self._lock = threading.Lock()
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, by its number from 0. Only one process does so at a time."""
+        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
         self._own = self._rings[worker]
         self._others = [ring for ring in self._rings if ring is not self._own]
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key of at most 64 bytes, if some worker has put it there and nothing was written over it."""
+        """Return the value of a key of at most 64 bytes; None if no worker has put it, or it was overwritten."""
         digest, tally = _digest(key), here.tally
         for ring in (self._own, *self._others):
             value = ring.get(digest, key)
@@ -101,7 +102,7 @@ class CommonCache:
         return None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value that is right for its key; one over a quarter of a worker's part is not kept."""
+        """Keep the value of a key. A value that is larger than a quarter of a worker's ring is not kept."""
         if len(value) + _CHECK <= self._own.most:
             with self._lock:
                 self._own.put(_digest(key), key, value)

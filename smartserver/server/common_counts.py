@@ -1,7 +1,7 @@
-"""`CommonCounts`: what the workers of a server have counted, each for itself, in memory that all of them read.
+"""`CommonCounts`: the counts of each worker of a server, in memory that all workers read.
 
-A worker writes its counts once a second, each time over the older of two copies. A copy has a number and a hash: one
-that is half written is no copy. The worker that takes the place of another counts on where that one ended.
+A worker writes its counts once a second, each time over the older of two copies. A copy has a number and a hash, so
+that readers ignore a copy that is half written. A worker that replaces another continues with the counts of that one.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ import msgspec
 from smartserver.server.request_meters import ServerCounts
 
 _HEAD: Final = struct.Struct("<QQ16s")
-"""The number of the copy, its length, and its hash."""
+"""The number of a copy, its length, and its hash."""
 _COPY: Final = 256 << 10
-"""Bytes of a copy: a few hundred counts by verb and outcome."""
+"""The most bytes of a copy: enough for a few hundred counts by verb and outcome."""
 
 log = logging.getLogger("smartserver")
 
@@ -30,7 +30,7 @@ _counts = msgspec.msgpack.Decoder(ServerCounts)
 
 
 class CommonCounts:
-    """The memory; made before the workers are forked."""
+    """The memory with the counts. It is made before the workers are forked."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -41,13 +41,13 @@ class CommonCounts:
         self._is_full = False
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, by its number from 0. Only one process does so at a time."""
+        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
         self._own = worker
         self._number, self._before = self._read(worker)
         self._before.open, self._before.caches = 0, {}
 
     def write(self, counts: ServerCounts) -> None:
-        """Write what this process has counted."""
+        """Write the counts of this process, added to those of the workers that it replaced."""
         content = msgspec.msgpack.encode(self._before + counts)
         if _HEAD.size + len(content) > _COPY:
             if not self._is_full:
@@ -62,14 +62,14 @@ class CommonCounts:
         _HEAD.pack_into(self._memory, at, self._number, len(content), _hash(self._number, content))
 
     def read(self) -> ServerCounts:
-        """The sum of the counts of all workers, this one included."""
+        """Return the sum of the counts of all workers, this one included."""
         found = ServerCounts()
         for worker in range(self._workers):
             found += self._read(worker)[1]
         return found
 
     def _read(self, worker: int) -> tuple[int, ServerCounts]:
-        """The newer copy of a worker, and its number."""
+        """Return the number of a worker's newer copy, and its counts."""
         newest, found = 0, b""
         for copy in range(2):
             at = self._place(worker, copy)

@@ -1,4 +1,4 @@
-"""The open connections of one server process: how many there may be, and how they end when it stops."""
+"""The open connections of one server process: their limits, and their end when the process stops."""
 
 from __future__ import annotations
 
@@ -17,43 +17,44 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 PARTING = 2.0
-"""Seconds a server that stops waits for peers whose requests are answered to close too; some hold a connection open for
-a request to come."""
+"""Seconds that a stopping server waits for peers to close once all their requests are answered. Some peers hold a
+connection open for later requests."""
 
 REPORT_EVERY = 60.0
-"""Seconds between two lines in the log about connections that were refused, and about those that were let go."""
+"""The least seconds between two log lines about refused connections, and between two about evicted ones."""
 
 IDLE_ENOUGH = 10.0
-"""Seconds a connection must have been idle to be let go for a new one: a client's first request comes with its first
-flight, one round trip after it connected."""
+"""Seconds that a connection must have been idle before it is evicted for a new one. A client's first request comes one
+round trip after it connected."""
 
 DRAIN_TIME = 10.0
-"""Seconds one that was let go is open at most; `Limits.idle` where that is less. No more than `IDLE_ENOUGH`, so that it
-was open for at least as long before: on that the bound of `Connections` rests."""
+"""The most seconds that an evicted connection stays open; `Limits.idle` if that is less. It is no more than
+`IDLE_ENOUGH`, so that an evicted connection was open for at least as long before. The bound of `Connections` depends on
+that."""
 
 
 class Timer(Protocol):
-    """A call to come."""
+    """A scheduled call."""
 
     def active(self) -> bool:
         """True until the call was made or cancelled."""
 
     def cancel(self) -> None:
-        """Forget it."""
+        """Cancel the call."""
 
 
 class Clock(Protocol):
     """The part of a reactor's clock that is used."""
 
     def callLater(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Call this once, `delay` seconds from now."""
+        """Call `call` once, `delay` seconds from now."""
 
     def seconds(self) -> float:
-        """The time, in seconds since some moment."""
+        """Return the time in seconds since an arbitrary moment."""
 
 
 class OpenSession(Protocol):
-    """The part of the requests of a connection that is used (`server.session.Session`)."""
+    """The part of a `server.session.Session` that is used here."""
 
     @property
     def had_request(self) -> bool:
@@ -64,56 +65,56 @@ class OpenSession(Protocol):
         """True while no request is open."""
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close once those that are open have their answers."""
+        """Take no new requests, and close once all open requests are answered."""
 
 
 class OpenTimeouts(Protocol):
-    """The part of the times of a connection that is used (`server.idle.IdleTimeouts`)."""
+    """The part of a `server.idle.IdleTimeouts` that is used here."""
 
     @property
     def closing(self) -> bool:
-        """True when nothing more is taken or begun."""
+        """True once the connection takes and begins nothing more."""
 
     @property
     def sent_all(self) -> float | None:
-        """When the last byte was sent and this direction closed."""
+        """The time when the last byte was sent and this direction was closed; None before."""
 
     def idle_since(self, now: float) -> float | None:
-        """The time since which it is unused; None while it is used."""
+        """Return the time since which the connection is idle; None while it is in use."""
 
     def must_leave(self, now: float) -> None:
-        """The peer was told to leave."""
+        """Note that the peer was told to leave."""
 
 
 class OpenConnection(Protocol):
-    """The part of a connection that is used (`server.shell.SessionProtocol`)."""
+    """The part of a `server.shell.SessionProtocol` that is used here."""
 
     @property
     def refusal(self) -> CodedError | None:
-        """The reason why it is one too many."""
+        """The error with which the connection is refused, because it is one too many; None if it is not."""
 
     @property
     def peer(self) -> str:
-        """Its client, for the log."""
+        """The name of the client in the log."""
 
     @property
     def address(self) -> str:
-        """Connections of one address are counted together."""
+        """The address under which the connection is counted."""
 
     @property
     def session(self) -> OpenSession:
-        """Its requests."""
+        """The session of the connection."""
 
     @property
     def timeouts(self) -> OpenTimeouts:
-        """Its times."""
+        """The timeouts of the connection."""
 
     def lose(self) -> None:
-        """Close it once everything is sent."""
+        """Close the connection once everything is sent."""
 
 
 class _RareLines:
-    """Lines in the log of which one a minute is enough: a flood of connections is no flood of lines."""
+    """Logs at most one line every `REPORT_EVERY` seconds, so that a flood of connections does not flood the log."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -121,7 +122,7 @@ class _RareLines:
         self._unsaid = 0
 
     def say(self, line: str) -> None:
-        """Say it, or count it for the next."""
+        """Log a line, or count it for the next one."""
         now = self._clock.seconds()
         if self._said is not None and now - self._said < REPORT_EVERY:
             self._unsaid += 1
@@ -134,9 +135,9 @@ class _RareLines:
 class Connections:
     """The open connections of one server process.
 
-    There are no more than twice `limits.connections`, and `MAX_REFUSED` that are told to come later. Those that count
-    are as many as the limit. The others were let go in the last `drain_time` seconds: each had been open for as long by
-    then, so that all of them were together among those that counted when these seconds began.
+    At most twice `limits.connections` are open, and `MAX_REFUSED` more that are being refused. At most
+    `limits.connections` of them are counted. The others were evicted in the last `drain_time` seconds. Each had been
+    open for at least as long by then, so all of them were among the counted ones when these seconds began.
     """
 
     def __init__(self, site: Site, executor: Executor, clock: Clock, limits: Limits | None = None) -> None:
@@ -148,14 +149,15 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         """The connections whose number is limited: neither refused nor told to leave."""
         self._none_before = 0.0
-        """When to search again for a connection to evict: at the last search none had been idle for long enough."""
+        """The time before which no connection can be evicted: at the last search, none had been idle for long
+        enough."""
         self._refusal_lines = _RareLines(clock)
         self._eviction_lines = _RareLines(clock)
         self._empty: defer.Deferred[None] | None = None
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
-        """Why another connection is one too many; None where there is room, or room could be made."""
+        """Return the error with which another connection is refused; None if there is room, or room was made."""
         of_address = sum(each.address == address and each.refusal is None for each in self.open)
         if address and of_address >= self.limits.of_address:
             error = ServerBusy("connections from one address", self.limits.of_address)
@@ -167,12 +169,12 @@ class Connections:
         return error
 
     def _make_room(self) -> bool:
-        """Evict the connection that was idle the longest; whether there was one. Connections that only have to close
-        come first, then those that never sent a request.
+        """Evict the connection that was idle the longest, and tell whether there was one. Connections that only have to
+        close come first, then those that never sent a request.
 
-        It counts no more from now on, though it may stay open for `drain_time`. A full server searches for every new
-        connection, and a search takes a while. After one that found none, it refuses without a search until one can
-        have been idle for long enough.
+        The evicted connection no longer counts, though it may stay open for `drain_time`. A full server searches for
+        every new connection, and a search takes a while. After a search without result, the server refuses new
+        connections without a search until one can have been idle for long enough.
         """
         now = self.clock.seconds()
         if now < self._none_before:
@@ -192,9 +194,10 @@ class Connections:
         return True
 
     def _evict(self, one: OpenConnection, reason: str) -> None:
-        """Let it take no new requests, and close: somebody else needs its place.
+        """Have a connection take no new requests and close, because a new connection needs its place.
 
-        A peer with a request has `drain_time` to take what it has not yet, and to close. Others are owed nothing.
+        A peer that sent a request has `drain_time` to read the rest of its answers and to close. Other peers get no
+        time.
         """
         self._counted.discard(one)
         one.timeouts.must_leave(self.clock.seconds())
@@ -205,31 +208,32 @@ class Connections:
 
     @property
     def drain_time(self) -> float:
-        """Seconds one that was let go is open at most."""
+        """The most seconds that an evicted connection stays open."""
         return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """A connection is let go because it asked nothing for too long: it has `drain_time` to close, and no place."""
+        """Stop counting a connection that was told to leave because it sent no request for too long. It has
+        `drain_time` to close."""
         self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:
-        """True if another connection that is one too many can be told so."""
+        """True if another connection can be refused with an answer; else it is closed without one."""
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
-        """A connection is there."""
+        """Note that a connection was opened."""
         self.open.add(one)
         if one.refusal is None:
             self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
-        """A connection is gone."""
+        """Note that a connection is gone."""
         self.open.discard(one)
         self._counted.discard(one)
 
     def changed(self, *, force: bool = False) -> None:
-        """A connection closed, or has nothing left to say; with `force`, wait for the others no longer."""
+        """Note that a connection closed or has sent everything. `force`: stop waiting for the other connections."""
         if self._empty is None:
             return
         if force or not self.open:
@@ -240,7 +244,7 @@ class Connections:
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
     def stop(self, seconds: float) -> defer.Deferred[None]:
-        """Stop; fires when every connection has finished what it did, or after `seconds`."""
+        """Stop the server. The result fires when every connection has finished its requests, or after `seconds`."""
         done = self.go_away("the server is stopping")
         if not done.called:
             self.clock.callLater(seconds, self.cut)
@@ -248,18 +252,18 @@ class Connections:
 
     @property
     def busy(self) -> int:
-        """Connections on which a request is open."""
+        """The number of connections on which a request is open."""
         return sum(not each.session.idle for each in self.open)
 
     def cut(self) -> None:
-        """Having been told to stop, wait no longer."""
+        """End a `stop` that is waiting for connections."""
         if self._empty is not None:
             if self.busy:
                 log.warning("stopping: open requests are cut off (connections: %d)", self.busy)
             self.changed(force=True)
 
     def go_away(self, reason: str) -> defer.Deferred[None]:
-        """Let every connection finish what it does and close; fires when none is left."""
+        """Let every connection finish its requests and close. The result fires when none is left."""
         empty = self._empty = defer.Deferred[None]()
         self._parting = False
         for each in list(self.open):

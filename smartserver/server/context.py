@@ -43,13 +43,13 @@ from smartserver.wire.messages import Advice, Outcome, Reply, RequestFlag, State
 from transports.errors import CodedError
 
 NIL = Raw(b"\xc0")
-"""The value of a ref that is gone, encoded."""
+"""The encoded value of a deleted ref."""
 
 _encoder = msgspec.msgpack.Encoder()
 
 
 def state_of(changes: Changes) -> State:
-    """A repository's state, or what changed of it, as it travels."""
+    """Return the message for a repository's state, or for its changes since a version."""
     return State(
         incarnation=changes.incarnation,
         version=changes.version,
@@ -63,7 +63,7 @@ def state_of(changes: Changes) -> State:
 
 
 class NoRepository:
-    """The transaction of requests that concern the server alone: any use of it says that there is no repository."""
+    """The transaction of requests that concern the server alone. Any use of it raises `NoSuchRepository`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -92,50 +92,50 @@ class RequestContext:
         self.peer, self.via = peer, via
         self.progress = progress
         self.allowance = Allowance()
-        """The limits of the request; cancelled when the client wants no more, or is gone."""
+        """The limits of the request. They are cancelled when the client cancels the request or disconnects."""
         self.site = site
         self.server = site.facts
         self.path = header.message.path
         self.open_files = open_files or site.open_files
         self.location: RepositoryLocation | None = None
-        """The result of `find`; None until somebody looked."""
+        """The result of `find`; None before the repository was looked up."""
         self._look: Head | None = None
-        """The state that `find` saw, until it is used."""
+        """The state that `find` saw; None once it was used."""
         self.is_guess = False
-        """True while nobody looked at the repository since the request came."""
+        """True while `location` is a remembered state, and the store was not read since the request came."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
         self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
         self._arrived = site.clock() if header.message.age else 0.0
         self._below = bool(header.flags & RequestFlag.BELOW)
-        # Of one run of the calls.
+        # The rest belongs to one run of the calls.
         self.transaction = cast("Transaction", NoRepository(self.path))
         self.early = False
         self.plan: PullPlan | ContentPlan | None = None
         """The body that follows the reply."""
         self.request_files: Files | None = None
         self.results = 0
-        """Bytes of the results so far, of the one that is being made too."""
+        """Bytes of the results so far, including the one that is being made."""
         self._branch: tuple[bytes, str] | None = None
 
     @property
     def id(self) -> bytes:
-        """The same for each repetition."""
+        """The id of the request, which is the same in each repetition."""
         return self.header.message.id
 
     @property
     def known(self) -> KnownVersion | None:
-        """The newest version the client has seen."""
+        """The newest version of the repository that the client has seen; None if it has seen none."""
         known = self.header.message.known
         return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
-        """The repository, or the place where it may be made. A repository behind a link that a body is pushed to is
-        taken to be as it was last seen: it is looked at when the pack is moved, or before anything is refused
-        (`confirm`).
+        """Return the repository, or the place where one may be created. For a push to a store behind a link, the
+        repository is assumed to be as it was last seen. It is read when the pack is moved, or before anything is
+        refused (`confirm`).
 
         Raises:
-            AccessDenied: the user may not read. Nobody looked whether there is a repository then.
+            AccessDenied: the user may not read the place. Then it was not looked up.
         """
         if self.location is None:
             found = self._guess() or self._find(self.path)
@@ -144,7 +144,7 @@ class RequestContext:
         return self.location
 
     def confirm(self) -> bool:
-        """Look at the repository, where that was put off; whether it is another than it was taken for."""
+        """Read the repository if that was put off. Tell whether it differs from what was assumed."""
         if not self.is_guess:
             return False
         guessed, self.location, self._look = self.location, None, None
@@ -178,14 +178,14 @@ class RequestContext:
         return self.site.find(path)
 
     def without_names(self, error: CodedError) -> CodedError:
-        """The error, or one that does not name a repository which the user may not read."""
+        """Return the error, or one that does not name a repository which the user may not read."""
         if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
             return AccessDenied("create the repository", "it would be inside a repository that you may not read")
         return error
 
     def _find_below(self, path: str) -> RepositoryLocation:
-        """The repository a path leads to or below. A repeat finds one that was deleted, too, if it was carried out
-        there: it must not make another at the end of its path.
+        """Return the repository that a path names or leads into. A repeated request that was carried out finds its
+        repository even if that was deleted since: it must not create another one.
         """
         found = self.site.find_below(path, self.may_read)
         if not found.exists and self.header.mutates and self.header.message.age:
@@ -196,7 +196,7 @@ class RequestContext:
         return found
 
     def admit(self, verb: AnyVerb) -> None:
-        """Check the permission that every call of a verb needs; for a verb about the server, that it knows the user.
+        """Check the permission that every call of a verb needs. For a verb about the server, any permission is enough.
 
         Raises:
             AccessDenied: the user lacks it.
@@ -207,51 +207,54 @@ class RequestContext:
             self.access.require(Permission.READ, "")
 
     def begin(self, announced: Sequence[GraphNode] = ()) -> Transaction:
-        """A view of the repository: as it was found, then as it is now."""
+        """Begin a transaction on the repository: the first on the state that `find` saw, later ones on the newest
+        state."""
         repository = self.find().repository
         return repository.begin(announced, self.take_look(), self.allowance)
 
     def take_look(self) -> Head | None:
-        """The repository as it was found, once."""
+        """Return the state that `find` saw; None after the first call."""
         look, self._look = self._look, None
         return look
 
     def age(self) -> int:
-        """Milliseconds since the first sending: what the client said when this one began, and the time since."""
+        """Return the milliseconds since the request was first sent: the age that the client gave, and the time since
+        the request arrived. It is 0 for the first sending."""
         age = self.header.message.age
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
     def earlier(self) -> CommitOutcome | None:
-        """The outcome of this request if it is repeated and was carried out before."""
+        """Return the first outcome of a repeated request; None if it was not carried out before."""
         if self._repeated is None and self.header.message.age:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
 
     def reply(self, outcomes: list[Outcome], changes: Changes | None, advice: Sequence[Advice] = ()) -> Reply:
-        """The message of an answer; `changes`: None where there is no repository."""
+        """Return the message of an answer. Without `changes`, the answer has no state of a repository."""
         state = None if changes is None else state_of(changes)
         return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 
     def capabilities(self) -> list[str]:
-        """Sent to a client that seems not to have met this repository yet."""
+        """Return the server's capabilities for a client that seems not to know this repository yet; none for others."""
         return [] if self.known is not None else list(self.site.facts.capabilities)
 
     @property
     def copies(self) -> bool:
-        """True if it is one of the requests of a copy."""
+        """True if the request is one of a copy."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """True if the client may be told of a repository as it is: an incomplete one is shown to its copy alone."""
+        """Tell whether the client may see a state of the repository. An incomplete one is shown only to its copy."""
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
-        """The changes of the stored repository since the client last saw it; None where it may see none."""
+        """Return the changes of the stored repository since the version that the client knows; None if it may see
+        none."""
         snapshot = transaction.snapshot
         return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
-        """The state that a refused client needs to plan again; None where it may not read."""
+        """Return the state that a refused client needs to plan again; None if there is none to send."""
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
@@ -265,7 +268,8 @@ class RequestContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository, one that this request makes included."""
+        """The longest prefix of the path that is a repository, or that this request makes one; empty if there is
+        none."""
         return self.find().repository.path if self.transaction.exists else ""
 
     @property
@@ -281,7 +285,7 @@ class RequestContext:
     @property
     def files(self) -> Files:
         """The served files."""
-        assert self.request_files is not None  # Only verbs of VFS calls ask, and `vfs.answer` gives them.
+        assert self.request_files is not None  # Only file-level verbs use it, after `vfs.answer` has set it.
         return self.request_files
 
     def _enter(self, transaction: Transaction | None, *, early: bool) -> None:
@@ -292,13 +296,13 @@ class RequestContext:
         self._branch = None
 
     def decide(self, transaction: Transaction | None = None, *, early: bool = False) -> list[Outcome]:
-        """Run the calls on a transaction, in order, and give the outcome of each.
+        """Run the calls on a transaction, in order, and return the outcome of each.
 
         `transaction`: None for requests that concern the server alone. `early`: the body is still on its way.
 
         Raises:
-            RequestFailure: the request changes nothing: a call without a verdict of its own was refused, or one of an
-                atomic request, or all of them where no later request of a copy needs its revisions.
+            RequestFailure: the request changes nothing. A call without its own verdict was refused, or a call of an
+                atomic request, or every call, unless a later request of a copy needs the revisions.
         """
         self._enter(transaction, early=early)
         outcomes: list[Outcome] = []
@@ -321,7 +325,7 @@ class RequestContext:
                 outcomes.append(Outcome(Status.REFUSED, fault=fault(checked)))
             else:
                 encoded = _encoder.encode(result)
-                self.results = before  # What was gathered on the way is in it.
+                self.results = before  # The result includes all that was gathered for it.
                 try:
                     self.gather(len(encoded))
                 except LimitExceeded as error:
@@ -349,7 +353,7 @@ class RequestContext:
         """Run the calls that come before the body (creation): they decide which kinds of records it may hold.
 
         Raises:
-            RequestFailure: one was refused, or there is no repository after them.
+            RequestFailure: a call was refused, or there is no repository after the calls.
         """
         self._enter(transaction, early=True)
         for verb, arguments in self.header.calls:
@@ -365,19 +369,19 @@ class RequestContext:
             raise RequestFailure(NoSuchRepository(self.path))
 
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
-        """Run a verb, the ref `.` in its arguments being the branch the path names.
+        """Run a verb. The ref `.` in its arguments stands for the branch that the path names.
 
         Raises:
-            CodedError: what it declares.
+            CodedError: an error that the verb declares.
         """
-        self.allowance()  # Which ends a request that nobody waits for.
+        self.allowance()  # It raises if nobody waits for the request.
         if self._below:
             arguments = with_branch(arguments, lambda: self.branch)
         result: Result = verb.function(self, arguments)
         return result
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, so that one that is too long is never there whole.
+        """Count bytes of a result while it is made, so that a result that is too long is never whole in memory.
 
         Raises:
             LimitExceeded: the results of the request are too long.
@@ -387,7 +391,8 @@ class RequestContext:
             raise LimitExceeded("bytes of results of one request", self.results, MAX_RESULTS)
 
     def _named(self) -> tuple[bytes, str]:
-        """The branch the path names and what is below that, looked up once: a read sees one state of the refs."""
+        """Return the branch that the path names, and the path below it. They are looked up once, so that a read sees
+        one state of the refs."""
         if not self._below:
             return b"", ""
         if self._branch is None:
@@ -405,23 +410,23 @@ class RequestContext:
         """Check one permission.
 
         Raises:
-            AccessDenied: it is not given, or the repository would have to be made and the server makes none.
+            AccessDenied: the user lacks it, or the server creates no repository there.
         """
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path
             if not self.site.may_create:
                 raise AccessDenied("create the repository", NO_CREATE, path)
             if not path:
-                # It would be around every other one there could ever be.
+                # A repository at the root would contain all others.
                 raise AccessDenied("create a repository", "give it a name below the served folder")
         self.access.require(permission, self.transaction.path, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
-        """Remember what to send after the reply."""
+        """Set the plan of the body that follows the reply."""
         self.plan = plan
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
-        """The repositories at or below the path."""
+        """Return the repositories at or below the path; `after` and `most`: as of `Site.listing`."""
         return self.site.listing(self.path, after, most, self.allowance, may_read=self.may_read)
 
     def verify(self) -> VerifyReport:
@@ -429,11 +434,11 @@ class RequestContext:
         return self.find().repository.verify(partial(self._report, "verify"), self.allowance)
 
     def mend(self) -> tuple[list[str], bool]:
-        """Mend the request's view of the repository."""
+        """Mend the repository in the transaction; the result is that of `store.verify.mend`."""
         return mend(self.transaction)
 
     def pack(self) -> PackReport:
-        """Join packs, and delete what was dropped a day ago where nobody does that unasked."""
+        """Join packs. Delete files that were dropped a day ago, unless the server does so after changes."""
         repository = self.find().repository
         report = repository.repack(partial(self._report, "pack"))
         if not self.site.tidies:
@@ -446,6 +451,6 @@ class RequestContext:
 
 
 def _state_at(location: RepositoryLocation) -> tuple[str, bytes]:
-    """The place of a repository, and the hash of its state."""
+    """Return the path of a repository, and the hash of its state."""
     state = None if location.look is None else location.look.live
     return location.at, b"" if state is None else state.hash

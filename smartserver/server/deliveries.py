@@ -1,9 +1,9 @@
-"""Tells receivers of changes that were made: hooks with `after` or `url`.
+"""Tells receivers (hooks with `after` or `url`) of changes that were made.
 
-There is no queue besides the log. A cursor (`store.cursor`) says how far a receiver was told. What follows it is read
-from the entries of the newest state, and told in their order, one at a time. A receiver that fails is tried again,
-later each time. So each change is told at least once, by whichever server is there. If the entries do not reach back to
-the cursor, or there is none yet, the receiver is told all refs as they are.
+There is no queue besides the log. A cursor (`store.cursor`) is the position up to which a receiver was told. The
+receiver is told the later entries of the newest state in their order, one at a time. A receiver that fails is tried
+again, after a longer wait each time. So each change is told at least once, by any server of the store. If the entries
+do not reach back to the cursor, or there is no cursor yet, the receiver is told all refs as they are.
 """
 
 from __future__ import annotations
@@ -37,35 +37,35 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 THREADS: Final = 4
-"""Receivers that are told at a time."""
+"""The most receivers that are told at a time."""
 
 FIRST_WAIT: Final = 1.0
-"""Seconds until a receiver that failed is tried again; each time twice as long."""
+"""Seconds until a receiver that failed is tried again; the wait doubles with each failure."""
 LONGEST_WAIT: Final = 300.0
 
 OTHER_WAIT: Final = 5.0
-"""Seconds until it is looked whether another server, which tells the same receiver, has done so."""
+"""Seconds after which this server looks again at a receiver that another server is telling."""
 
 LONGEST_STOP: Final = 30.0
-"""Seconds that the end of the process is put off for receivers."""
+"""The most seconds that a stopping process waits for receivers."""
 
 LEASE_MARGIN: Final = 20
-"""Seconds that a lease is longer than a receiver may take."""
+"""Seconds by which a lease is longer than the time limit of its receiver."""
 
 REPOSITORY: Final = "SMARTSERVER_REPOSITORY"
 """The variable that names the folder of the repository in a command's environment."""
 
 
 class Telling(NamedTuple):
-    """The messages up to a version, and the position then."""
+    """The messages up to a version, and the cursor's position after them."""
 
     messages: list[dict[str, object]]
     position: KnownVersion
 
 
 def pending(path: str, state: State, position: KnownVersion | None) -> Iterator[Telling]:
-    """The messages for a receiver that was told everything up to a position."""
-    if state.is_incomplete:  # Nobody sees it.
+    """Yield the messages for a receiver that was told everything up to a position."""
+    if state.is_incomplete:  # It is shown to nobody.
         return
     if not state.continues(position):
         whole: dict[str, object] = {"path": path, "vcs": state.vcs, "version": state.version}
@@ -93,10 +93,10 @@ def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
 
 
 def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
-    """Tell the receiver of a hook one message. `store`: the folder of the repository, where it is in one.
+    """Send one message to the receiver of a hook. `store`: the folder of the repository; None if it is in no folder.
 
     Raises:
-        ReceiverFailed: it did not take it.
+        ReceiverFailed: the receiver did not accept the message.
     """
     try:
         if hook.url:
@@ -119,11 +119,11 @@ def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
 
 
 def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
-    """Tell a receiver everything that it was not told yet. False if another server is doing that. `own`: tells
-    this server from others.
+    """Tell a receiver everything that it was not told yet. Return False if another server is doing so. `own`: the id of
+    this server.
 
     Raises:
-        ReceiverFailed: it did not take a message.
+        ReceiverFailed: the receiver did not accept a message.
         CodedError: the store failed.
     """
     file = CursorFile(repository.folder, hook.receiver, repository.randomness)
@@ -158,7 +158,7 @@ def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, st
 
 
 class Deliveries:
-    """The receivers that are to be told something, and threads that do it. Any thread may ask."""
+    """The receivers that are to be told of changes, and the threads that tell them. It is usable from any thread."""
 
     def __init__(
         self,
@@ -167,7 +167,7 @@ class Deliveries:
         clock: Callable[[], float] = time.monotonic,
         work: Callable[[PackRepository, Hook, Mapping[str, str], bytes], bool] = deliver,
     ) -> None:
-        """`find`: gives a repository by its path."""
+        """`find`: returns the repository at a path."""
         self._hooks = hooks
         self._find = find
         self._clock = clock
@@ -183,7 +183,7 @@ class Deliveries:
         self._stopping = False
 
     def add(self, path: str) -> None:
-        """Have the receivers of a repository be told what is new."""
+        """Schedule the receivers of a repository, so that they are told of its new changes."""
         try:
             hooks = self._hooks.receivers(path)
         except CodedError as error:
@@ -193,7 +193,8 @@ class Deliveries:
             self._later(path, hook.receiver, 0.0)
 
     def stop(self) -> None:
-        """Tell what is to be told now, once, and end. What fails is told by another server, or after the next start."""
+        """Tell the receivers that are due now, once, and end the threads. If that fails, another server tells them, or
+        this one after its next start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -217,7 +218,7 @@ class Deliveries:
             try:
                 wait = self._deliver(*key)
             except Exception:
-                # A bug: the thread must not end, and the receiver is told all the same once it is mended.
+                # A bug. The thread must not end, and the receiver is told once the bug is fixed.
                 log.exception("internal error in a delivery for %s", key[0])
                 wait = LONGEST_WAIT
             with self._changed:
@@ -227,7 +228,8 @@ class Deliveries:
                 self._later(*key, wait)
 
     def _next(self) -> tuple[str, bytes] | None:
-        """The next that is due; None once it is stopping and none is."""
+        """Wait for the next receiver that is due, and return its path and id; None if none is due and the server is
+        stopping."""
         with self._changed:
             while True:
                 waiting = {key: due for key, due in self._due.items() if key not in self._busy}
@@ -242,7 +244,7 @@ class Deliveries:
                 self._changed.wait(seconds)
 
     def _deliver(self, path: str, receiver: bytes) -> float | None:
-        """Tell a receiver; the seconds until it is to be tried again, None where it need not be."""
+        """Tell a receiver. Return the seconds until it must be tried again; None if it need not be."""
         key = path, receiver
         hook: Hook | None = None
         try:

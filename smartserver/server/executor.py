@@ -11,30 +11,29 @@ from smartserver.server.fair import Tenant
 T = TypeVar("T")
 
 NOBODY = Tenant()
-"""The server itself."""
+"""The tenant for work of the server itself."""
 
 
 class Lane(enum.Enum):
-    """The queues of work, apart so that slow work holds up nothing that is quick."""
+    """The queues of work. They are separate so that slow work does not delay quick work."""
 
     QUICK = "quick"
-    """Reads: they wait for the disk alone."""
+    """Reads, which wait only for the disk."""
     CONTENT = "content"
-    """Bodies that are put together, and requests of many calls: a tree or a log takes the processor, all trees of a
-    history for minutes."""
+    """Bodies that are built for a request, and requests of many calls. A tree or a log takes processor time; all trees
+    of a history take minutes."""
     BODY = "body"
-    """The checking of bodies as they come: it waits for the disk, and where it is large for that of another."""
+    """Checks of bodies as they arrive. They wait for the disk, and the check of a large body for that of another."""
     COMMIT = "commit"
-    """Changes: they wait for the disk to sync, and for other writers."""
+    """Changes, which wait for syncs of the disk and for other writers."""
     HOOK = "hook"
-    """Changes of repositories with hooks: they wait for commands of others, each as long as it may."""
+    """Changes of repositories with hooks, which wait for each hook's command up to its time limit."""
     LONG = "long"
-    """Verification, for any reader as often as he asks."""
+    """Calls that may take minutes, such as a verification, which any reader may request at any time."""
     UPKEEP = "upkeep"
-    """Repacking and the deletion of leftovers, which no number of readers may keep out: without it pushes come to an
-    end."""
+    """Repacking and the deletion of leftovers. Readers must not delay this work: without it, pushes stop."""
     HEALTH = "health"
-    """A look whether the store answers: how busy the server is has no part in that."""
+    """Checks that the store answers, however busy the server is."""
 
 
 class Executor(Protocol):
@@ -42,15 +41,16 @@ class Executor(Protocol):
 
     @property
     def stopping(self) -> bool:
-        """True when it begins no more and waits for the work that runs, which makes haste."""
+        """True once no more work is begun. Work that still runs should end soon."""
 
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` somewhere, then `done` with what it gave. `work` raises nothing. `client`: whose work it is."""
+        """Call `work` in any thread, then `done` with its result. `work` must not raise. `client`: the connection that
+        the work is for."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call this on the thread that moves the bytes; usable from any thread."""
+        """Call `call` on the thread that moves the bytes. It is usable from any thread."""
 
 
 class InlineExecutor:
@@ -61,9 +61,9 @@ class InlineExecutor:
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Do it now."""
+        """Call `work` and `done` at once."""
         done(work())
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Do it now."""
+        """Call `call` at once."""
         call()

@@ -1,10 +1,9 @@
-"""A queue that is fair: work waits for the threads of one lane in turn over addresses, and then over connections.
+"""A fair queue for the threads of one lane: addresses take turns, and so do the connections of one address.
 
-The problem: an address that asks for much must not keep others waiting, and people behind one address must not be
-locked out. The rule: nothing is ever refused here; it waits. An address begins a further job only while it has fewer
+The problem: an address that sends many requests must not delay others, and the users behind one address must not be
+locked out. The rule: no job is ever refused here; it waits. An address begins a further job only while it has fewer
 threads than are free (the dynamic threshold of Choudhury and Hahne's switches): alone it gets half of them, two busy
-ones get a third each, and a newcomer finds a free one. Those that may begin a job take turns, and so do the connections
-of one address.
+ones get a third each, and a newcomer finds a free one. The addresses that may begin a job take turns.
 """
 
 from __future__ import annotations
@@ -16,7 +15,8 @@ T = TypeVar("T")
 
 
 class Tenant:
-    """One connection as the threads know it. Connections of one `address` share; one without shares with nobody."""
+    """One connection as the threads know it. Connections of one `address` share the threads; one without an address
+    shares with no other."""
 
     __slots__ = ("address",)
 
@@ -25,22 +25,22 @@ class Tenant:
 
     @property
     def share(self) -> object:
-        """The value that two clients have in common if they share."""
+        """A value that is equal for connections that share."""
         return self.address or self
 
 
 class FairQueue(Generic[T]):
-    """Jobs that wait, and how many of each address run; for one thread at a time."""
+    """The waiting jobs, and the number of running jobs of each address. Only one thread at a time may use it."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
         self._waiting: OrderedDict[object, OrderedDict[Tenant, deque[T]]] = OrderedDict()
-        """By address, then connection: the one whose turn is next first."""
+        """The jobs by address, then by connection, in the order of their turns."""
         self._running: Counter[object] = Counter()
         self._count = 0
 
     def __len__(self) -> int:
-        """The number of jobs that wait."""
+        """Return the number of waiting jobs."""
         return self._count
 
     def put(self, client: Tenant, job: T) -> None:
@@ -49,7 +49,7 @@ class FairQueue(Generic[T]):
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 
     def take(self) -> tuple[Tenant, T] | None:
-        """The next job, which counts as running until `ended`; None where none may begin now."""
+        """Take the next job, which counts as running until `ended` is called; None if none may begin now."""
         free = self._threads - self._running.total()
         for share, clients in self._waiting.items():
             if self._running[share] < free:
@@ -67,12 +67,12 @@ class FairQueue(Generic[T]):
         return None
 
     def ended(self, client: Tenant) -> None:
-        """A job that was taken has ended."""
+        """Note that a job of a connection has ended."""
         self._running[client.share] -= 1
         if not self._running[client.share]:
             del self._running[client.share]
 
     def clear(self) -> None:
-        """Forget the jobs that wait."""
+        """Drop the waiting jobs."""
         self._waiting.clear()
         self._count = 0

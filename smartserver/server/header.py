@@ -1,4 +1,4 @@
-"""A request's payload -> its calls, all of them known and valid; and an error -> the fault that travels.
+"""Decodes the payload of a request into calls, all of them known and valid, and encodes an error as a fault.
 
 Every combination of calls and flags that is refused is in one table, `FORBIDDEN`.
 """
@@ -68,11 +68,11 @@ class RequestHeader:
     calls: tuple[tuple[AnyVerb, Arguments], ...]
     flags: RequestFlag
     push_options: tuple[str, ...] = ()
-    """Text of the client for hooks."""
+    """Texts that the client sends for hooks."""
 
     @property
     def mutates(self) -> bool:
-        """True if it needs a commit."""
+        """True if the request needs a commit."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
 
     @property
@@ -107,28 +107,29 @@ class RequestHeader:
 
     @property
     def is_vfs(self) -> bool:
-        """True if its calls are file-level ones: all are, or none."""
+        """True if its calls are file-level ones. A valid request has only such calls, or none."""
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
     def ups(self) -> int:
-        """Calls that bring segments in the body."""
+        """The number of calls that bring segments in the body."""
         return sum(verb.body is Body.UP for verb, _ in self.calls)
 
     @property
     def downs(self) -> int:
-        """Calls whose result has a body."""
+        """The number of calls whose result has a body."""
         return sum(verb.body is Body.DOWN for verb, _ in self.calls)
 
     @property
     def orders(self) -> list[str]:
-        """The extras that a server must obey or refuse."""
+        """The extra fields that a server must obey or refuse: their names begin with `!`."""
         return [key for key in self.message.extras if key.startswith("!")]
 
     @property
     def has_wrong_body(self) -> bool:
-        """True if the flag BODY is set without a call that brings one, or missing with one. A check may leave its body
-        out; a body that no verb takes, and so permits, would be held all the same."""
+        """True if the flag BODY is set without a call that brings a body, or missing with such a call. A check may
+        leave its body out. A body that no verb takes must be refused: it would be kept though no permission was checked
+        for it."""
         if self.is_vfs:
             return bool(self.flags & RequestFlag.BODY) != bool(self.brought)
         left_out = self.ups and self.flags & RequestFlag.CHECK_ONLY
@@ -142,7 +143,7 @@ class RequestHeader:
 
     @property
     def trace_id(self) -> str:
-        """The id of the client's trace, 32 hex digits; empty where its `traceparent` says none."""
+        """The id of the client's trace, 32 hex digits; empty if it has no valid `traceparent`."""
         found = self._traceparent()
         return "" if found is None else found[1]
 
@@ -157,7 +158,7 @@ class RequestHeader:
 
     @property
     def brought(self) -> int:
-        """Bytes that file-level calls have in the body."""
+        """The bytes of the body that the file-level calls announce."""
         return sum(arguments.rest for _, arguments in self.calls if isinstance(arguments, BringRequest))
 
     @property
@@ -170,7 +171,7 @@ class RequestHeader:
 
 
 class RequestFailure(PlanRefused):
-    """Nothing changes: the fault of the whole request, and the outcome of each call where they differ."""
+    """The refusal of a request, which changes nothing: its fault, and the outcome of each call if they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(str(fault))
@@ -179,7 +180,7 @@ class RequestFailure(PlanRefused):
 
 
 def fault(error: CodedError) -> Fault:
-    """An error as it travels."""
+    """Return the message for an error."""
     return Fault(error.code, raw(error.wire_arguments()))
 
 
@@ -204,11 +205,11 @@ FORBIDDEN: tuple[tuple[Callable[[RequestHeader], object], str, str], ...] = (
     (lambda it: it.has_wrong_body, "the request flag BODY at odds with its calls", "BODY with calls that bring one"),
     (lambda it: it.flags & BULK and not it.flags & RequestFlag.BODY, "the flag BULK without BODY", "BULK with a body"),
 )
-"""Requests that no right client sends: a test for each, the words for what is wrong, and what is supported."""
+"""Requests that no correct client sends: for each a test, a text for the mistake, and a text for what is supported."""
 
 
 def read_header(payload: bytes, *, body: bool) -> RequestHeader | CodedError:
-    """The request in a payload, or the error it is refused with. `body`: the flag of its frame."""
+    """Return the request in a payload, or the error with which it is refused. `body`: the flag BODY of its frame."""
     try:
         header = check_header(decode_request(payload))
     except RemoteProtocolError as error:
@@ -221,7 +222,7 @@ def read_header(payload: bytes, *, body: bool) -> RequestHeader | CodedError:
 
 
 def check_header(message: Request) -> RequestHeader:
-    """Decode every call before anything is done.
+    """Decode every call of a request and check their combination.
 
     Raises:
         Unsupported: a verb, a field, a flag or a combination this release does not know.
@@ -264,18 +265,18 @@ def _push_options(message: Request) -> tuple[str, ...]:
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:
-    """The error itself if the verb may raise it; else a bug in the declaration."""
+    """Return an error that a verb raised, if the verb declares it; else raise `UndeclaredError`."""
     if isinstance(error, (*verb.errors, *ALWAYS)):
         return error
     raise UndeclaredError(f"{verb.name} raised {type(error).__name__}, which it does not declare: {error}") from error
 
 
 class UndeclaredError(Exception):
-    """A verb raised a coded error it does not list: fails in tests, is `internal` in production."""
+    """A verb raised a coded error that it does not declare. It is a bug, and the client gets `internal`."""
 
 
 def internal(error: Exception) -> InternalError:
-    """The error that tells a client of a bug: a reference to the line in the log."""
+    """Log a bug, and return the error for the client, which has a reference to the line in the log."""
     reference = uuid.uuid4().hex[:12]
     log.error("internal error %s", reference, exc_info=error)
     return InternalError(reference)

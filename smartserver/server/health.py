@@ -1,4 +1,4 @@
-"""`Health`: whether a server is to be asked at all. Its pages are `/healthz` and `/readyz`."""
+"""`Health`: whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ PATIENCE = 2.0
 """Seconds that the store and the database have to answer."""
 
 FRESH = 2.0
-"""Seconds for which an answer of theirs counts: so often, at most, the pages cost a look at them."""
+"""Seconds for which an answer of the store counts. The pages read the store at most once in this time."""
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:
-    """Ask the store for something small, and the database of its logs, if it has one, for another. `mark`: as of
+    """Read something small from the store, and from the database of its logs, if there is one. `mark`: the result of
     `store.cluster.mark_of` when the server began.
 
     Raises:
-        CodedError: one of them failed, the served folder is gone, or the logs are somewhere else now.
+        CodedError: a read failed, the served folder is missing, or the logs are elsewhere now.
     """
     folder, file = GetStat(""), Get(CLUSTER)
     root.perform([folder, file, GetPublished(record_path(1))])
@@ -40,25 +40,25 @@ def look_at(root: Transport, mark: bytes | None) -> None:
 
 
 class Health:
-    """The health of a server: it is alive, and it is ready as long as it does not stop and its store answers."""
+    """The health of a server. It is ready while it is not stopping and its store answers."""
 
     def __init__(self, look: Callable[[], None], executor: Executor, clock: Clock) -> None:
-        """`look`: asks the store; raises CodedError, and may take as long as it likes."""
+        """`look`: reads the store. It may raise CodedError, and may take any time."""
         self.is_stopping = False
         self._look = look
         self._executor = executor
         self._clock = clock
         self._answered: float | None = None
-        """When the store answered last."""
+        """The time of the store's last answer; None before the first."""
         self._is_looking = False
         self._waiting: list[Callable[[str], None]] = []
-        """The callers that wait for the result of the look that is being made."""
+        """The callers that wait for the result of the running look."""
         self._is_ready = True
-        """The last answer."""
+        """True if the last answer was that the server is ready."""
 
     @property
     def pages(self) -> dict[bytes, Page]:
-        """By their paths."""
+        """The pages by their paths."""
         return {b"/healthz": self._alive, b"/readyz": self._ready}
 
     def _alive(self, _: str, answer: Callable[[Answer], None]) -> None:
@@ -102,12 +102,12 @@ class Health:
             self._executor.run(self._why_not, done, Lane.HEALTH)
 
     def _why_not(self) -> str:
-        """Why the store cannot be used, in a line; empty where it can."""
+        """Return the reason why the store cannot be used, on one line; empty if it can."""
         try:
             self._look()
         except CodedError as error:
             return " ".join(str(error).split())
-        except Exception:  # It runs in a thread whose errors nobody sees, and would never look again.
+        except Exception:  # Nobody sees errors of this thread, and `done` must be called.
             log.exception("the look at the store failed")
             return "the server failed to look at the store"
         return ""

@@ -4,7 +4,7 @@
      "changes": [{"ref": "main", "old": ["1f..."], "new": ["09..."]}]}
 
 Each change is of a ref, with the ids of its revisions; of an entry of a map, with the ref that it belongs to; or of a
-setting. What is not there has no ids, or null.
+setting. A missing value has no ids, or is null.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from smartserver.store.state import MAP, REFS, SETTINGS, State, decode_value
 
 
 def change_fields(vcs: str, changes: Sequence[Change]) -> Iterator[dict[str, object]]:
-    """Each change, of a repository of that system."""
+    """Yield the fields of each change. `vcs`: the system of the repository."""
     for change in changes:
         if change.table == REFS:
             yield {"ref": _text(change.key), "old": _ids(vcs, change.old), "new": _ids(vcs, change.new)}
@@ -29,12 +29,12 @@ def change_fields(vcs: str, changes: Sequence[Change]) -> Iterator[dict[str, obj
 
 
 def ref_fields(state: State) -> dict[str, list[str]]:
-    """All refs, with the ids of their revisions."""
+    """Return all refs of a state, with the ids of their revisions."""
     return {_text(name): _ids(state.vcs, value) for name, value in state.table(REFS).items()}
 
 
 def _entry(vcs: str, change: Change) -> dict[str, object]:
-    """An entry of a map; its values are ids, text, or what is none of both, in base64."""
+    """Return the fields of a change of a map's entry. The values are ids, text, or else base64."""
     word = change.table.removeprefix(MAP)
     of, belongs, key = change.key.partition(b"\0")
     where = {"of": _text(of), "key": _text(key)} if belongs else {"key": _text(of)}

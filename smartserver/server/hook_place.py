@@ -1,8 +1,8 @@
-"""The repository that a hook looks at: as the change would leave it, in a folder outside of the store.
+"""The repository that a hook reads: as it would be after the change, in a folder outside of the store.
 
-It has a log of one record with its checkpoint, and links to the packs, those in quarantine among them. So every command
-that reads a repository in a folder reads it, and nothing of it is in the store. The packs of a bucket are not linked:
-what came is copied, and the folder says where the others are (`store.preview_folder`).
+It has a log of one record with its checkpoint, and links to the packs, including those in quarantine. So every command
+that reads a repository in a folder can read it, and nothing is written to the store. The packs of a bucket are not
+linked: the uploaded pack is copied, and the folder names the place of the others (`store.preview_folder`).
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ PIECE: Final = 8 << 20
 
 
 def make_place(preview: Preview, store: str | PreviewedStore, place: Path) -> None:
-    """Make the repository in a folder that is there and empty. `store`: the folder of the repository that is changed,
-    or where else it is.
+    """Make the repository in an existing, empty folder. `store`: the folder of the repository that is changed, or its
+    place in a bucket.
 
     Raises:
-        OSError: it cannot be written.
-        TransportError: what came cannot be read.
+        OSError: the folder cannot be written.
+        TransportError: an uploaded file cannot be read.
     """
     for name in FOLDERS:
         (place / name).mkdir()
@@ -44,7 +44,7 @@ def make_place(preview: Preview, store: str | PreviewedStore, place: Path) -> No
     if isinstance(store, PreviewedStore):
         (place / PREVIEW).write_bytes(msgspec.json.encode(store))
         for name, source in preview.files.items():
-            if name != source:  # Else it is where the others are by now.
+            if name != source:  # Else it was moved to its final place.
                 _copy(preview, name, place / name)
         return
     for name, source in _files(state, preview.files).items():
@@ -58,6 +58,6 @@ def _copy(preview: Preview, name: str, target: Path) -> None:
 
 
 def _files(state: State, moved: Mapping[str, str]) -> dict[str, str]:
-    """Packs and indexes by their names, and where each is."""
+    """Return the place of each pack and index by its name."""
     names = [path(pack.name) for pack in state.packs for path in (pack_path, index_path)]
     return {name: moved.get(name, name) for name in names}

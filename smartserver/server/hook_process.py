@@ -1,7 +1,7 @@
 """Runs a command of a hook: with JSON as its input, for a limited time, as the leader of a process group.
 
 The beginning of its output is kept; the rest is read and counted, so that a command that prints without end fills
-neither memory nor the disk. Its process group ends with it: no child lives on and holds what the command was given.
+neither memory nor the disk. Its process group is killed when it ends, so that no child keeps the command's files open.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from typing import Final, NamedTuple
 from smartserver.programs import exit_reason
 
 MOST_SAID: Final = 2 << 10
-"""Bytes of what a command prints that are told."""
+"""Bytes of a command's output that are kept."""
 
 PULSE: Final = 0.5
-"""Seconds between two calls of what wants to know how long it takes."""
+"""Seconds between two calls of `pulse`."""
 
 _PIECE: Final = 64 << 10
-"""Bytes that are read at once: a pipe has no more."""
+"""Bytes that are read at once: the capacity of a pipe."""
 
 
 class Ended(NamedTuple):
-    """The end of a command. `status`: None where it was killed after its time."""
+    """The end of a command. `status`: None if it was killed at its time limit."""
 
     status: int | None
     said: str
@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The reason why it failed, in words; empty if it did not."""
+        """The reason why the command failed; empty if it did not."""
         if self.status is None:
             return f"it did not end within {self.time_limit} s"
         return "" if self.status == 0 else self.said or f"it ended with {exit_reason(self.status)}"
@@ -54,11 +54,11 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder, which gets a file named `in`. `pulse`: called now and then, with the seconds that it
-    has taken.
+    """Run a command in a folder, in which a file named `in` is made for its input. `pulse`: is called every `PULSE`
+    seconds, with the seconds since the start.
 
     Raises:
-        OSError: it cannot be run.
+        OSError: the command cannot be run.
     """
     (place / "in").write_text(json.dumps(said) + "\n", encoding="utf-8")
     with contextlib.closing(_Output()) as output, open(place / "in", "rb") as given:
@@ -75,7 +75,7 @@ def run_command(
         try:
             status = _wait(process, output, time.monotonic() + time_limit, pulse)
         finally:
-            # The number of an empty group is free again, but a system gives all others away before it.
+            # The number of an empty group is free again, but a system assigns all other numbers first.
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
@@ -86,7 +86,7 @@ def run_command(
 def _wait(
     process: subprocess.Popen[bytes], output: _Output, deadline: float, pulse: Callable[[int], None]
 ) -> int | None:
-    """The status of a command; None where it has not ended by then."""
+    """Wait for a command and return its status; None if it has not ended by the deadline."""
     start = time.monotonic()
     while (left := deadline - time.monotonic()) > 0:
         output.wait(min(PULSE, left))
@@ -104,24 +104,25 @@ class _Output:
         self._ours, self.theirs = os.pipe()
         os.set_blocking(self._ours, False)
         self.is_open = True
-        """True until its last writer has closed it."""
+        """True until the last writer has closed the output."""
         self._begins = bytearray()
         self._left_out = 0
         self._ready = select.poll()
         self._ready.register(self._ours, select.POLLIN)
 
     def begin(self) -> None:
-        """Leave writing to the command."""
+        """Close the writing end in this process, once the command has it."""
         os.close(self.theirs)
         self.theirs = -1
 
     def wait(self, seconds: float) -> None:
-        """Take some of it, once there is any."""
+        """Wait up to `seconds` for output, and read some of it."""
         if self.is_open and self._ready.poll(seconds * 1000):
             self._take()
 
     def take_rest(self) -> None:
-        """Take what is there by now. Only a process that left the group can still write, and is not waited for."""
+        """Read the output that is there now. Only a process that left the group can still write, and it is not waited
+        for."""
         self.wait(0)
 
     def _take(self) -> None:
@@ -133,7 +134,7 @@ class _Output:
 
     @property
     def words(self) -> str:
-        """All of it on one line."""
+        """The output on one line."""
         lines = self._begins.decode("utf-8", "replace").splitlines()
         words = [line.strip() for line in lines if line.strip()]
         return "; ".join(words + ([f"and {self._left_out:,} bytes more"] if self._left_out else []))

@@ -28,10 +28,10 @@ from smartserver.server.patterns import NamePattern, check_pattern, folded
 from smartserver.server.watched import UnusableFile
 
 TIME_LIMIT: Final = 30
-"""Seconds that a command may take, where its hook does not say."""
+"""Seconds that a hook may take if it has no `time-limit`."""
 
 LONGEST: Final = 3600
-"""Seconds that a hook may say: the user waits for it."""
+"""The most seconds of a `time-limit`: the user waits for the hook."""
 
 
 class HookText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -58,7 +58,7 @@ class Hook:
 
     @property
     def name(self) -> str:
-        """The name of its program, as a refusal says it."""
+        """The name of the hook's program, for refusals."""
         return posixpath.basename(self.before[0])
 
     @property
@@ -69,15 +69,15 @@ class Hook:
         return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
 
     def fits(self, path: str) -> bool:
-        """True if it is about the repository at a path, in either spelling."""
+        """True if the hook is about the repository at a path, as it is spelled or `folded`."""
         return self._path.matches(path, folds=False) or self._path.matches(folded(path), folds=True)
 
 
 def parse_hooks(texts: Sequence[HookText]) -> Iterator[Hook]:
-    """The hooks of a file.
+    """Yield the hooks of a file.
 
     Raises:
-        UnusableFile: one is wrong.
+        UnusableFile: a hook is not valid.
     """
     for number, text in enumerate(texts, 1):
         try:

@@ -24,14 +24,14 @@ SIGNATURE: Final = "X-Smartserver-Signature"
 
 
 class ReceiverFailed(Exception):
-    """A receiver was not told, and why."""
+    """A receiver did not accept a message; the text says why."""
 
 
 def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
-    """POST a message. `secret`: signs it, if there is one.
+    """POST a message. `secret`: the key of its signature; if it is empty, there is none.
 
     Raises:
-        ReceiverFailed: it was not answered with a status of 200 to 299 within that many seconds.
+        ReceiverFailed: no answer with a status of 200 to 299 came within `time_limit` seconds.
     """
     headers = {"Content-Type": "application/json", "User-Agent": "smartserver"}
     if secret:
@@ -42,7 +42,7 @@ def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
     except (OSError, HTTPException, ValueError) as error:
         if expired.is_set() or isinstance(error, TimeoutError):
             why = late
-        elif isinstance(error, OSError):  # Some of HTTP are one, too.
+        elif isinstance(error, OSError):  # Some HTTPExceptions are one, too.
             why = error.strerror or str(error)
         else:
             why = f"it answered no HTTP: {error!r}" if isinstance(error, HTTPException) else f"{url!r}: {error}"
@@ -54,7 +54,8 @@ def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
 
 
 def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float, expired: threading.Event) -> int:
-    """Send a request; the status of the answer. `expired`: set when the connection is ended at the deadline."""
+    """Send a request and return the status of the answer. `expired`: set when the connection is ended at the
+    deadline."""
     parts = urlsplit(url)
     host = parts.hostname or ""
     context = ssl.create_default_context() if parts.scheme == "https" else None
@@ -67,7 +68,7 @@ def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float
 
     with contextlib.ExitStack() as until:
         opened = until.enter_context(_connected(host, connection.port, deadline))
-        # TLS takes the socket over. To shut down a copy ends whatever waits for either.
+        # TLS takes the socket over. Shutting down a copy of it ends every wait for either.
         clock = threading.Timer(deadline - time.monotonic(), end, [until.enter_context(opened.dup())])
         clock.daemon = True
         until.callback(clock.cancel)
@@ -84,7 +85,7 @@ def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """A connection to the first address of a host that answers. Each address has its share of the time that is left."""
+    """Connect to the first address of a host that answers. Each address has its share of the time that is left."""
     last = OSError("the name has no address")
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, place) in enumerate(addresses):
@@ -96,6 +97,6 @@ def _connected(host: str, port: int, deadline: float) -> socket.socket:
             made.close()
             last = error
         else:
-            made.settimeout(None)  # The time limit of all ends it.
+            made.settimeout(None)  # The timer of `_exchange` ends it.
             return made
     raise last

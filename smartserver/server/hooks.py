@@ -1,12 +1,12 @@
 """Runs the hooks of an access file before a change is made.
 
-A hook is a command. Its standard input is JSON that says what is to change, and `SMARTSERVER_NEW` in its environment
-names a repository as it would be then (`hook_place`). Its status decides: 0 lets the change be made. What it prints is
-told to the user. Nothing is held meanwhile, so another change may be made: where that moves a ref of this one, the
-hook is run again.
+A hook is a command. Its standard input is JSON with the changes, and `SMARTSERVER_NEW` in its environment names a
+repository as it would be after them (`hook_place`). Its status decides: 0 accepts the change. The user is told its
+output. No lock is held meanwhile, so another change may be made. If that moves a ref of this one, the hook is run
+again.
 
-One that takes longer than it may is killed with its process group. The verdict about a request is kept (`verdicts`): a
-repetition of the request, on another connection, waits for it, and does not run the command again.
+A hook that exceeds its time limit is killed with its process group. The verdict about a request is kept (`verdicts`): a
+repetition of the request on another connection waits for it, and does not run the command again.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ log = logging.getLogger("smartserver")
 
 
 class Hooks:
-    """The hooks of a server. Any thread may ask."""
+    """The hooks of a server. It is usable from any thread."""
 
     def __init__(
         self,
@@ -44,36 +44,36 @@ class Hooks:
         verdicts: Verdicts | None = None,
         bucket: PreviewedStore | None = None,
     ) -> None:
-        """`rules`: those of the access file now. `environment`: of the commands. `verdicts`: None: a request that is
-        repeated is judged again. `bucket`: the store, where it is one."""
+        """`rules`: returns the current hooks of the access file. `environment`: the variables of the commands. Without
+        `verdicts`, a repeated request is judged again. `bucket`: the place of the store if it is a bucket."""
         self._rules = rules
         self.environment = environment or {}
         self._verdicts = verdicts
         self._bucket = bucket
 
     def may_concern(self, path: str) -> bool:
-        """True if a hook may be about a request with this path, which may lead below a repository."""
+        """Tell whether a hook may judge a request with this path, which may lead below a repository."""
         try:
             rules = self._rules()
-        except TransportFailed:  # The request is told so when its change is planned.
+        except TransportFailed:  # The request gets that error when its change is planned.
             return True
         judging = [hook for hook in rules if hook.before]
         return bool(judging) and any(hook.fits(above) for above in jail.prefixes(path.strip("/")) for hook in judging)
 
     def of(self, path: str) -> list[Hook]:
-        """The hooks that judge changes of the repository at a path."""
+        """Return the hooks that judge changes of the repository at a path."""
         return [hook for hook in self._rules() if hook.before and hook.fits(path)]
 
     def receivers(self, path: str) -> list[Hook]:
-        """The hooks that are told of changes of the repository at a path, made already."""
+        """Return the hooks that are told of changes that were made to the repository at a path."""
         return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
-        """Have hooks judge the changes of a request, once. `digest`: of all that they judge. `run`: why a hook refuses
-        them; empty where it does not.
+        """Have hooks judge the changes of a request, once for all its repetitions. `digest`: the digest of everything
+        that they judge. `run`: returns the reason why a hook refuses the changes; empty if it accepts them.
 
         Raises:
-            RefusedByHook: one refuses them.
+            RefusedByHook: a hook refuses the changes, or cannot be run.
         """
 
         def verdict() -> Verdict:
@@ -92,9 +92,9 @@ class Hooks:
     def run(
         self, hook: Hook, said: Mapping[str, object], preview: Preview | None, folder: str | None, report: Report
     ) -> str:
-        """Run a hook; why it refuses, or empty. `said`: its input. `preview`: None where no repository would be left.
-        `folder`: that of the repository; None where it is in no folder of this machine. `report`: told how long it
-        takes."""
+        """Run a hook. Return the reason why it refuses the changes; empty if it accepts them. `said`: its input.
+        `preview`: None if the change deletes the repository. `folder`: the folder of the repository; None if it is in
+        no folder of this machine. `report`: is told how long the hook takes."""
         store = folder if folder is not None or self._bucket is None else self._bucket.below(str(said["path"]))
         if store is None:
             return "it needs a repository in a folder of the server's machine, or in a bucket"

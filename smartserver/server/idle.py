@@ -1,9 +1,9 @@
 """Timeouts for a peer that is idle. This module has no clock and does no I/O: it is told the time and the events, and
 tells the session what to do.
 
-Only idleness is timed, never a total, and only while the peer is the one to act: it owes the rest of a request, takes
-nothing of its answers, has not closed after all was sent, or holds a connection for a request to come. While the server
-works for it, a peer may be silent for as long as that takes.
+Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, take its
+answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
+silent.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ PROBE_INTERVAL = 0.375
 like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
 
 TICKS = 4
-"""Looks at the time of a peer, before it is over."""
+"""The number of looks at a connection within its idle time."""
 
 
 class IdleTimeouts:
-    """The times of one connection."""
+    """The timeouts of one connection."""
 
     def __init__(
         self,
@@ -35,9 +35,9 @@ class IdleTimeouts:
         drain_time: float,
         refused: bool = False,
     ) -> None:
-        """`unacknowledged`: counts the bytes the peer has not taken of those that were handed to the carrier. `idle`:
-        seconds a peer in the middle of something may do nothing; `drain_time`: seconds one told to leave is open
-        at most; `refused`: whether the connection was one too many."""
+        """`unacknowledged`: counts the bytes that were handed to the carrier and not taken by the peer. `idle`: the
+        seconds that a peer may do nothing in the middle of a request or answer. `drain_time`: the most seconds that the
+        connection stays open after its peer was told to leave. `refused`: true if the connection was one too many."""
         self._session = session
         self._outbox = outbox
         self._unacknowledged = unacknowledged
@@ -45,38 +45,40 @@ class IdleTimeouts:
         self._drain_time = drain_time
         self._refused = refused
         self.closing = False
-        """True when nothing more is taken or begun."""
+        """True once the connection takes and begins nothing more."""
         self.read_ended = False
-        """True when the peer sends no more."""
+        """True once the peer sends no more."""
         self.sent_all: float | None = None
-        """When the last byte was sent and this direction closed."""
+        """The time when the last byte was sent and this direction was closed; None before."""
         self._drained = 0
-        """Bytes that came while it is closing, which nobody reads."""
+        """Bytes that were received and ignored since the connection began to close."""
         self._heard = 0.0
-        """When the peer last sent something, or took something that had to wait."""
+        """The time when the peer last sent something, or took something that had to wait."""
         self._spoke = 0.0
         self._used = 0.0
-        """When it was opened, or last known to be used for a request or its answer; signs of life are no use."""
+        """The time when the connection was opened, or last known to be used for a request or its answer. PINGs do not
+        count."""
         self._moved = 0.0
-        """When the peer is last known to have taken something, or the carrier got the first that it has not sent."""
+        """The time when the peer is last known to have taken something, or when something was last written to a carrier
+        that was not full."""
         self._untaken = 0
-        """Bytes the peer had not taken when that was looked at."""
+        """Bytes that the peer had not taken at the last measurement."""
         self._handed = 0
-        """Bytes handed to the carrier since."""
+        """Bytes handed to the carrier since the last measurement."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
-        """The refused request whose upload still comes, and since when that is known."""
+        """The refused request whose upload still arrives, and the time since which that is known."""
         self._leave_by: float | None = None
-        """When one that was told to leave is closed, whatever its peer does."""
+        """The time when the connection is closed, whatever its peer does; None if the peer was not told to leave."""
 
     # -- what happens
 
     def begin(self, now: float) -> None:
-        """The connection is open."""
+        """Note that the connection was opened."""
         self._heard = self._moved = self._spoke = self._used = now
 
     def note_received(self, now: float, size: int = 0) -> None:
-        """Bytes came; or (none) could not be received until now."""
+        """Note that `size` bytes were received; 0 means that reading was paused until now."""
         self._heard = now
         if self.closing:
             self._drained += size
@@ -84,43 +86,43 @@ class IdleTimeouts:
             self._used = now
 
     def note_written(self, now: float) -> None:
-        """Something is sent, or has to wait for the peer."""
+        """Note that something was written, which may have to wait for the peer."""
         self._spoke = now
-        if not self._session.idle:  # The last that is written of a request ends it.
+        if not self._session.idle:  # A request is open until its last bytes are written.
             self._used = now
         if not self._outbox.full:
             self._moved = now
 
     def note_handed(self, size: int) -> None:
-        """The carrier gets bytes to send."""
+        """Note that `size` bytes were handed to the carrier."""
         self._handed += size
 
     def note_taken(self, now: float) -> None:
-        """The peer took something."""
+        """Note that the peer took something."""
         self._heard = self._moved = now
         if self._session.had_request:
             self._used = now
 
     def must_leave(self, now: float) -> None:
-        """The peer was told to leave."""
+        """Note that the peer was told to leave."""
         self._leave_by = now + self._drain_time
 
     # -- what to do
 
     @property
     def leaving(self) -> bool:
-        """True if the peer was told to leave, so that somebody else has its place."""
+        """True if the peer was told to leave, so that another connection may have its place."""
         return self._leave_by is not None
 
     @property
     def has_drained(self) -> bool:
-        """True if a peer that is closing had its bytes."""
+        """True if the peer sent more than `DRAIN_BYTES` since the connection began to close."""
         return self._drained > DRAIN_BYTES
 
     def idle_since(self, now: float) -> float | None:
-        """Since when it is used for nothing: no request is open or on its way, or everything was said. None while it is
-        used. It was from its last request, and the last that was taken of an answer; a peer without a request is idle
-        from the beginning, whatever else it sends and takes."""
+        """Return the time since which the connection is idle; None while it is in use. It is idle if no request is open
+        or on its way, or if it is closing and everything was sent. The time counts from the last request, or from the
+        last bytes that were taken of an answer. A peer that sent no request is idle from the beginning."""
         session = self._session
         rests = session.at_rest and not (self._outbox and session.had_request)
         if not (self.sent_all is not None if self.closing else rests):
@@ -129,7 +131,8 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Tell the session what to do now; whether the peer had its time to read what was sent, and to close too."""
+        """Tell the session what to do now. Return True if the peer has had its time to read what was sent and to
+        close."""
         self._measure(now)
         if self.closing:
             return self._is_over(now)
@@ -153,15 +156,15 @@ class IdleTimeouts:
         return False
 
     def next_look(self, now: float) -> float:
-        """Seconds until it is to be looked at again."""
+        """Return the seconds until `look` is to be called again."""
         often = min(self._ping_interval, self._idle / TICKS)
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """True if a peer that is closing had its time.
+        """Tell whether a connection that is closing has had its time.
 
-        What was asked is sent on for as long as the peer takes it, unless somebody else needs the place. That all of it
-        is sent says only that the kernel has it: what the peer still takes from there counts too.
+        Answers are sent for as long as the peer takes them, unless another connection needs the place. Bytes that were
+        sent may still be in the kernel: the peer has time for as long as it takes them from there.
         """
         since, most = self._moved, self._idle
         if self.sent_all is not None:
@@ -174,15 +177,15 @@ class IdleTimeouts:
 
     @property
     def _keep(self) -> float:
-        """Seconds a connection is kept without a request: who has never made one holds none for later."""
+        """Seconds that a connection is kept without a request; fewer for a peer that never sent one."""
         if self._refused:
             return DRAIN_SECONDS
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
 
     def _measure(self, now: float) -> None:
-        """Look at how many bytes are not taken, unless nothing was there to be taken. It shows whether the peer took
-        any since the last look, be it one byte: no least rate is asked of it. Of what was handed over since then it
-        may have taken all long ago; where some is left, it is taking it.
+        """Count the bytes that the peer has not taken, if there can be any. The count shows whether the peer took any
+        since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes handed over
+        since then is left, the peer is taking them; if nothing is left, it may have taken them long ago.
         """
         if not self._untaken and not self._handed:
             return

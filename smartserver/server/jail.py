@@ -1,4 +1,4 @@
-"""Client path -> place under the served root. Nothing else may turn one into the other."""
+"""Turns the path in a request into a place below the served root. No other module may do that."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from smartserver.store.format import CLUSTER
 from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables", CLUSTER})
-"""Names that a repository's own folder uses, `lock`, `root` and `tables` before an upgrade: a path with one of them
-could lead inside it. And that of the file in which a store says where its logs are."""
+"""Names that a repository's own folder uses; earlier formats used `lock`, `root` and `tables`. A path with such a name
+could lead into the folder. `CLUSTER` is the file in which a store names the place of its logs."""
 
 MAX_PART = 200
-"""Bytes of one part; file systems take 255 and the store adds none, but temporary names do."""
+"""The most bytes of one part. File systems take 255; temporary names are longer than the part."""
 
 MAX_SHOWN = 80
-"""Characters of a path, or of a part of it, that are said back."""
+"""Characters of a path, or of a part of it, that a message repeats."""
 
 
 def clean(path: str) -> str:
-    """The path as the store names it: parts joined by `/`, no slash at either end; empty for the root itself.
+    """Return the path as the store names it: parts joined by `/`, no slash at either end; empty for the root itself.
 
     Raises:
-        InvalidPath: it cannot name a repository.
+        InvalidPath: the path cannot name a repository.
     """
     return "/".join(_parts(path, below=False))
 
@@ -35,16 +35,16 @@ def is_name(part: str) -> bool:
 
 
 def place(path: str) -> str:
-    """The part of a path that can name a repository, where the rest may name a branch in it and a file in that.
+    """Return the part of a path that can name a repository. The rest may name a branch in it and a file in the branch.
 
     Raises:
-        InvalidPath: it could not name a file in a branch either.
+        InvalidPath: the rest cannot name a branch or a file.
     """
     return "/".join(itertools.takewhile(lambda part: not _objection(part), _parts(path, below=True)))
 
 
 def _parts(path: str, *, below: bool) -> list[str]:
-    """The parts of a valid path; none for the root itself. `below`: of what is below a repository."""
+    """Return the parts of a valid path; none for the root itself. `below`: the path may lead below a repository."""
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
         raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")
@@ -57,12 +57,12 @@ def _parts(path: str, *, below: bool) -> list[str]:
 
 
 def file(path: str) -> str:
-    """The path of any file below the served folder, for the file-level verbs; empty for that folder itself.
+    """Return the path of a file below the served folder, for the file-level verbs; empty for that folder itself.
 
-    Names of a repository's own folder are allowed in it, and of one that is being made; other hidden files are not.
+    It may have the names of a repository's own folder. Hidden files are not allowed.
 
     Raises:
-        InvalidPath: it cannot be one.
+        InvalidPath: the path is not allowed.
     """
     for part in path.split("/") if path else ():
         why = _objection_to_file(part)
@@ -77,18 +77,19 @@ def is_file_name(part: str) -> bool:
 
 
 def is_hidden(path: str) -> bool:
-    """True if the path would be a file's but for a part that begins with a dot."""
+    """True if the path is refused only because a part of it begins with a dot."""
     parts = path.split("/")
     return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 
 
 def _shown(text: str) -> str:
-    """The part of a path that a message has room for: the user has all of it in the command."""
+    """Return a path, or its beginning, for a message. The user has the whole path in the command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
 def _objection(whole: str, *, below: bool = False) -> str:
-    """Why this cannot be a part of a path; empty where it can. `below`: of what is below a repository."""
+    """Return the reason why a text cannot be a part of a path; empty if it can. `below`: the part may be below a
+    repository."""
     if not whole:
         return "a part of it is empty"
     part = _shown(whole)
@@ -115,6 +116,6 @@ def _objection_to_file(whole: str) -> str:
 
 
 def prefixes(path: str) -> list[str]:
-    """A clean path and everything above it, longest first; the root is the last."""
+    """Return a clean path and all its parents, longest first; the root is the last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]

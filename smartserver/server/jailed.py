@@ -1,13 +1,13 @@
-"""`JailedTransport`: what a client of the file-level verbs may see and change of the served folder.
+"""`JailedTransport`: the part of the served folder that a client of the file-level verbs may see and change.
 
-Every path goes through `jail.file`; links on the way to it are followed first, and what it leads to must lie below the
-served folder. A client cannot make links. Who may do so on the server's machine can put one in the way between that
-look and the call itself (doc/shortcomings.md).
+Every path is checked by `jail.file`. Then links in it are followed, and the result must lie below the served folder. A
+client cannot make links. A user of the server's machine who can may add one between this check and the call itself
+(doc/shortcomings.md).
 
-Only repositories of a format that this release knows are changed. The file that says so, `format`, is published only in
-a folder that holds nothing but what is a repository's: in any other it would have everybody, the next client too, take
-a folder for what it is not. A client makes none of the files that send servers and commands to another place, such as a
-database or a bucket.
+Only repositories of a format that this release knows are changed. A client may publish the file `format` only in a
+folder that has nothing but a repository's files. In any other folder, that file would make clients and servers take the
+folder for a repository. A client may not make files that send servers and commands to another place, such as a database
+or a bucket.
 """
 
 from __future__ import annotations
@@ -26,20 +26,21 @@ from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, Trans
 T = TypeVar("T")
 
 FORMAT_BYTES = 512
-"""Bytes that are read of a file that may be a repository's format. A format has up to 256: a file with more is none."""
+"""Bytes that are read of a file that may be a repository's format. A format has at most 256 bytes, so a longer file is
+none."""
 
 LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
-"""Names of files that say where else the logs or packs of a folder are."""
+"""Names of files that name another place for the logs or packs of a folder."""
 
 MAX_MOVED = 10_000
-"""Files and folders in a folder that is renamed, each of which is looked at: 30 µs each, so a third of a second."""
+"""The most files and folders in a folder that is renamed. Each is checked in 30 µs, all in a third of a second."""
 
 
 class JailedTransport(Transport):
     """The tree below `base` in the served folder `root`; errors name paths from `base` on."""
 
     def __init__(self, root: Transport, base: str) -> None:
-        """Raises InvalidPath where `base` cannot be a path."""
+        """Raise InvalidPath if `base` cannot be a path."""
         self._root = root
         self._base = jail.file(base)
         self._real_root = root.real_path().rstrip("/") + "/"
@@ -60,7 +61,7 @@ class JailedTransport(Transport):
         return self._call(self._root.open_read, self._seen, path)
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a folder that a path may have."""
+        """Return the names in a folder, without those that no path may have."""
         with _named(path):
             return [name for name in self._root.list_directory(self._seen(path)) if jail.is_file_name(name)]
 
@@ -118,7 +119,7 @@ class JailedTransport(Transport):
         return "/".join(filter(None, (self._base, jail.file(path))))
 
     def _seen(self, path: str) -> str:
-        """The place that a path leads to, from the served folder on."""
+        """Return the place that a path leads to, relative to the served folder."""
         try:
             return self._real(self._full(path))
         except InvalidPath:
@@ -129,14 +130,14 @@ class JailedTransport(Transport):
     def _real(self, full: str) -> str:
         real = self._root.real_path(full)
         if f"{real}/".startswith(self._real_root):
-            with contextlib.suppress(UnicodeEncodeError):  # A link to a name that is not UTF-8: nobody can have that.
+            with contextlib.suppress(UnicodeEncodeError):  # A link to a name that is not UTF-8.
                 real.encode()
                 return real[len(self._real_root) :]
         raise InvalidPath(full, "it leads out of the served folder")
 
     def _changed(self, path: str) -> str:
-        """The place of a name that may be changed, below the served folder; only links on the way to it are
-        followed."""
+        """Return the place of a name that may be changed, relative to the served folder. A link is followed only if it
+        is not the last part."""
         full = self._full(path)
         if not full:
             raise PermissionDenied(path, "the served folder itself is not changed")
@@ -147,14 +148,14 @@ class JailedTransport(Transport):
         return found
 
     def _written(self, path: str) -> str:
-        """The same as `_changed`, for a name that is made or written to."""
+        """Return the same as `_changed`, for a name that is created or written to."""
         found = self._changed(path)
         for real in (found, self._real(self._full(path))):
             self._check_name(path, real, is_replaced=True)
         return found
 
     def _check_name(self, path: str, real: str, *, is_replaced: bool) -> None:
-        """Check that a name may be given to a file or folder. `is_replaced`: it may have been another's."""
+        """Check that a file or folder may have a name. `is_replaced`: true if it may replace a file of that name."""
         folder, _, name = real.rpartition("/")
         if name in LEADING_ELSEWHERE:
             raise PermissionDenied(path, f"{name!r} is made on the server's machine alone")
@@ -165,7 +166,7 @@ class JailedTransport(Transport):
         return self._root.stat(real).kind is not EntryKind.DIRECTORY
 
     def _check_repository(self, folder: str) -> None:
-        """Check that what is in a folder may be changed on the level of files."""
+        """Check that file-level calls may change the content of a folder."""
         name = f"{folder}/{FORMAT}".lstrip("/")
         try:
             with contextlib.closing(self._root.open_published(name)) as file:
@@ -176,8 +177,8 @@ class JailedTransport(Transport):
             raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({error})") from None
 
     def _check_moved(self, source: str) -> None:
-        """Check that what gets another name is no link, and that none lies in it, which could lead elsewhere then; nor
-        a repository of another release, however deep and in whatever other one."""
+        """Check that a file or folder may get another name. It must not be or contain a link, which could then lead
+        elsewhere, nor a repository of another release at any depth."""
         left, looked = [source], 0
         while left:
             each = left.pop()
@@ -194,7 +195,7 @@ class JailedTransport(Transport):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Errors name what was asked for, and not where links led."""
+    """Have errors name the path of the call, and not the place to which links lead."""
     try:
         yield
     except (InvalidPath, TransportError) as error:

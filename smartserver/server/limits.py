@@ -1,4 +1,5 @@
-"""The limits of a server for its peers, each number with its source; those of the protocol are in `wire.limits`."""
+"""The limits of a server for its peers, each number with its reason. The limits of the protocol are in
+`wire.limits`."""
 
 from __future__ import annotations
 
@@ -7,16 +8,16 @@ from dataclasses import dataclass
 from smartserver.wire.limits import STALL_TIMEOUT
 
 MAX_CONNECTIONS = 512
-"""A connection costs 4 KB while nothing is asked on it (500 were measured), and requests and bodies that wait to be
-looked at 4 MiB and the largest request (`server.session.BACKLOG_HIGH`): 6 GiB for as many as this. There is no bound
-over all of them, nor on what a push holds besides: the segment that is on its way, of up to `records.limits.MAX_TAKEN`,
-or its graph, of up to `records.limits.MAX_GRAPH`. Only who may write can have those."""
+"""An idle connection takes 4 KB (500 were measured). A busy one may hold 4 MiB of unchecked requests and bodies, and
+the largest request (`server.session.BACKLOG_HIGH`): 6 GiB for so many connections. There is no bound over all
+connections. Nor is there one on what a push holds besides: a segment of up to `records.limits.MAX_TAKEN`, or a graph of
+up to `records.limits.MAX_GRAPH`. Only users with the permission to write can cause these."""
 
 MAX_OF_ADDRESS = 128
-"""A quarter of all: one address is a whole office behind a router, but not everybody."""
+"""A quarter of all: one address may be a whole office behind a router, but not all users."""
 
 MAX_REFUSED = 64
-"""Connections over the limit that are told so; further ones are closed without a word."""
+"""Connections over the limit that are refused with an error; further ones are closed without one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,4 +28,4 @@ class Limits:
     of_address: int = MAX_OF_ADDRESS
     """The most connections of one address."""
     idle: float = STALL_TIMEOUT
-    """Seconds a peer in the middle of something may do nothing."""
+    """Seconds that a peer may do nothing in the middle of a request or answer."""

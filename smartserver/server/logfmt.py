@@ -1,4 +1,4 @@
-"""`logfmt`: fields of a log's line as `name=value`, which a name from outside cannot forge."""
+"""`logfmt`: the fields of a log line as `name=value`, which no value from a client can forge."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ _PLAIN = re.compile(r"[A-Za-z0-9_./:@+,\[\]-]+")
 
 
 def logfmt(fields: Mapping[str, Field]) -> str:
-    """The fields in their order. A value with other characters than those of names and paths is a JSON string."""
+    """Return the fields in their order. A value with characters that names and paths do not have becomes a JSON
+    string."""
     return " ".join(f"{name}={_quoted(value)}" for name, value in fields.items())
 
 

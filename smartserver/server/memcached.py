@@ -1,8 +1,8 @@
-"""`Memcached`: texts of files in memcached servers, by the library `pymemcache`. A text is checked by who asks for it.
+"""`Memcached`: texts of files in memcached servers, by the library `pymemcache`. The caller checks each text.
 
-A server that cannot be reached, or has not sent its answer within `TIMEOUT`, is left out for `DEAD` seconds, and its
-share is looked for on the others. Where one sends what is no answer, or ends its connections, none is asked for that
-time. So a request waits once for each server, and never gets an error.
+A server that cannot be reached, or does not answer within `TIMEOUT`, is left out for `DEAD` seconds. The other servers
+are asked for its share. If a server sends an invalid answer or ends its connections, no server is asked for that time.
+So a request waits at most once for each server, and never gets an error.
 """
 
 from __future__ import annotations
@@ -20,21 +20,21 @@ from pymemcache.exceptions import MemcacheError, MemcacheUnexpectedCloseError
 from smartserver.meters import MEMCACHED, MEMCACHED_FAILURES, here
 
 TIMEOUT: Final = 0.05
-"""Seconds for an answer, or a connection."""
+"""Seconds to wait for an answer or a connection."""
 DEAD: Final = 10.0
-"""Seconds for which a server that failed is left alone."""
+"""Seconds for which a server that failed is not asked."""
 MOST: Final = 1 << 20
-"""Bytes of a value, as memcached has it unless told otherwise."""
+"""The most bytes of a value: memcached's default."""
 PREFIX: Final = b"hpss1:"
 """The prefix of keys, with the version of the values' form."""
 
 _FAILURES: Final = (MemcacheError, LookupError, ValueError, RuntimeError)
-"""Errors of the library besides OSError: for answers that it cannot parse, and where threads leave out servers at
-once."""
+"""Errors of the library besides OSError: for answers that it cannot parse, and when several threads leave out a server
+at once."""
 
 
 class _Socket(socket.socket):
-    """Has `TIMEOUT` for a whole answer, and for no more of it than a value and its head."""
+    """A socket that fails if a whole answer takes longer than `TIMEOUT`, or is longer than a value and its head."""
 
     _end = 0.0
     _left = 0
@@ -58,7 +58,7 @@ class _Socket(socket.socket):
 
 
 class _Sockets:
-    """The module `socket`, but for its class."""
+    """A stand-in for the module `socket` whose sockets are `_Socket`."""
 
     socket = _Socket
 
@@ -67,7 +67,7 @@ class _Sockets:
 
 
 class Memcached:
-    """Some servers. For any number of threads."""
+    """A cache on several servers. It is usable from any thread."""
 
     def __init__(self, servers: Sequence[tuple[str, int]], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -79,7 +79,7 @@ class Memcached:
         self._closed_until = self._ended = -DEAD
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, which may be anything."""
+        """Return the value of a key, or None. The value is not checked."""
         found = self._ask(lambda name: self._client.get(name), key)
         tally = here.tally
         if isinstance(found, bytes):
@@ -109,7 +109,7 @@ class Memcached:
             here.tally[MEMCACHED_FAILURES] += 1
             return None
         except _FAILURES as error:
-            here.tally[MEMCACHED_FAILURES] += type(error) is not MemcacheError  # Else there is none to be asked.
+            here.tally[MEMCACHED_FAILURES] += type(error) is not MemcacheError  # That is: no server is left.
             is_first = isinstance(error, MemcacheUnexpectedCloseError) and began - self._ended > DEAD
             self._ended = began
             if not is_first:  # A restarted server has closed the old connections.

@@ -17,13 +17,13 @@ PREFIX = "smartserver_"
 
 
 class ServerCollector(Collector):
-    """Shows what a server has counted: one process, or several."""
+    """Gives Prometheus the counts of a server, of one process or several."""
 
     def __init__(self, counts: Callable[[], ServerCounts]) -> None:
         self._counts = counts
 
     def collect(self) -> Iterator[Metric]:
-        """Everything, as it is now."""
+        """Yield all metrics with their current values."""
         counts = self._counts()
         for meter, count in zip(METERS, counts.meters, strict=True):
             value = count / NANOSECONDS if meter.unit is Unit.SECONDS else count
@@ -50,7 +50,7 @@ class ServerCollector(Collector):
 
 
 def page(collector: Collector, accept: str, answer: Callable[[Answer], None]) -> None:
-    """The page of a collector (`pages.Page`). Prometheus chooses among the forms that it reads."""
+    """Answer a request for the page of a collector (`pages.Page`), in a form that `accept` names."""
     registry = CollectorRegistry()
     registry.register(collector)
     encode, kind = choose_encoder(accept)

@@ -1,4 +1,4 @@
-"""`OpenFiles`: how many files a server holds open for answers that it has not sent yet."""
+"""`OpenFiles`: the number of files that a server holds open for answers that it has not sent yet."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from smartserver.wire.limits import MAX_FILE_CALLS
 from transports.base import ReadFile
 
 MAX_OF_CONNECTION = MAX_FILE_CALLS
-"""Files of one connection: what one request can open. A client of ours reads an answer before it asks again."""
+"""Open files of one connection: as many as one request can open. Our clients read an answer before they ask again."""
 
 MAX_OF_SITE = 4 * MAX_FILE_CALLS
-"""Files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088 connections they fit into
-20,000, a usual hard limit."""
+"""Open files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088 connections, they
+stay below 20,000, a usual hard limit."""
 
 SHARE = 4
-"""The part of the process's descriptors that they may take is one in so many, where that is less."""
+"""The open files may take one in `SHARE` of the process's descriptors, if that is less."""
 
 
 class OpenFiles:
-    """A count of open files with a limit; usable from several threads. `of`: what counts them too."""
+    """A count of open files with a limit, usable from several threads. `of`: a wider count that includes this one."""
 
     def __init__(self, most: int, of: OpenFiles | None = None) -> None:
         self.most = most
@@ -35,7 +35,7 @@ class OpenFiles:
         """Count a file until nothing refers to it any more, which closes it.
 
         Raises:
-            LimitExceeded: there are too many.
+            LimitExceeded: too many files are open.
         """
         self._add()
         weakref.finalize(file, self._remove).atexit = False

@@ -1,5 +1,5 @@
-"""The bytes a connection has to send. The carrier gets a slice at a time, and none while it has enough.
-`unacknowledged` says how many of them the peer has not taken yet, as far as this machine can tell."""
+"""The bytes that a connection has to send. The carrier gets a slice at a time, and none while it has enough.
+`unacknowledged` counts the bytes that the peer has not taken yet, as far as this machine knows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Protocol
 from smartserver.wire.limits import INITIAL_WINDOW, PIECE
 
 SLICE = PIECE + INITIAL_WINDOW
-"""Bytes handed to the carrier at a time: a piece of a body, and what was held back to be sent with it. TLS encrypts all
-of it at once, while no other connection is served."""
+"""Bytes handed to the carrier at a time: a piece of a body, and the frames that were held back to be sent with it. TLS
+encrypts all of it at once, while no other connection is served."""
 
 
 class Outbox:
@@ -31,11 +31,11 @@ class Outbox:
         return bool(self._unsent)
 
     def add(self, content: bytes) -> None:
-        """Send this after what is there."""
+        """Append bytes."""
         self._unsent.append(content)
 
     def hand_over(self, write: Callable[[bytes], object]) -> int:
-        """Give the carrier what it takes now; how many bytes."""
+        """Give the carrier as many bytes as it takes now, and return their number."""
         handed = 0
         while self._unsent and not self.full:
             first = self._unsent.popleft()
@@ -44,11 +44,11 @@ class Outbox:
                 self._unsent.appendleft(view[SLICE:])
                 first = view[:SLICE]
             handed += len(first)
-            write(bytes(first))  # Which may say that it has enough.
+            write(bytes(first))  # It may set `full`.
         return handed
 
     def clear(self) -> None:
-        """Forget it."""
+        """Drop all bytes."""
         self._unsent.clear()
 
 
@@ -61,28 +61,29 @@ class Writer(Protocol):
     """Bytes that are not in `dataBuffer` yet."""
 
     def fileno(self) -> int:
-        """Its descriptor; negative once it is closed."""
+        """Return the file descriptor; negative once it is closed."""
 
 
 def unsent(writer: Writer) -> int:
-    """Bytes the kernel has not taken from Twisted."""
+    """Return the number of bytes that the kernel has not taken from Twisted."""
     return len(writer.dataBuffer) - writer.offset + writer._tempDataLen
 
 
 def unacknowledged(writer: Writer | None) -> int:
-    """Bytes the kernel has not taken from Twisted, and those in the kernel that the peer has not taken from it.
+    """Return the number of bytes that the peer has not taken: those in Twisted and those in the kernel.
 
-    While nothing is written this only falls, and does for the least the peer takes. That the kernel takes more is too
-    coarse a sign: with `wire.limits.NOTSENT_LOWAT` it does so once in 64 KiB.
+    While nothing is written, the number falls with each byte that the peer takes. What the kernel takes is too coarse a
+    sign: with `wire.limits.NOTSENT_LOWAT` it takes bytes once in 64 KiB.
     """
     return 0 if writer is None else unsent(writer) + in_kernel(writer.fileno())
 
 
 def in_kernel(descriptor: int) -> int:
-    """Bytes that lie in a pipe, or in a socket's queue until they are acknowledged; 0 where nothing tells."""
+    """Return the number of unread bytes in a pipe, or of unacknowledged bytes in a socket's queue; 0 if it is
+    unknown."""
     count = array.array("i", [0])
     try:
-        # A socket answers FIONREAD too, with what lies there to be read.
+        # A socket answers FIONREAD too, with the number of received bytes.
         ask = termios.FIONREAD if stat.S_ISFIFO(os.fstat(descriptor).st_mode) else termios.TIOCOUTQ
         fcntl.ioctl(descriptor, ask, count)
     except OSError:

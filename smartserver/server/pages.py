@@ -1,4 +1,4 @@
-"""The pages of a server for those who watch it, on a port of their own: `GET` without a body (HTTP/1.1, RFC 9112)."""
+"""The pages of a server for monitoring, on a port of their own: `GET` without a body (HTTP/1.1, RFC 9112)."""
 
 from __future__ import annotations
 
@@ -14,29 +14,30 @@ from smartserver.server.connections import Clock
 TEXT = "text/plain; charset=utf-8"
 
 MAX_CONNECTIONS = 16
-"""Connections to the pages at a time: a monitor has one, a load balancer another, and who looks by hand a third."""
+"""The most connections to the pages at a time: a monitor has one, a load balancer another, an administrator a third."""
 
 LONGEST = 30.0
-"""Seconds that one may last: Prometheus gives a page 10 seconds."""
+"""Seconds that a connection may last. Prometheus waits 10 seconds for a page."""
 
 MAX_HEAD = 16 << 10
-"""Bytes of a request."""
+"""The most bytes of a request."""
 
 Answer = tuple[HTTPStatus, str, bytes]
-"""Status, type and content of a page."""
+"""The status, type and content of a page."""
 
 Page = Callable[[str, Callable[[Answer], None]], None]
-"""From the forms that the client accepts to the answer, which is given now or later."""
+"""A function that gives an answer, now or later. It gets the `Accept` header of the request, and a function to call
+with the answer."""
 
 
 class PagesProtocol(Protocol):
-    """One connection with one request. No body is read, and the answer ends the connection."""
+    """A connection with one request. No body is read, and the answer ends the connection."""
 
     _carrier: Any
-    """The transport: Twisted's interfaces say nothing to a type checker."""
+    """The transport. It is `Any` because Twisted's interfaces are unknown to a type checker."""
 
     def __init__(self, pages: Mapping[bytes, Page], clock: Clock, ended: Callable[[], None]) -> None:
-        """`pages`: by path. `ended` is called when the connection is gone."""
+        """`pages`: the pages by path. `ended`: is called when the connection is gone."""
         self._pages = pages
         self._clock = clock
         self._ended = ended
@@ -44,12 +45,12 @@ class PagesProtocol(Protocol):
         self._is_asked = False
 
     def connectionMade(self) -> None:
-        """It has `LONGEST`, whatever its client does."""
+        """Limit the time of the connection to `LONGEST`."""
         self._carrier = self.transport
         self._timer = self._clock.callLater(LONGEST, self._carrier.abortConnection)
 
     def dataReceived(self, data: bytes) -> None:
-        """A part of the request came."""
+        """Take a part of the request, and answer it once its head is complete."""
         if self._is_asked:
             return
         self._head += data
@@ -70,7 +71,7 @@ class PagesProtocol(Protocol):
                 page(said.get(b"accept", b"").strip().decode("latin-1"), lambda answer: self._answer(*answer))
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """It is gone."""
+        """Note that the connection is gone."""
         if self._timer.active():
             self._timer.cancel()
         self._ended()
@@ -88,7 +89,7 @@ class PagesProtocol(Protocol):
 
 
 class PagesFactory(Factory):
-    """Serves pages to so many connections at a time; others are closed at once."""
+    """Serves pages to `MAX_CONNECTIONS` connections at a time; further ones are closed at once."""
 
     noisy = False
 
@@ -98,7 +99,7 @@ class PagesFactory(Factory):
         self._open = 0
 
     def buildProtocol(self, address: object) -> PagesProtocol | None:
-        """One connection; None where there are enough."""
+        """Return the protocol of a new connection; None if there are too many."""
         if self._open == MAX_CONNECTIONS:
             return None
         self._open += 1

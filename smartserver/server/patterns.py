@@ -16,21 +16,21 @@ _WORDS = re.compile(r"\*\*|\*|[^*]+")
 
 
 class NamePattern:
-    """A pattern in both forms."""
+    """A compiled pattern, in its own spelling and in lower case."""
 
     def __init__(self, text: str) -> None:
         self._forms = {folds: _compiled(folded(text) if folds else text) for folds in (False, True)}
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if a name fits. `folds`: in the second form; the name is `folded` already."""
+        """True if a name fits. `folds`: compare in lower case; the name is `folded` already."""
         return self._forms[folds].fullmatch(name) is not None
 
 
 class RefPattern:
-    """A pattern of refs and of entries of maps. No ref and entry have one name: `map_update.entry_name`.
+    """A pattern of refs and of entries of maps. No entry has the name of a ref: `map_update.entry_name`.
 
-    `REF` matches refs and the entries that belong to them; `REF:` those refs alone; `REF:MAP/KEY` entries that belong
-    to such refs; `:MAP/KEY` entries that belong to none. `**` matches everything.
+    `REF` matches refs and the entries that belong to them; `REF:` matches the refs alone. `REF:MAP/KEY` matches entries
+    that belong to such refs; `:MAP/KEY` matches entries that belong to no ref. `**` matches everything.
     """
 
     def __init__(self, text: str) -> None:
@@ -42,7 +42,7 @@ class RefPattern:
         self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if it matches a ref, or an entry; `folds`: as of `NamePattern`."""
+        """True if the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
         ref, is_entry, entry = name.partition("\0")
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)
@@ -52,9 +52,9 @@ class RefPattern:
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
-    """The ref of a pattern, or of the name of an entry, and the entry; None where it names none.
+    """Return the ref and the entry in a pattern or in the name of an entry; the entry is None if there is none.
 
-    A colon separates them if it is the last letter, or if `**` or `MAP/` follows; `MAP` is a map's name or has a
+    A colon separates them if it is the last character, or if `**` or `MAP/` follows. `MAP` is a map's name or has a
     wildcard. Any other colon is a part of the ref's name.
     """
     if text.endswith(":"):
@@ -70,7 +70,7 @@ def split_entry(text: str) -> tuple[str, str | None]:
 
 @functools.cache
 def _map_names() -> frozenset[str]:
-    """The names of all maps of all systems."""
+    """Return the names of all maps of all systems."""
     return frozenset(name for system in every_system().values() for name in system.maps)
 
 
@@ -82,12 +82,12 @@ def _maps_of_no_ref() -> frozenset[str]:
 
 
 def folded(text: str) -> str:
-    """The one spelling of all that a file system may take for the same name."""
+    """Return the spelling that is the same for all names which a file system may take for one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 
 def _compiled(pattern: str) -> re.Pattern[str]:
-    """A pattern as a regular expression. `a/**` matches `a` and everything below it."""
+    """Return the regular expression of a pattern. `a/**` matches `a` and everything below it."""
     if pattern == "**":
         return re.compile(".*", re.DOTALL)
     below = pattern.endswith("/**")
@@ -98,11 +98,11 @@ def _compiled(pattern: str) -> re.Pattern[str]:
 
 
 def check_pattern(key: str, pattern: str) -> None:
-    """Check a pattern; `key`: what it is in the file."""
+    """Check a pattern of paths or refs. `key`: its key in the file, for the error."""
     parts = pattern.split("/")
     if not pattern.strip("/") == pattern or (pattern and "" in parts):
         raise UnusableFile(f"{key} = {pattern!r}: a slash at its start or end, or two together")
-    if {".", ".."} & set(parts) and (key, pattern) != ("refs", "."):  # A branch that is a repository of its own.
+    if {".", ".."} & set(parts) and (key, pattern) != ("refs", "."):  # A branch that is a repository itself.
         raise UnusableFile(f"{key} = {pattern!r}: '.' and '..' are in no path or ref")
     if any("**" in part and part != "**" for part in parts):
         raise UnusableFile(f"{key} = {pattern!r}: `**` must stand alone between slashes, as in a/**")
@@ -111,7 +111,7 @@ def check_pattern(key: str, pattern: str) -> None:
 
 
 def check_ref_pattern(key: str, pattern: str) -> None:
-    """Check a pattern of refs."""
+    """Check a pattern of refs and entries. `key`: its key in the file, for the error."""
     ref, entry = split_entry(pattern)
     folders = ref.split("/")[:-1]
     if entry is None and folders and (folded(folders[0]) in _maps_of_no_ref() or any("*" in each for each in folders)):

@@ -1,4 +1,4 @@
-"""The progress of a request, for its client: how often it is told; said from any thread, sent from the connection's."""
+"""The progress of a request, for its client. Any thread may report it; it is sent on the connection's thread."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ PROGRESS_INTERVAL = 0.5
 """Seconds between two PROGRESS messages of a request, and before the first."""
 
 LARGE_UPLOAD = 1 << 20
-"""Bytes of a body from which each phase after its end is named as it begins. A smaller one is mostly answered within
-the half second, and its reply is one small flight."""
+"""Bytes of a body from which each later phase is reported as it begins. A smaller request is mostly answered within
+half a second, and its reply is one small flight."""
 
 
 class RequestProgress:
@@ -22,32 +22,32 @@ class RequestProgress:
         self._site = site
         self._send = send
         self._last: float | None = None
-        """When it was last said, or when it began; None: not yet."""
+        """The time of the last message, or of the beginning; None before the beginning."""
         self._said = ("", -1)
         self.names_phases = False
-        """True if each phase is named as it begins."""
+        """True if each phase is reported as it begins."""
         self._received = 0
-        """Bytes of its body, and how many of them are checked."""
+        """Bytes of the body that were received; `_checked` of them are checked."""
         self._checked = 0
         self._ended = False
 
     def began(self, now: float) -> None:
-        """It is being worked on, since now unless it was before."""
+        """Note that work on the request begins, unless it began before."""
         if self._last is None:
             self._last = now
 
     def received(self, size: int) -> None:
-        """So many bytes of its body came."""
+        """Note that `size` bytes of the body were received."""
         self._received += size
 
     def checked(self, size: int) -> None:
-        """So many of them were looked at: its client is told once it has no more to send."""
+        """Note that `size` bytes of the body were checked. The client is told once it has sent the whole body."""
         self._checked += size
         if self._ended:
             self.tell("check", self._checked, self._received)
 
     def ended(self) -> None:
-        """Its body is whole."""
+        """Note that the body is complete."""
         self._ended = True
         self._last = self._site.clock()
         self.names_phases = self._received >= LARGE_UPLOAD
@@ -55,7 +55,8 @@ class RequestProgress:
             self.tell("check", self._checked, self._received)
 
     def tell(self, phase: str, done: int, total: int) -> None:
-        """Say how far it is, twice a second and at the end of what was said; from any thread."""
+        """Report the progress of a phase. It is sent at most twice a second, and at the end of a reported phase. It is
+        usable from any thread."""
         now = self._site.clock()
         begins = phase != self._said[0]
         ends = 0 < total <= done and not begins

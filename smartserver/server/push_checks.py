@@ -1,7 +1,7 @@
-"""The checks of a change beyond what its calls need: limits of sizes, and hooks, as the access file has them.
+"""The checks of a change besides the permissions of its calls: the size limits and hooks of the access file.
 
-They are made where the request was planned. Sizes are checked then. A hook may take long, so the commit is left, with
-what was uploaded kept; the hook is run, and the commit begun again. It goes through if the plan changes the same then.
+They are made once the request was planned. Sizes are checked at once. A hook may take long, so the commit is left, and
+the upload is kept. The hook is run, and the commit begins again. It succeeds if the new plan makes the same changes.
 """
 
 from __future__ import annotations
@@ -33,26 +33,26 @@ class PushChecks:
     """The checks of one request that changes a repository."""
 
     def __init__(self, context: RequestContext, repository: PackRepository, upload: Upload | None) -> None:
-        """`upload`: finished."""
+        """`upload`: the finished upload of the request, if it has one."""
         self._context = context
         self._repository = repository
         self._upload = upload
         self._limits = context.site.sizes(repository.path)
         self._hooks = context.site.hooks.of(repository.path)
         self._content = b"" if upload is None or upload.entry is None else upload.entry.hash
-        """The hash of what came, as not every system's ids prove the content. What landed meanwhile is cut out of it
-        later, and was judged all the same."""
+        """The hash of the uploaded content, because not every system's ids prove their content. Revisions that another
+        request stored meanwhile are later cut out of the upload; the hooks have judged them too."""
         self._checked_files = False
         self._digest = b""
-        """The digest of the changes that the hooks accepted."""
+        """The digest of the changes that the hooks accepted; empty before that."""
         self._asked: tuple[Transaction, bytes] | None = None
         """The transaction that the hooks are to judge, and the digest of its changes."""
 
     def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
-        """Make the change, once the hooks have judged it; each time by the same call.
+        """Make the change. `commit` is called again each time that the hooks have judged it.
 
         Raises:
-            RefusedByHook: one refuses it; what was uploaded is deleted.
+            RefusedByHook: a hook refuses the change; the upload is deleted.
         """
         while True:
             try:
@@ -67,11 +67,11 @@ class PushChecks:
                     raise
 
     def approve(self, transaction: Transaction) -> None:
-        """Check a request that is planned, and whose content fits; it may be planned again on what another one made.
+        """Check a planned request. It is checked again if it is planned again on another request's change.
 
         Raises:
-            LimitExceeded: it brings too much.
-            PlanAgain: it is to be judged by the hooks first.
+            LimitExceeded: the repository or a file would be too large.
+            PlanAgain: the hooks must judge the request first.
         """
         pack = None if self._upload is None else self._upload.entry
         if pack is not None:
@@ -90,26 +90,26 @@ class PushChecks:
         return Preview(self._repository.folder, transaction, self._upload, self._context.id)
 
     def _digest_of(self, transaction: Transaction) -> bytes:
-        """The digest of the changes of a transaction. It is empty where hooks judge nothing: nothing changes, or
-        the request is one of several of a copy, which nobody sees before the last of them."""
+        """Return the digest of the changes of a transaction; empty if hooks judge nothing. That is if nothing changes,
+        or if more requests of the same copy follow, before which the copy is invisible."""
         stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry
         if not (entry.changes or entry.begins or entry.deletes or pack) or INCOMPLETE in transaction.settings:
             return b""
         commands = [hook.before for hook in self._hooks]
-        # Another request of the copy may come while hooks judge the last one, which shows what that brings, too.
+        # Another request of the copy may come while hooks judge the last one, and the last one shows its changes too.
         copied = stored.hash if transaction.is_incomplete else b""
         judged = (self._repository.folder.describe(), self._context.access.user, commands, entry, self._content, copied)
         return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
-        """Have the hooks judge.
+        """Have the hooks judge the transaction of the last `approve`.
 
         Raises:
-            RefusedByHook: one refuses.
+            RefusedByHook: a hook refuses it.
         """
-        assert self._asked is not None  # The commit was left for it.
+        assert self._asked is not None  # `approve` set it before it left the commit.
         transaction, digest = self._asked
         preview = None if transaction.deleted else self._preview(transaction)
         vcs, is_new = transaction.vcs, transaction.created is not None or transaction.is_incomplete
@@ -130,8 +130,8 @@ class PushChecks:
 
 
 def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
-    """The changes of a transaction. The last request of a copy shows all refs, map entries and settings as new: hooks
-    saw nothing of the requests before it."""
+    """Return the changes of a transaction. The last request of a copy shows all refs, map entries and settings as new,
+    because hooks did not see the earlier requests."""
     if not transaction.is_incomplete:
         return preview.entry.changes
     state = preview.state
@@ -141,10 +141,10 @@ def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
 
 
 def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path: str) -> None:
-    """Check what a repository would take with `new` bytes more. A push that brings nothing is never refused.
+    """Check the size of a repository with `new` bytes more. A push that brings nothing is never refused.
 
     Raises:
-        LimitExceeded: it is too much.
+        LimitExceeded: the repository would be too large.
     """
     if limits.repository is None or not new:
         return
@@ -158,7 +158,7 @@ def check_files(limit: int, preview: Preview) -> None:
     """Check the files that a push brings.
 
     Raises:
-        LimitExceeded: one is too large.
+        LimitExceeded: a file is too large.
     """
     system = system_of(preview.state.vcs)
     for revision, entry in preview.records_over(limit):

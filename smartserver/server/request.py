@@ -1,8 +1,8 @@
 """One request of a connection, from its first frame to its final answer.
 
-It lives on the thread that moves the bytes. The store's work is done in tasks, one after another, each in the lane of
-the executor that fits: a long request is decoded, a chunk of the body is taken, the change is made, a piece of the
-answer's body is read.
+It lives on the thread that moves the bytes. Work on the store is done in tasks, one after another, each in a lane of
+the executor. A task decodes a long request, takes a chunk of the body, makes the change, or reads a piece of the
+answer's body.
 """
 
 from __future__ import annotations
@@ -41,27 +41,29 @@ from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace,
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
-"""A log of refusals that administrators have to know; a server with one user does not repeat them to it."""
+"""The log of refusals that administrators must know. A server with a single user does not show this log to that
+user."""
 
 LARGE_REQUEST = 64 * 1024
-"""Bytes of a request from which it is decoded apart: the largest takes 0.12 s, and no other connection would move."""
+"""Bytes from which a request is decoded in a task: the largest takes 0.12 s, in which no other connection would
+move."""
 
 FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDenied, TransportFailed)}
-"""Refusals that are logged however little is: a client that may not do what it wants, and a store that fails."""
+"""Codes of the refusals that are always logged: a permission that is missing, and a store that fails."""
 
 MANY_CALLS = 16
-"""Calls of a request that reads from which it runs apart: one `Repository.list` looks into folders for milliseconds,
-hundreds do for seconds, in which nobody else would get a quick answer. Our clients send three."""
+"""The most calls of a read request in the lane QUICK. One `Repository.list` reads folders for milliseconds, hundreds do
+for seconds, in which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
-"""Bytes that a decoded request takes besides its own: the shortest takes 7,000."""
+"""Bytes of memory that a decoded request takes besides its payload: the shortest takes 7,000."""
 
 CALL_COST = 1024
-"""Bytes that each of its calls takes: the shortest takes 900."""
+"""Bytes of memory that each call of a decoded request takes: the shortest takes 900."""
 
 
 class RequestOwner(Protocol):
-    """The connection of a request, as far as the request uses it."""
+    """The part of a connection that its requests use (`server.session.Session`)."""
 
     site: Site
     admission: Admission
@@ -75,22 +77,22 @@ class RequestOwner(Protocol):
 
     @property
     def writable(self) -> bool:
-        """True if a body may go on."""
+        """True if more of a body may be sent."""
 
     def send(self, event: Event, more: bool = False) -> None:
         """Send one event unless the connection is gone; `more`: as of `Session.send`."""
 
     def backlog(self, change: int) -> None:
-        """Account for bytes received and not yet looked at."""
+        """Add to the number of bytes that were received and not yet checked."""
 
     def want_body(self, request: ServedRequest) -> None:
         """Queue an answer with a body; its `start_body` is called when it is its turn."""
 
     def finished(self, request: ServedRequest) -> None:
-        """The request has its final answer."""
+        """Note that a request has its final answer."""
 
     def ended(self, request: ServedRequest) -> None:
-        """The request has its final answer, and nothing is done for it any more."""
+        """Note that a request has its final answer, and that no task of it runs or waits."""
 
 
 class ServedRequest:
@@ -101,16 +103,16 @@ class ServedRequest:
         self._session = session
         self._arrived = session.site.clock()
         self._up = self._down = 0
-        """Bytes that came, and that were sent."""
+        """Bytes that were received, and bytes that were sent."""
         self._header: RequestHeader | None = None
-        """None until it is decoded."""
+        """The decoded request; None before that."""
         self._payload: list[bytes] = []
         self._size = 0
         """Bytes of its payload so far."""
         self._held = 0
-        """Bytes of it that are in the backlog."""
+        """Bytes of the request that are counted in the backlog."""
         self._ended = False
-        """True when its body is whole."""
+        """True once its body is complete."""
         self._answer: ServedAnswer | None = None
         """The answer whose body is to be sent."""
         self._link: Mapping[str, int] = {}
@@ -119,7 +121,7 @@ class ServedRequest:
         """True while a piece of the body is being read."""
         self._tasks: deque[Task] = deque()
         self._task: Task | None = None
-        """The one that runs."""
+        """The task that runs."""
         self._advancing = False
         # A strong reference here would form a cycle and keep the request's data alive until the next garbage
         # collection. One push in fifty then took 25 ms longer.
@@ -130,7 +132,7 @@ class ServedRequest:
     # -- from the session
 
     def request(self, event: Request) -> None:
-        """A part of the request came."""
+        """Take a part of the request; begin the work with the last one."""
         self._size += len(event.payload)
         self._up += len(event.payload)
         if self._size > MAX_REQUEST:
@@ -151,12 +153,13 @@ class ServedRequest:
             self._do(Task(Lane.QUICK, decode, "decode", self._begin))
 
     def _hold(self, size: int) -> None:
-        """Count so many bytes in the backlog, which may pause all reading: what the request holds in memory.
+        """Count `size` bytes, which the request holds in memory, in the backlog. That may pause all reading.
 
-        A request that is counted must end though nothing more is read, or both sides would wait for each other. One
-        without a body needs no more of its client: it counts until it is answered and its work has ended, cancelled or
-        not; sending its body down is not work. One with a body counts until it is decoded; there is one of those at a
-        time. An END or CANCEL behind a counted request is only late: nothing that is counted waits for it.
+        A counted request must be able to end though nothing more is read, or both sides would wait for each other. A
+        request without a body needs nothing more from its client. It counts until it is answered and its work has
+        ended, even if it was cancelled; sending a body is not work. A request with a body counts until it is decoded;
+        there is only one of those at a time. An END or CANCEL behind a counted request is only late, because no counted
+        request waits for it.
         """
         change, self._held = size - self._held, size
         if change:
@@ -196,14 +199,14 @@ class ServedRequest:
             self._do(Task(_lane_of(header, session.site), work.answer, "answer", of_request=True))
 
     def body(self, chunk: bytes) -> None:
-        """A chunk of the body came."""
+        """Take a chunk of the body."""
         self._up += len(chunk)
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
         self._do(Task(Lane.BODY, partial(self._work.take, chunk), "check", size=len(chunk), of_request=True))
 
     def end(self, segments: int, size: int) -> None:
-        """The body is whole."""
+        """Carry out the request, because its body is complete."""
         self._ended = True
         self._progress.ended()
         header = self._header  # None where it was cancelled.
@@ -211,23 +214,23 @@ class ServedRequest:
         self._do(Task(lane, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
-        """The client wants no more; a change that is not made yet will not be."""
+        """Cancel the request: a change that is not made yet will not be made."""
         work, context = self._work, self._work.context
         if context is not None:
             context.allowance.cancelled = True
         if self._answer is not None or work.is_over:
             self._refuse(Cancelled())
         elif context is None or not context.header.mutates:
-            # It is not even whole, or whatever it still finds changes nothing.
+            # It is not complete, or it changes nothing.
             self._refuse(Cancelled())
-            work.context = self._header = None  # While it waits for a thread it holds nothing.
+            work.context = self._header = None  # So it holds no memory while it waits for a thread.
         elif not self._ended:
             self._do(Task(Lane.QUICK, work.abandon, "cancel", lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
-        """The connection is gone."""
+        """Abandon the request, because the connection is gone."""
         was_over, self._work.is_over = self._work.is_over, True
-        self._answer = None  # And with it the files of its body.
+        self._answer = None  # This also closes the files of its body.
         self._payload.clear()
         self._tasks.clear()
         if self._work.context is not None:
@@ -241,11 +244,11 @@ class ServedRequest:
     # -- tasks
 
     def _do(self, task: Task | None = None) -> None:
-        """Do a task after those before it."""
+        """Queue a task, and run the next one if none runs."""
         if task is not None:
             self._tasks.append(task)
         if self._advancing:
-            return  # The executor finished a task before `run` returned: the loop keeps that from becoming recursion.
+            return  # The executor finished a task before `run` returned. The loop below avoids a recursion.
         self._advancing = True
         try:
             while self._tasks and self._task is None:
@@ -299,13 +302,13 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """Begin to send the body of the answer, whose turn it is."""
-        assert self._answer is not None  # It queued for its turn with this in hand.
+        """Begin to send the body of the answer, because it is its turn."""
+        assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
 
     def pump(self) -> None:
-        """Send another piece if the peer takes it."""
+        """Have the next piece of the body read and sent, if the peer takes more."""
         answer = self._answer
         if answer is None or answer.body is None or self._reading or not self._session.writable:
             return
@@ -314,8 +317,8 @@ class ServedRequest:
         self._do(Task(answer.lane, partial(body.read, PIECE), "read", self._send_piece, of_request=True))
 
     def _send_piece(self, piece: object) -> None:
-        """Send a piece of the body; an empty one ends it. A store that fails half-way is said by ERROR: the whole
-        segments before it stand."""
+        """Send a piece of the body; an empty piece ends it. If the store fails in the middle, an ERROR ends the body,
+        and the complete segments before it are valid."""
         self._reading = False
         answer = self._answer
         if answer is None or answer.body is None or not isinstance(piece, bytes):
@@ -337,7 +340,7 @@ class ServedRequest:
         return "a request" if self._work.context is None else self._work.context.header.description
 
     def _log(self, outcomes: Sequence[str]) -> None:
-        """Log that it is over, and tell `Site.ended`."""
+        """Log the end of the request, and call `Site.ended`."""
         site, work = self._session.site, self._work
         logs = request_log.isEnabledFor(logging.INFO)
         if not logs and site.ended is None and site.slow is None:
@@ -361,15 +364,15 @@ class ServedRequest:
             log_request(ended)
         if site.ended is not None:
             site.ended(ended)
-        if site.slow is not None and ended.busy + ended.queued >= site.slow:  # The link and the client are not its.
+        if site.slow is not None and ended.busy + ended.queued >= site.slow:  # The time of link and client is left out.
             log_slow(ended, [] if work.spans is None else work.spans.longest)
 
     def _log_refusal(self, refusal: Failure) -> None:
-        """Log it as every request; where an administrator has to know, the reason too. Its code is in the format, which
-        is what a log bounds: one refused client hides no full disk.
+        """Log a refusal like every request; if it is one for administrators, also log the reason. The format has its
+        code, because a log limits the lines of each format: a refused client must not hide a full disk.
 
-        Programs that ban addresses read the line of a token that is not valid. That a token is wanted is none of these
-        refusals: the first request of a new client gets that answer."""
+        Programs that ban addresses read the line about an invalid token. A request without a token is not logged there,
+        because the first request of a new client has none."""
         self._log(outcomes_of(refusal))
         for error in (refusal.fault, *(outcome.fault for outcome in refusal.outcomes)):
             if error is None or error.code not in FOR_ADMINISTRATORS:
@@ -380,18 +383,18 @@ class ServedRequest:
                     refusals.warning("refused log-in from=%s: %s", self._session.peer, told.why)
                 continue
             why = str(told)
-            why = "".join(each if each.isprintable() else "?" for each in why)  # It may hold the name of a ref.
+            why = "".join(each if each.isprintable() else "?" for each in why)  # It may contain the name of a ref.
             refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
-        """The final answer is sent."""
+        """Note that the final answer is sent."""
         self._answer = None
         self._work.is_over = True
         self._session.finished(self)
         self._settle()
 
     def _settle(self) -> None:
-        """Count no more, once the request is over and no task of it runs or waits."""
+        """Stop counting the request, once it is over and no task of it runs or waits."""
         if self._work.is_over and self._is_at_rest:
             self._hold(0)
             self._session.ended(self)
@@ -402,18 +405,18 @@ class ServedRequest:
         return self._task is None and not self._tasks
 
     def tell(self, progress: bytes) -> None:
-        """Say how far it is, unless it is answered."""
+        """Send its progress, unless it is answered."""
         if self._answer is None and not self._work.is_over:
             self._session.send(Progress(self.id, progress))
 
 
 def _lane_of_change(header: RequestHeader, site: Site) -> Lane:
-    """The lane of a change."""
+    """Return the lane of a change."""
     return Lane.HOOK if site.hooks.may_concern(header.message.path) else Lane.COMMIT
 
 
 def _lane_of(header: RequestHeader, site: Site) -> Lane:
-    """The lane of a request without a body."""
+    """Return the lane of a request without a body."""
     if header.long:
         return Lane.LONG
     if header.mutates:

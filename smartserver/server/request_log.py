@@ -1,9 +1,9 @@
-"""The access log: a line for each request that was answered, refused or given up.
+"""The access log: a line for each request that was answered, refused or abandoned.
 
     request user=anna by=token:laptop from=192.0.2.7:50412 path=project verbs=Repository.pull up=212 ms=1.4 ...
 
-Fields without a value are left out, and so are zeros. `doc/howto/run_a_server.md` says what each is. No token is in
-them: of what a request says beside its calls, only the id of its trace is.
+Fields without a value are left out, and so are zeros. `doc/howto/run_a_server.md` explains the fields. They contain no
+token: the only extra field of a request that is logged is the id of its trace.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ slow = logging.getLogger("smartserver.slow")
 
 DONE = "done"
 LOST = "lost"
-"""The outcome of a request whose connection ended before its answer: a change may have been made or not."""
+"""The outcome of a request whose connection ended before its answer: its change may have been made or not."""
 
 MAX_PATH = 1024
-"""Characters of a path that are logged. No repository can have one as long; a request may name it all the same."""
+"""Characters of a path that are logged. No repository has a longer path, but a request may."""
 
 
 class EndedRequest(NamedTuple):
@@ -37,35 +37,35 @@ class EndedRequest(NamedTuple):
     by: str
     """The means by which the user was identified."""
     header: RequestHeader | None
-    """None where it could not be read."""
+    """The decoded request; None if it could not be decoded."""
     up: int
     """Bytes of the request and its body."""
     down: int
     """Bytes of the answer and its body."""
     lasted: float
-    """From its first byte to its final answer."""
+    """The time from its first byte to its final answer."""
     busy: float
-    """At work."""
+    """The time of its work."""
     queued: float
-    """With work to do, and no thread for it."""
+    """The time that its work waited for a thread."""
     spent: Counts
     outcomes: Sequence[str]
-    """`DONE` or the code of an error: for each call, or one for all of them."""
+    """`DONE` or the code of an error, for each call or once for all calls."""
     via: str = ""
-    """The way in where it is not a connection of our own protocol."""
+    """The way in, such as `https`; empty for a connection of our own protocol."""
     service: str = ""
-    """The service of another protocol that was asked for, which has no header."""
+    """The requested service of another protocol. Such a request has no header."""
     path: str = ""
-    """The path of the request."""
+    """The path of a request without a header."""
 
     @property
     def outcome(self) -> str:
-        """The outcome of all calls together: the first that is an error."""
+        """The first outcome that is an error, else `DONE`."""
         return next((outcome for outcome in self.outcomes if outcome != DONE), DONE)
 
     @property
     def verbs(self) -> dict[str, str]:
-        """Each verb of the request, and its outcome."""
+        """The outcome of each verb of the request."""
         if self.header is None:
             return {self.service: self.outcome} if self.service else {}
         names = [verb.name for verb, _ in self.header.calls]
@@ -77,7 +77,7 @@ class EndedRequest(NamedTuple):
         return found
 
     def fields(self) -> dict[str, Field]:
-        """The fields of its line in the log."""
+        """Return the fields of its line in the log."""
         header, spent, verbs = self.header, self.spent, list(self.verbs)
         calls = 0 if header is None else len(header.calls)
         found: dict[str, Field] = {
@@ -109,19 +109,19 @@ def _milliseconds(seconds: float) -> float:
 
 
 def outcomes_of(message: Reply | Failure) -> list[str]:
-    """The outcome of each call."""
+    """Return the outcome of each call of an answer."""
     if isinstance(message, Failure):
         return [message.fault.code]
     return [DONE if outcome.fault is None else outcome.fault.code for outcome in message.outcomes]
 
 
 def log_request(ended: EndedRequest) -> None:
-    """Log it. A formatter finds the fields of the record in `fields`."""
+    """Log a request. A formatter finds the fields in the attribute `fields` of the log record."""
     fields = ended.fields()
-    with contextlib.suppress(OSError):  # A log that cannot be written costs nobody an answer.
+    with contextlib.suppress(OSError):  # An unwritable log must not prevent an answer.
         log.info("request %s", logfmt(fields), extra={"fields": fields})
 
 
 def log_slow(ended: EndedRequest, spans: Sequence[str]) -> None:
-    """Log a request that took long, with what it spent the time on."""
+    """Log a slow request with its longest spans."""
     slow.warning("slow request %s", logfmt({**ended.fields(), "spans": spans}))

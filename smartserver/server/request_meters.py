@@ -1,5 +1,5 @@
-"""`RequestMeters`: what a server counts of its requests, by verb. No user and no path is in it: both come from outside,
-and there may be any number of them."""
+"""`RequestMeters`: the numbers and times of a server's requests, by verb. They are not counted by user or path: clients
+choose both, and there may be any number of them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from smartserver.store.caches import SharedCache, Size
 
 
 class Labelled(NamedTuple):
-    """A name under which there is a number for each value of its labels."""
+    """A metric with a number for each combination of its labels' values."""
 
     name: str
     labels: tuple[str, ...]
@@ -43,22 +43,22 @@ WOULD_FIND: Final = Labelled(
 OPEN: Final = Labelled("open_connections", (), "Connections that are open now.")
 
 BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0)
-"""Seconds: from a ping on a fast disk to a push over a slow link."""
+"""The bounds of the histogram in seconds: from a ping on a fast disk to a push over a slow link."""
 
 NO_VERB = ""
-"""The name that stands for requests which could not be read."""
+"""The verb under which requests are counted that could not be decoded."""
 
 
 class Histogram(msgspec.Struct, array_like=True):
     """A histogram of the time that requests took."""
 
     total: float = 0.0
-    """Seconds of all of them."""
+    """The sum of all times, in seconds."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
     """The number of requests between each bound of `BUCKETS` and the one before."""
 
     def add(self, seconds: float) -> None:
-        """Count one."""
+        """Count a request that took `seconds`."""
         self.counts[bisect.bisect_left(BUCKETS, seconds)] += 1
         self.total += seconds
 
@@ -66,7 +66,7 @@ class Histogram(msgspec.Struct, array_like=True):
         return Histogram(self.total + other.total, list(map(operator.add, self.counts, other.counts)))
 
     def buckets(self) -> Iterator[tuple[str, float]]:
-        """For each bound how many took that long or less."""
+        """Yield each bound, and the number of requests that took that long or less."""
         count = 0
         for bound, more in zip((*map(str, BUCKETS), "+Inf"), self.counts, strict=True):
             count += more
@@ -88,18 +88,18 @@ class CacheCounts(msgspec.Struct, array_like=True):
 
 
 class ServerCounts(msgspec.Struct, array_like=True):
-    """All that a process, or several, have counted."""
+    """All counts of a process, or the sum of several."""
 
     meters: list[int] = msgspec.field(default_factory=lambda: list(NOTHING))
     """The counts, in the order of `METERS`."""
     outcomes: dict[str, dict[str, int]] = {}
     """The number of requests, by verb and outcome."""
     seconds: dict[str, Histogram] = {}
-    """By verb."""
+    """The times of requests, by verb."""
     open: int = 0
     """Connections that are open."""
     caches: dict[str, CacheCounts] = {}
-    """By name."""
+    """The caches by name."""
 
     def __add__(self, other: ServerCounts) -> ServerCounts:
         outcomes = {verb: dict(counts) for verb, counts in self.outcomes.items()}
@@ -118,7 +118,7 @@ class ServerCounts(msgspec.Struct, array_like=True):
 
 
 class RequestMeters:
-    """Usable from several threads: most requests end on the one that moves the bytes, some in one of a lane."""
+    """Counts requests. It is usable from several threads, because some requests end in a thread of a lane."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
@@ -134,7 +134,7 @@ class RequestMeters:
                 self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
 
     def counts(self, open_connections: int, caches: Mapping[str, SharedCache[Any]] | None = None) -> ServerCounts:
-        """These, and all that the process has counted. `caches`: by name."""
+        """Return these counts, with all others of the process. `caches`: the caches by name."""
         of_caches = {
             name: CacheCounts(cache.limit, cache.demand.sizes())
             for name, cache in (caches or {}).items()

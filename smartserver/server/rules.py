@@ -1,4 +1,4 @@
-"""The access file: who may do what, by path and by ref.
+"""The access file: the rights of users, by path and by ref.
 
 A TOML file has groups and an ordered list of rules:
 
@@ -15,14 +15,14 @@ A TOML file has groups and an ordered list of rules:
     anna = ["ssh-ed25519 AAAA... anna@laptop"]
 
 The first rule that fits the user, the path and the ref decides; where none does, nothing is allowed. A rule with `refs`
-is about changes of these refs, and of the entries of maps that belong to them, and nothing else (`RefPattern`). In a
-pattern `*` is any part of a name between slashes, and `**` is any number of names.
+applies only to changes of these refs, and of the entries of maps that belong to them (`RefPattern`). In a pattern `*`
+is any part of a name between slashes, and `**` is any number of names.
 
-`[[limits]]` has the most bytes that a repository and a file in it may have, by path (`sizes`), and `[[hooks]]` the
-commands that are run before a change (`hooks`).
+`[[limits]]` limits the bytes of a repository and of a file in it, by path (`sizes`). `[[hooks]]` names the commands
+that are run before a change, and the receivers that are told afterwards (`hook_rules`).
 
-`may` is the last line of a rule: as much of the file as an editor has written so far then gives nobody more than the
-whole does. A file that cannot be read leaves the rules as they were.
+`may` must be the last line of a rule, so that a file that is only half written never gives more than the whole file. If
+the file cannot be read, the rules stay as they were.
 
 Some file systems take two spellings for one name. A user may do something only if the rules say so for the path and the
 ref as they are spelled, and for both in lower case.
@@ -48,7 +48,7 @@ from smartserver.verbs.declare import Permission
 from smartserver.wire.tls import fingerprint
 
 EVERYBODY = "*"
-"""In `who`: every user, the anonymous one included."""
+"""The name in `who` for every user, including the anonymous one."""
 
 ANONYMOUS = "anonymous"
 """The name of users whom nothing identifies."""
@@ -63,19 +63,19 @@ class AccessLevel(enum.IntEnum):
     NONE = 0
     READ = 1
     WRITE = 2
-    """To move refs forward, and to join packs."""
+    """The right to move refs forward, and to join packs."""
     CREATE = 3
-    """To create repositories, and refs."""
+    """The right to create repositories and refs."""
     FORCE = 4
-    """To rewind, replace and delete refs."""
+    """The right to rewind, replace and delete refs."""
     DELETE = 5
-    """To delete the repository."""
+    """The right to delete the repository."""
     ADMIN = 6
-    """To change its settings, such as HEAD."""
+    """The right to change the repository's settings, such as HEAD, and to use file-level verbs."""
 
     @property
     def word(self) -> str:
-        """The word of the file for it."""
+        """The word for the level in the file."""
         return self.name.lower()
 
 
@@ -90,7 +90,7 @@ LEVELS = {
     Permission.ADMIN: AccessLevel.ADMIN,
     Permission.VFS: AccessLevel.ADMIN,
 }
-"""The level that gives a permission; DELETE of a ref is FORCE."""
+"""The least level that gives a permission. To delete a ref takes FORCE, not DELETE."""
 
 
 def is_user_name(name: str) -> bool:
@@ -132,7 +132,7 @@ class PublicKey(NamedTuple):
     kind: str
     """The type, e.g. `ssh-ed25519`."""
     content: str
-    """In base64."""
+    """The key in base64."""
 
     @property
     def fingerprint(self) -> str:
@@ -144,7 +144,7 @@ class AccessRule:
     """One rule of the file."""
 
     def __init__(self, number: int, text: RuleText, users: frozenset[str]) -> None:
-        """`users`: with groups resolved."""
+        """`users`: the users of the rule, with groups resolved."""
         self.number = number
         self.text = text
         self.level = WORDS[text.may]
@@ -153,11 +153,11 @@ class AccessRule:
         self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
-        """True if it is about this user and path."""
+        """True if the rule applies to a user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """True if it is about changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        """True if the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
@@ -167,7 +167,7 @@ class AccessRule:
 
 
 class AccessRules:
-    """All rules of a file."""
+    """The rules, keys, limits and hooks of a file."""
 
     def __init__(self, content: bytes) -> None:
         """Parse a file."""
@@ -180,9 +180,10 @@ class AccessRules:
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
     ) -> tuple[AccessLevel, AccessRule | None]:
-        """The level of a user, and the rule that gives it; None: no rule is about that.
+        """Return the level of a user, and the rule that gives it; None if no rule applies.
 
-        Without a ref, WRITE asks whether the user may change any ref at all; the others are about the whole repository.
+        Without a ref, WRITE asks whether the user may change any ref; the other permissions are about the whole
+        repository.
         """
         name = ref.decode("utf-8", "backslashreplace")
         found = [
@@ -210,7 +211,7 @@ class AccessRules:
         return self.decides(user, permission, path, ref)[0] >= needed
 
     def sizes(self, path: str) -> SizeLimits:
-        """The limits of a repository: of each the first that fits its path."""
+        """Return the limits of a repository: for each limit, the first entry that fits the path."""
         found = NO_LIMITS
         for pattern, limits in self.limits:
             if pattern.matches(path, folds=False) or pattern.matches(folded(path), folds=True):
@@ -218,12 +219,12 @@ class AccessRules:
         return found
 
     def knows(self, user: str) -> bool:
-        """True if any rule gives the user anything."""
+        """True if a rule gives the user any permission."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 
 def _parsed(content: bytes) -> tuple[RulesText, list[list[str]]]:
-    """The file, and the order of the lines of each rule."""
+    """Return the decoded file, and the order of the keys in each rule."""
     try:
         raw: dict[str, Any] = tomllib.loads(content.decode())
     except (tomllib.TOMLDecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -289,7 +290,7 @@ def _is_key(kind: str, content: str) -> bool:
 
 
 def _numbered(why: str) -> str:
-    """A message of msgspec with the number of the rule, limit or hook, which it counts from 0."""
+    """Return an error message of msgspec with the number of the rule, limit or hook, counted from 1."""
     numbered = re.sub(r"\$\.(rule|limit|hook)s\[(\d+)\]", lambda found: f"{found[1]} {int(found[2]) + 1}", why)
     return numbered.replace("$.", "")
 
@@ -335,22 +336,22 @@ class AccessFile(WatchedFile[AccessRules]):
     what = "rules"
 
     def parse(self, content: bytes) -> AccessRules:
-        """The rules."""
+        """Return the rules in the file."""
         return AccessRules(content)
 
     def count(self, content: AccessRules) -> int:
-        """Count the rules."""
+        """Return the number of rules."""
         return len(content.rules)
 
     @property
     def rules(self) -> AccessRules:
-        """The rules that the file has now; those before where it cannot be used."""
+        """The current rules of the file; the rules before if the file cannot be used."""
         return self.content
 
     def hooks(self) -> Sequence[Hook]:
-        """The hooks as the file has them now."""
+        """Return the current hooks of the file."""
         return self.content.hooks
 
     def sizes(self, path: str) -> SizeLimits:
-        """The limits of a repository as the file has them now."""
+        """Return the current limits of a repository."""
         return self.content.sizes(path)

@@ -1,7 +1,7 @@
-"""A connection to a site in the same process, for commands that work on a store themselves as they would on a server.
+"""A connection to a site in the same process. A command uses it to work on a store itself as if on a server.
 
-It is what carries a session's bytes, and a client's medium too. Nothing runs beside it: what the client writes is done
-before its write returns, and the body of an answer is read from the store as the client reads it.
+It is both the shell of the session and the medium of the client. Nothing runs in the background. A request is carried
+out before the client's write returns, and the body of an answer is read from the store as the client reads it.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from smartserver.server.session import Session
 from smartserver.server.site import Site
 
 logging.getLogger("smartserver").addHandler(logging.NullHandler())
-# What a server's administrator reads there its one user is told by the errors; without this it would be printed, too.
+# The only user is told by the errors. Without this handler, the log would be printed too.
 
 
 class SameProcess:
-    """The two ends of a connection."""
+    """A connection with both of its ends."""
 
     def __init__(
         self,
@@ -30,8 +30,8 @@ class SameProcess:
         via: str = "",
         executor: Executor | None = None,
     ) -> None:
-        """`peer`, `via`: the client for which this process asks, and the way it came in. `executor`: runs what the
-        client waits for at once."""
+        """`peer`: the client for which this process makes requests. `via`: the way in of that client, such as `https`.
+        `executor`: must run at once the work that the client waits for."""
         self._answers: deque[bytes] = deque()
         self._closed = False
         self._session = Session(site, admission, self, executor or InlineExecutor(), peer)
@@ -41,15 +41,15 @@ class SameProcess:
     # -- the client's medium
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """The directions that can go on, at once: nothing comes by waiting. Reading is always reported ready where no
-        answer is owed, so that a caller which would wait gets an error."""
+        """Return the directions that are ready, without waiting, because nothing arrives by waiting. A caller that
+        waits only to read is always told that it can, so that its read fails and it does not wait for ever."""
         return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:
-        """The bytes of the answer; empty at the end.
+        """Return bytes of the answer; empty at the end.
 
         Raises:
-            ConnectionLost: nothing was, and nothing can come before more is written.
+            ConnectionLost: there are none, and none can come before more is written.
         """
         if not self._answers:
             if self._closed:
@@ -64,7 +64,7 @@ class SameProcess:
         return first
 
     def write_some(self, data: memoryview) -> int:
-        """Have it done.
+        """Carry out the requests in `data`.
 
         Raises:
             ConnectionLost: either side has closed.
@@ -74,16 +74,16 @@ class SameProcess:
         self._session.data_received(bytes(data))
         return len(data)
 
-    # -- what carries the session's bytes
+    # -- the session's shell
 
     def write(self, data: bytes) -> None:
-        """Keep it until it is read. No more of a body is read before that."""
+        """Keep bytes until the client reads them. No more of a body is read from the store before that."""
         if not self._closed:
             self._answers.append(data)
             self._session.pause_writing()
 
     def close(self) -> None:
-        """Either side has had enough; closing twice is harmless."""
+        """Close both ends. Closing twice is harmless."""
         if not self._closed:
             self._closed = True
             self._session.connection_lost()
@@ -91,6 +91,6 @@ class SameProcess:
     abort = close
 
     def pause_reading(self) -> None:
-        """Nothing: written bytes are worked on at once, and there are never too many of them."""
+        """Do nothing: written bytes are handled at once, so there are never too many of them."""
 
     resume_reading = pause_reading

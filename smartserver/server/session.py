@@ -1,6 +1,6 @@
 """One connection of the server: `wire.Connection` events in, bytes out. No sockets, clocks or threads of its own.
 
-A shell (TCP, stdio, simulator) hands over bytes and takes them away; the store's work runs in the executor it brings.
+A shell (TCP, stdio, simulator) gives it bytes and sends its bytes. Work on the store runs in the executor.
 """
 
 from __future__ import annotations
@@ -27,33 +27,34 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 BACKLOG_HIGH = 4 << 20
-"""Unchecked bytes of uploads after which no more are read: keeps a fast link from filling memory."""
+"""Unchecked bytes of requests and uploads above which nothing more is read, so that a fast link cannot fill the
+memory."""
 
 BACKLOG_LOW = 1 << 20
-"""Unchecked bytes below which reading goes on."""
+"""Unchecked bytes below which reading is resumed."""
 
 CANCELLED_HIGH = 32
-"""Requests whose work goes on after their answer, because it was cancelled and has not noticed yet, from which no more
-are read: a quarter of `MAX_OPEN_REQUESTS`."""
+"""The number of answered requests with running work above which nothing more is read: a quarter of `MAX_OPEN_REQUESTS`.
+The work of a cancelled request runs until it notices."""
 
 VERSIONS = (1,)
-"""The versions of the wire this release speaks."""
+"""The versions of the protocol that this release speaks."""
 
 
 class Shell(Protocol):
-    """The carrier of the bytes."""
+    """The carrier of a session's bytes."""
 
     def write(self, data: bytes) -> None:
-        """Send, in order, without waiting."""
+        """Send bytes in order, without waiting."""
 
     def close(self) -> None:
         """Close once everything written has been sent, without losing it to unread input."""
 
     def abort(self) -> None:
-        """Close at once; what was written and not sent is lost."""
+        """Close at once. Bytes that were written and not sent are lost."""
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading until `resume_reading`."""
 
     def resume_reading(self) -> None:
         """Read again."""
@@ -65,24 +66,25 @@ class Session:
     def __init__(
         self, site: Site, admission: Admission, shell: Shell, executor: Executor, peer: str = "", address: str = ""
     ) -> None:
-        """`address`: whose connections share the threads with this one; empty: nobody's."""
+        """`address`: connections with the same address share the threads; if it is empty, this one shares with no
+        other."""
         self.site = site
         self.admission = admission
         self.executor = executor
         self.client = Tenant(address)
         self.peer = peer or "a client"
         self.via = ""
-        """The way in where it is not a connection of our own protocol, for the logs."""
+        """The way in, such as `https`, for the logs; empty for a connection of our own protocol."""
         self.is_local = False
         """True if the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict
-        """The kernel's counts of the connection, by the names in `tcp_state`."""
+        """Returns the kernel's counts of the connection, by the names in `tcp_state`."""
         self.open_files = OpenFiles(MAX_OF_CONNECTION, site.open_files)
         self._shell = shell
         self._connection = Connection(Role.SERVER)
         self._requests: dict[int, ServedRequest] = {}
         self._working: set[ServedRequest] = set()
-        """Requests for which something is done, or waits to be, though they were answered or cancelled."""
+        """Requests that are answered or cancelled, but whose tasks still run or wait."""
         self._bodies: deque[ServedRequest] = deque()
         self._backlog = 0
         self._paused = False
@@ -90,32 +92,33 @@ class Session:
         self._held = b""
         """Encoded events held back until the next one."""
         self._unread = 0
-        """Bytes of answers, bodies apart, that were written since the peer last took everything."""
+        """Bytes of answers without their bodies that were written since the peer last took everything."""
         self._longest = 0
-        """Bytes of the longest of them."""
+        """Bytes of the longest such answer."""
         self._owed: dict[int, int] = {}
-        """Requests of which more is to come from the client, refused ones too; bytes of their messages so far."""
+        """The requests whose rest the client must still send, refused ones included, with the bytes of their messages
+        so far."""
         self._discarded = 0
-        """Bytes of a refused upload that came since its refusal."""
+        """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None
         self.had_request = False
         """True once a request, or its first part, came."""
         self._leaving = False
-        """Nothing more is to come, or to be taken: close after the last answer."""
+        """True once no new request is taken or can come: the session closes after the last answer."""
         self._closing = False
 
     # -- from the shell
 
     def data_received(self, data: bytes) -> None:
-        """Bytes came."""
+        """Take bytes from the peer."""
         self._receive(lambda: self._connection.receive_data(data))
 
     def eof_received(self) -> None:
-        """The peer sends no more."""
+        """Note that the peer sends no more."""
         self._receive(self._connection.receive_eof)
 
     def _receive(self, receive: Callable[[], None]) -> None:
-        """Take what came, and do what that says."""
+        """Call `receive`, and handle the events that it causes."""
         try:
             if not self._closing:
                 receive()
@@ -127,16 +130,16 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """The connection is gone; what was being done for it is abandoned, unless it was planned for the last time."""
+        """Abandon the open requests, except those whose change was planned for the last time."""
         self._closing = True
         self._abandon()
 
     def pause_writing(self) -> None:
-        """The shell holds enough unsent bytes."""
+        """Stop sending bodies, because the shell holds enough unsent bytes."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """The shell wants more."""
+        """Send on, because the peer took everything."""
         self._writable = True
         self._unread = self._longest = 0
         if self._bodies:
@@ -149,37 +152,38 @@ class Session:
 
     @property
     def receiving(self) -> bool:
-        """True if more of a request is to come, be it a refused one."""
+        """True if the client must still send the rest of a request, even of a refused one."""
         return bool(self._owed)
 
     @property
     def at_rest(self) -> bool:
-        """True if no request is open, to come to its end, or on its way: a frame that began may be one."""
+        """True if no request is open or partly received. A frame that began may be a request."""
         return self.idle and not self.receiving and not self._connection.part_way
 
     @property
     def awaiting(self) -> bool:
-        """True if the client owes the rest of a request or of a frame, and this side reads."""
+        """True if the client must send the rest of a request or of a frame, and this side reads."""
         return (self.receiving or self._connection.part_way) and not self._paused
 
     @property
     def pinging(self) -> bool:
-        """True if this side is to give and ask for signs of life: the rest of a request is to come, or nothing is read.
+        """True if this side must send PINGs: the rest of a request is to come, or nothing is read, or a request is open
+        though no new one is taken.
 
-        A client counts a silent server as gone, and a PING of its own is not seen while nothing is read. Whether one
-        that sends no more still waits for its answer shows only when something is written to it.
+        A client treats a silent server as gone, and this side does not see its PINGs while nothing is read. If a client
+        sends no more, only writing to it shows whether it still waits for its answer.
         """
         return self.receiving or self._paused or (self._leaving and not self.idle)
 
     @property
     def discarding(self) -> int:
-        """The refused request whose upload still comes; 0 where there is none."""
+        """The id of a refused request whose upload still arrives; 0 if there is none."""
         return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
-        """Say that this connection is one too many, and answer its first request with that.
+        """Refuse the connection, because it is one too many: send a GOAWAY, and refuse its first request.
 
-        A client without a request gets the GOAWAY; a client with one gets an ERROR, which says that nothing was done.
+        A client with a request gets an ERROR, so that it knows that nothing was done.
         """
         self._refusal = why
         self.send(events.GoAway(str(why).encode()[:MAX_REASON]))
@@ -190,18 +194,18 @@ class Session:
         self._leave()
 
     def ping(self) -> None:
-        """Ask for a sign of life, which also tells every box on the way that the connection is in use."""
+        """Send a PING, which also keeps routers on the way from dropping the connection."""
         self.send(events.Ping())
 
     def drop(self, reason: str) -> None:
-        """Give the connection up, with all that is open on it, and tell the peer why should it read on."""
+        """Drop the connection and its open requests. Send the reason, in case the peer still reads."""
         log.warning("%s: dropped: %s", self.peer, reason)
         self.send(events.GoAway(reason.encode()[:MAX_REASON]))
         self._abandon()
         self._close()
 
     def abort(self, reason: str) -> None:
-        """Give the connection up without a word: the peer takes none."""
+        """Drop the connection without a message, because the peer takes none."""
         if not self._closing:
             log.warning("%s: dropped: %s", self.peer, reason)
         self._closing = True
@@ -209,7 +213,8 @@ class Session:
         self._shell.abort()
 
     def discard_no_more(self, why: str) -> None:
-        """The client goes on with an upload that was refused: finish what else is open, and close this side."""
+        """Take no more of a refused upload that the client still sends: finish the other requests, and close this
+        side."""
         if not self._leaving:
             log.info("%s: goes on sending what was refused: %s", self.peer, why)
             self.go_away(f"the upload was refused: {why}")
@@ -217,19 +222,18 @@ class Session:
     # -- from requests
 
     def send(self, event: events.Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone. `more`: another follows, with which it may be held back, up to
-        `INITIAL_WINDOW` bytes.
+        """Send one event unless the connection is gone. `more`: another event follows, so up to `INITIAL_WINDOW` bytes
+        may be held back for it.
 
-        Nobody may stop reading because it cannot write: two sides that do wait for each other for ever, each with a
-        body for the other. So this side reads on, whatever the peer takes of its answers. Bodies wait until it takes
-        more; of other answers there is a bound, over which the connection is given up. A client that reads while it
-        writes and while it waits, as all must, meets neither a deadlock nor, before it has asked for megabytes that it
-        could have asked for one after the other, the bound.
+        Neither side may stop reading because it cannot write: two such sides with bodies for each other would deadlock.
+        So this side reads on, even if the peer takes no answers. Bodies wait until the peer takes more. Other answers
+        have a bound, above which the connection is dropped. All clients must read while they write and wait. Such a
+        client meets no deadlock, and reaches the bound only if it requests megabytes of answers at once.
         """
         if self._closing:
             return
         if not self._writable and isinstance(event, events.Progress):
-            return  # It would be old when it is read.
+            return  # It would be out of date when it is read.
         encoded = self._connection.send(event)
         if not self._writable:
             self._unread += len(encoded)
@@ -244,11 +248,11 @@ class Session:
 
     @property
     def writable(self) -> bool:
-        """True if a body may go on."""
+        """True if more of a body may be sent."""
         return self._writable and not self._closing
 
     def finished(self, request: ServedRequest) -> None:
-        """A request has its final answer."""
+        """Note that a request has its final answer."""
         self._requests.pop(request.id, None)
         self._working.add(request)
         self._pace_reading()
@@ -261,26 +265,26 @@ class Session:
             self._close()
 
     def ended(self, request: ServedRequest) -> None:
-        """Nothing is done for a request any more."""
+        """Note that no task of a request runs or waits any more."""
         self._working.discard(request)
         self._pace_reading()
 
     def want_body(self, request: ServedRequest) -> None:
-        """Queue an answer with a body: one at a time on a connection."""
+        """Queue an answer with a body. A connection sends one body at a time."""
         self._bodies.append(request)
         if self._bodies[0] is request:
             request.start_body()
 
     def backlog(self, change: int) -> None:
-        """Account for bytes received and not yet checked."""
+        """Add to the number of bytes that were received and not yet checked."""
         self._backlog += change
         self._pace_reading()
 
     def _pace_reading(self) -> None:
-        """Read no more while there is too much to do, and read on when that is done.
+        """Stop reading while there is too much work, and resume reading once it is done.
 
-        Requests that were cancelled count until their work has ended: else a client that cancels and asks again would
-        have any number of them done. They wait for nothing that is still to be read.
+        Cancelled requests count until their work has ended. Else a client could cause any amount of work by cancelling
+        and sending again. Their work does not wait for anything that is still to be read.
         """
         cancelled = len(self._working)
         if self._closing:
@@ -325,7 +329,7 @@ class Session:
                 self.send(events.Pong(event.payload))
             case events.VersionMismatch():
                 log.info("%s speaks hpss versions %s", self.peer, event.versions)
-                if self._refusal is None:  # Else it has been told something already.
+                if self._refusal is None:  # Else it has a GOAWAY already.
                     self.send(events.VersionMismatch(VERSIONS))
                 self._close()
             case events.PeerClosed():
@@ -334,7 +338,7 @@ class Session:
                 pass
 
     def _owes(self, event: events.Request) -> None:
-        """Note whether more of a request is to come."""
+        """Note whether the client must still send more of a request."""
         size = self._owed.get(event.id, 0) + len(event.payload)
         if size > MAX_MESSAGE:
             raise RemoteProtocolError(f"request {event.id}: {size} bytes, expected no more than {MAX_MESSAGE}")
@@ -344,7 +348,8 @@ class Session:
             self._owed.pop(event.id, None)
 
     def _paid(self, request_id: int) -> None:
-        """Note that nothing more of a request is to come; at most one has a body under way, and that is what counts."""
+        """Note that the client sends nothing more of a request, and reset the count of discarded bytes: at most one
+        request at a time has a body on its way."""
         if self._owed.pop(request_id, None) is not None:
             self._discarded = 0
 
@@ -354,7 +359,7 @@ class Session:
             self.discard_no_more(f"more than {DRAIN_BYTES} bytes came after that")
 
     def _leave(self) -> None:
-        """Close once no request is open, those that crossed a GOAWAY included."""
+        """Close once no request is open, including those that crossed a GOAWAY."""
         self._leaving = True
         if not self._requests:
             self._close()

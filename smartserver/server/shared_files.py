@@ -1,7 +1,7 @@
 """Files that the servers of one store share, in its database: the rules of access, and the tokens.
 
-Each server asks twice a second which versions there are. While it cannot, it uses none: a token that was revoked must
-not count where nobody hears of that.
+Each server reads their versions twice a second. While it cannot, it uses none of them: a revoked token must not count
+on a server that does not learn of it.
 """
 
 from __future__ import annotations
@@ -21,20 +21,19 @@ from transports.errors import CodedError, TransportFailed
 log = logging.getLogger("smartserver")
 
 RULES, TOKENS = "access", "tokens"
-"""The files."""
+"""The names of the files."""
 
 PERIOD = 0.5
-"""Seconds between two questions."""
+"""Seconds between two reads of the versions."""
 STALE = 5.0
-"""Seconds after which an answer counts no more."""
+"""Seconds after which the versions that were read no longer count."""
 
 
 class SharedFiles:
-    """The content that the database has of these files; usable from several threads, and in a process that was
-    forked."""
+    """The content of these files in the database. It is usable from several threads, and in a forked process."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
-        """`clock`: seconds that only rise."""
+        """`clock`: a monotonic clock in seconds."""
         self._database, self._clock = database, clock
         self._guard = threading.Lock()
         self._process = 0
@@ -43,7 +42,7 @@ class SharedFiles:
         """Version and content of each."""
 
     def version(self, name: str) -> int:
-        """The newest version of a file; 0 where there is none.
+        """Return the newest version of a file; 0 if there is none.
 
         Raises:
             TransportFailed: the database was not read for `STALE` seconds.
@@ -58,11 +57,11 @@ class SharedFiles:
         return self._files.get(name, (0, b""))[0]
 
     def read(self, name: str) -> bytes | None:
-        """The content of a file, as last read; None where there is none."""
+        """Return the content of a file as it was last read; None if there is none."""
         return self._files[name][1] if name in self._files else None
 
     def source(self, name: str) -> SharedFile:
-        """One of the files."""
+        """Return one of the files, to be watched."""
         return SharedFile(self, name)
 
     def _ask(self) -> None:
@@ -77,14 +76,14 @@ class SharedFiles:
             time.sleep(PERIOD)
             try:
                 self._ask()
-            except TransportFailed:  # It said so in the log.
+            except TransportFailed:  # It is logged already.
                 continue
-            except Exception as error:  # Another database may have had the address for a moment.
+            except Exception as error:  # Another database may have been at the address.
                 log.warning("the rules of access cannot be read: %s", error, exc_info=not isinstance(error, CodedError))
 
 
 class SharedFile:
-    """A file that is watched."""
+    """One of the shared files; implements `watched.WatchedSource`."""
 
     def __init__(self, files: SharedFiles, name: str) -> None:
         self._files, self._name = files, name
@@ -93,24 +92,24 @@ class SharedFile:
         return f"the {self._name} in the database"
 
     def signature(self) -> tuple[int, ...]:
-        """Its version. Raises as `SharedFiles.version`."""
+        """Return the version of the file. Errors are those of `SharedFiles.version`."""
         version = self._files.version(self._name)
         return (version,) if version else ()
 
     def read(self) -> bytes | None:
-        """Its content."""
+        """Return the content of the file."""
         return self._files.read(self._name)
 
 
 class SharedTokens:
-    """The place of tokens, as `tokens.TokenPlace`."""
+    """The tokens in the database; implements `tokens.TokenPlace`."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
 
     @contextmanager
     def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """The tokens, and what replaces them; nobody else changes them meanwhile."""
+        """Lock the tokens, and yield their content and a function that replaces it."""
         try:
             with self._database.changing(TOKENS) as held:
                 yield held
@@ -118,6 +117,6 @@ class SharedTokens:
             raise UnusableFile(str(error)) from None
 
     def tokens(self) -> Tokens:
-        """The tokens that there are. Raises as `changing`."""
+        """Return the current tokens. Errors are those of `changing`."""
         with self.changing() as (content, _):
             return Tokens(content or b"")

@@ -1,5 +1,5 @@
 """The Twisted shell of a session, for every medium that is a Twisted transport. It moves bytes; `timeouts` decides what
-is done when none move."""
+to do when no bytes move."""
 
 from __future__ import annotations
 
@@ -24,9 +24,10 @@ class SessionProtocol(protocol.Protocol):
     """One connection: its session, and this object as the session's shell."""
 
     when_lost: Callable[[], None] | None = None
-    """Called when the connection is gone."""
+    """A function that is called when the connection is gone."""
     _carrier: Any
-    """The transport, once the connection is open: Twisted's interfaces say nothing to a type checker."""
+    """The transport, once the connection is open. It is `Any` because Twisted's interfaces are unknown to a type
+    checker."""
     _timer: Timer | None = None
 
     def __init__(
@@ -37,7 +38,8 @@ class SessionProtocol(protocol.Protocol):
         address: str = "",
         refusal: CodedError | None = None,
     ) -> None:
-        """`address`: whose connections are counted together; empty: nobody's. `refusal`: why it is one too many."""
+        """`address`: connections with the same address are counted together, unless it is empty. `refusal`: the error
+        with which the connection is refused, if it is one too many."""
         self._connections = connections
         self.peer, self.address, self.refusal = peer, address, refusal
         self.session = Session(connections.site, admission, self, connections.executor, peer, address)
@@ -54,7 +56,7 @@ class SessionProtocol(protocol.Protocol):
     # -- from Twisted
 
     def connectionMade(self) -> None:
-        """The connection is open."""
+        """Begin the session on an open connection."""
         self._carrier = self.transport
         self._connections.opened(self)
         here.tally[CONNECTIONS] += 1
@@ -64,12 +66,12 @@ class SessionProtocol(protocol.Protocol):
         self._watch()
 
     def refuse_if_full(self) -> None:
-        """Say that the connection is one too many, if it is."""
+        """Refuse the connection if it is one too many."""
         if self.refusal is not None:
             self.session.refuse(self.refusal)
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came."""
+        """Give received bytes to the session."""
         here.tally[BYTES_RECEIVED] += len(data)
         self.timeouts.note_received(self._now, len(data))
         if self.timeouts.has_drained:
@@ -78,7 +80,7 @@ class SessionProtocol(protocol.Protocol):
             self.session.data_received(data)
 
     def readConnectionLost(self) -> None:
-        """The peer sends no more."""
+        """Note that the peer sends no more."""
         self.timeouts.read_ended = True
         if self.timeouts.closing and not self.outbox:
             self.lose()
@@ -87,14 +89,14 @@ class SessionProtocol(protocol.Protocol):
             self._watch()
 
     def writeConnectionLost(self) -> None:
-        """Everything was sent."""
+        """Note that everything was sent."""
         self.timeouts.sent_all = self._now
         self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """The connection is gone."""
+        """Note that the connection is gone."""
         self._connections.closed(self)
-        self._forget_timer()  # It would keep this object for up to a quarter of an hour.
+        self._forget_timer()  # The timer would keep this object alive for up to a quarter of an hour.
         self.outbox.clear()
         self.session.connection_lost()
         self._connections.changed()
@@ -102,11 +104,11 @@ class SessionProtocol(protocol.Protocol):
             self.when_lost()
 
     def pauseProducing(self) -> None:
-        """Enough lies unsent."""
+        """Stop writing, because enough bytes are unsent."""
         self.outbox.full = True
 
     def resumeProducing(self) -> None:
-        """Send on."""
+        """Send on, because the carrier has room."""
         self.outbox.full = False
         self.timeouts.note_taken(self._now)
         self._push()
@@ -118,12 +120,12 @@ class SessionProtocol(protocol.Protocol):
             self.session.resume_writing()
 
     def stopProducing(self) -> None:
-        """The connection is gone; `connectionLost` follows."""
+        """Do nothing: the connection is gone, and `connectionLost` follows."""
 
     # -- from the session
 
     def write(self, data: bytes) -> None:
-        """Send, in order."""
+        """Send bytes, in order."""
         here.tally[BYTES_SENT] += len(data)
         self.timeouts.note_written(self._now)
         self.outbox.add(data)
@@ -132,9 +134,11 @@ class SessionProtocol(protocol.Protocol):
             self.session.pause_writing()
 
     def close(self) -> None:
-        """Send the rest, say that nothing follows, and read on until the peer has seen it: no RST eats the answer.
+        """Send the rest, close this direction, and read on until the peer has closed too, so that no RST destroys the
+        answer.
 
-        That has an end in bytes and, from when all is sent, in time; and so has the sending where nothing is taken.
+        Reading on is limited in bytes and, once everything is sent, in time. Sending is limited while the peer takes
+        nothing.
         """
         self.timeouts.closing = True
         if not self.timeouts.read_ended:
@@ -154,7 +158,7 @@ class SessionProtocol(protocol.Protocol):
         self._carrier.abortConnection()
 
     def pause_reading(self) -> None:
-        """Read no more for now."""
+        """Stop reading until `resume_reading`."""
         self._carrier.pauseProducing()
 
     def resume_reading(self) -> None:
@@ -173,7 +177,7 @@ class SessionProtocol(protocol.Protocol):
             self._carrier.loseWriteConnection()
 
     def _end_drain(self) -> None:
-        """The peer has had its chance to read what was said, and to close."""
+        """Close the connection, because the peer has had its time to read and to close."""
         if self.timeouts.sent_all is None:
             self.abort()
         else:
@@ -186,7 +190,7 @@ class SessionProtocol(protocol.Protocol):
         return self._connections.clock.seconds()
 
     def _watch(self) -> None:
-        """Have `timeouts` look, and again before long."""
+        """Have `timeouts` look at the connection, and again later."""
         self._forget_timer()
         was_closing = self.timeouts.closing
         if self.timeouts.look(self._now):
@@ -194,11 +198,11 @@ class SessionProtocol(protocol.Protocol):
             return
         if self.timeouts.leaving:
             self._connections.release(self)
-        if was_closing or not self.timeouts.closing:  # Else it is watched from where it began to close.
+        if was_closing or not self.timeouts.closing:  # Else `close` has started the timer.
             self._timer = self._connections.clock.callLater(self.timeouts.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
-        """The object that sends (`outbox.Writer`); None where nothing does any more."""
+        """Return the object that sends (`outbox.Writer`); None if nothing sends any more."""
         return self._carrier
 
     def _forget_timer(self) -> None:

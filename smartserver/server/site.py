@@ -1,5 +1,4 @@
-"""A site: the repositories below a root that one server process serves, found by path, and the rules for all of
-them."""
+"""A site: the repositories below the root that a server process serves, by path, and the rules for all of them."""
 
 from __future__ import annotations
 
@@ -38,52 +37,54 @@ from transports.errors import CodedError, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 MAX_OPEN = 256
-"""Repositories kept open. Each holds about 20 packs at most, with two descriptors each (the pack and its index): some
-10,000, and `serve` asks for 65,536."""
+"""The most repositories that are kept open. Each has at most about 20 packs with two descriptors each (the pack and its
+index): some 10,000 in all, and `serve` asks for 65,536."""
 
 NO_CREATE = "this server allows no new repositories (`serve --no-create`)"
-"""The reason for which nobody may create a repository."""
+"""The reason that a refusal gives if nobody may create a repository."""
 
 FAR_LEVEL = 3
-"""A level of zstd: 250 MB of text a second, as much as a link of 1 Gbit/s takes of the output."""
+"""The level of zstd for clients on other machines. It compresses 250 MB of text a second, so that its output fills a
+link of 1 Gbit/s."""
 
 MAX_FOLDERS = 100_000
-"""Folders one listing looks into: about a second's work."""
+"""The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""Folders whose logs are asked for before it is known that there are any: some 40 questions for each."""
+"""The most folders of a level whose logs are read ahead before it is known that they have any: some 40 reads for
+each."""
 
 MayRead = Callable[[str], bool]
 """A test that is true if the user of a request may know of the repository at a path."""
 
 
 def everything(path: str) -> bool:
-    """The test for users who may read all."""
+    """Return True: the test for users who may read everything."""
     return True
 
 
 @dataclass(frozen=True, slots=True)
 class RepositoryLocation:
-    """A repository by path, or the place where one may be made."""
+    """A repository, or a place where one may be created."""
 
     repository: PackRepository
     exists: bool
     look: Head | None = field(default=None, compare=False)
-    """The state that was seen; None where its log was not looked at."""
+    """The state that was seen; None if its log was not read."""
 
     @property
     def at(self) -> str:
-        """Its own path; empty where there is none (yet)."""
+        """The path of the repository; empty if it does not exist (yet)."""
         return self.repository.path if self.exists else ""
 
 
 def _order(path: str) -> list[str]:
-    """The key by which paths are listed: the content of a folder comes before its siblings."""
+    """Return the sort key of a path in a listing: the content of a folder comes before the folder's siblings."""
     return path.split("/") if path else []
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """True if it comes later in a listing; all do where that is empty."""
+    """True if `path` comes after `after` in a listing, or if `after` is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -92,20 +93,21 @@ def _below(place: str, name: str) -> str:
 
 
 def folders_below(folder: str, names: Sequence[str]) -> list[str]:
-    """The paths of all that may be folders with repositories, the last one first, of the names that are in a folder."""
+    """Return the paths of the entries of a folder that may be folders with repositories, the last one first."""
     if "HEAD" in names and "objects" in names:
-        return []  # Another tool's repository (`store.format`): many folders, and none of ours.
+        return []  # Another tool's repository (`store.format`): many folders, none of ours.
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
 def _first_reads(root: Transport, folder: str) -> list[Read]:
-    """The first reads of a repository in a folder: the format before all else."""
+    """Return the reads with which a repository in a folder is opened; that of `format` comes first."""
     return [read.below(folder) for read in first_reads(root)]
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read what `Site.listing` reads of a store behind a link: of all folders of a depth in one trip, together with the
-    logs of the repositories one above, and with their own logs where they are few and cost nothing but time."""
+    """Read ahead for `Site.listing` in a store behind a link. One round trip reads all folders of a level, and the logs
+    of the repositories one level above. If the folders are few and their reads cost no money, it also reads their own
+    logs."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
@@ -117,7 +119,7 @@ def read_ahead(root: AheadTransport) -> None:
         root.read_ahead([*(read for _, names, reads in folders for read in (names, *reads)), *logs])
         level, found = [], []
         for folder, names, reads in folders:
-            with contextlib.suppress(LookupError):  # It could not be read: the listing says why.
+            with contextlib.suppress(LookupError):  # It could not be read; the listing says why.
                 if is_ours(cast("GetPublished", reads[0]).result or b""):
                     found += [] if is_few else [folder]
                 else:
@@ -126,8 +128,8 @@ def read_ahead(root: AheadTransport) -> None:
 
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
-    """True if it may be the `format` of a repository that was asked for; `unless_known`: the result where no answer
-    came."""
+    """Tell from the answer to `request` whether a file may be the `format` of a repository. `unless_known`: the result
+    if there was no answer."""
     if not request.was_performed:
         return unless_known
     found = request.result
@@ -149,45 +151,46 @@ class Site:
     root: Transport
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
-    """A test that is true if a path, links followed, is still below the root."""
+    """A test that is true if a path is below the root after links were followed."""
     name: str = "the folder this server serves"
     """The name that messages give the root."""
     tidies: bool = True
-    """True if packs are joined after an answer. They are not on a store behind a link, all of which would pass that:
-    there it is done when it is asked for, and after an answer the log alone is tidied."""
+    """True if packs are joined after an answer. It is False for a store behind a link, because all packs would pass the
+    link. Such packs are joined on request, and only the log is tidied after an answer."""
     allows_vfs: bool = False
     """True if the file-level verbs may be used, by users with the permission."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
-    """Why these calls with that path are refused, whoever makes them; None: they are not."""
+    """A function that returns the error with which calls on a path are refused for every user, or None."""
     sizes: Callable[[str], SizeLimits] = lambda path: NO_LIMITS
-    """The most bytes of a repository and of a file in it, by its path."""
+    """A function from the path of a repository to its size limits."""
     hooks: Hooks = field(default_factory=Hooks)
-    """The commands that are run before a change."""
+    """The hooks of the access file."""
     changed: Callable[[PackRepository], None] = lambda repository: None
-    """Is told of each repository that a request has changed, and of each that is there when the server starts."""
+    """A function that is called for each repository that a request changed, and for each one at the server's start."""
     clock: Callable[[], float] = time.perf_counter
-    """Measures work, in seconds."""
+    """The clock that measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
-    """Dates changes, in seconds since the epoch."""
+    """The clock that dates changes, in seconds since the epoch."""
     policy: Policy = SAFE
     """The policy for faults of new records."""
     texts: TextCache = field(default_factory=TextCache)
-    """Shared by all repositories."""
+    """The cache of texts, which all repositories share."""
     compression: int | None = None
-    """The level of zstd for content bodies, 0 for none; None: `FAR_LEVEL` for clients on other machines."""
+    """The level of zstd for bodies with content; 0 is no compression. None is `FAR_LEVEL` for clients on other
+    machines, and 0 for others."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
     """The files that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
-    """Repositories that wait to be tidied."""
+    """The repositories that wait to be tidied."""
     ended: Callable[[EndedRequest], None] | None = None
-    """Is told of each request that is over."""
+    """A function that is called for each request that is over."""
     slow: float | None = None
-    """Seconds from which on a request is logged with what it spent them on; None: none is."""
+    """Seconds of work and waiting from which a request is logged as slow. If it is None, no request is."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
-    """All that the root is a part of: only looked at, so that no repository is made in the folders of another one."""
+    """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""
     _at: str = field(init=False)
-    """The place of the root in that."""
+    """The path of the root in the whole store."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
     _guard: threading.Lock = field(default_factory=threading.Lock)
 
@@ -196,7 +199,7 @@ class Site:
         self._whole, self._at = self.root.whole()
 
     def level_for(self, *, is_local: bool) -> int:
-        """The level for a client. `is_local`: it is on this machine."""
+        """Return the level of zstd for a client. `is_local`: the client is on this machine."""
         return self.compression if self.compression is not None else 0 if is_local else FAR_LEVEL
 
     @property
@@ -205,11 +208,11 @@ class Site:
         return _facts(self.allows_vfs)
 
     def find(self, path: str) -> RepositoryLocation:
-        """The repository at a path; a new one may be made there if it is neither in another nor around one.
+        """Return the repository at a path, or the place where one may be created.
 
         Raises:
-            InvalidPath: it cannot name a repository, or leads out of the root.
-            NestedRepository: it lies inside another repository.
+            InvalidPath: the path cannot name a repository, or leads out of the root.
+            NestedRepository: the path lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))
         around = self._formats(jail.prefixes(name)[1:])
@@ -227,7 +230,8 @@ class Site:
         return found
 
     def known(self, names: Sequence[str]) -> RepositoryLocation | None:
-        """The first of these places that is known to be a repository, as it was last seen, in a store behind a link."""
+        """Return the first of these places that is an open repository of a store behind a link, as it was last seen;
+        else None."""
         with self._guard:
             repository = next((self._open[name] for name in names if name in self._open), None)
         look = None if repository is None else repository.known
@@ -236,19 +240,20 @@ class Site:
         return RepositoryLocation(repository, True, look)
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """The longest prefix of a path that is a repository; where none is, the path itself. Only those that the user
-        may read are looked at.
+        """Return the longest prefix of a path that is a repository; if there is none, the path itself. Only places that
+        the user may read are looked at.
 
         Raises:
-            InvalidPath: it cannot name a repository, or leads out of the root.
+            InvalidPath: the path cannot name a repository, or leads out of the root.
         """
         return self._first_above(path, jail.clean(path), may_read)
 
     def find_below(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """The same as `find_above`, where the path below the repository is the name of a branch and a path in that.
+        """Return the same as `find_above`, for a path that may go on below the repository with a branch and a path in
+        it.
 
         Raises:
-            InvalidPath: it leads to no repository and cannot name one, or leads out of the root.
+            InvalidPath: the path leads to no repository and cannot name one, or leads out of the root.
         """
         return self._first_above(path, jail.place(path), may_read)
 
@@ -258,18 +263,18 @@ class Site:
         return found or RepositoryLocation(self._repository(jail.clean(path)), False)
 
     def files(self, path: str) -> JailedTransport:
-        """All files at and below a path, for the file-level verbs.
+        """Return the files at and below a path, for the file-level verbs.
 
         Raises:
-            AccessDenied: the server does not allow these.
-            InvalidPath: it cannot be one.
+            AccessDenied: the server does not allow these verbs.
+            InvalidPath: the path cannot be that of a file.
         """
         if not self.allows_vfs:
             raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
         return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str, may_read: MayRead) -> list[PackRepository]:
-        """The repositories that were deleted at prefixes of a path, longest first."""
+        """Return the repositories that were deleted at prefixes of a path, longest first."""
         found = [self._repository(above) for above in jail.prefixes(jail.place(path)) if may_read(above)]
         return [repository for repository in found if repository.deleted()]
 
@@ -283,15 +288,16 @@ class Site:
         must_be: bool = False,
         may_read: MayRead = everything,
     ) -> list[ListingEntry]:
-        """The repositories at or below a path, in the order of their paths; a path in one gives that one.
+        """Return the repositories at or below a path, in the order of their paths; a path in a repository gives that
+        one.
 
-        `after`: only those behind this path. `go_on` is called for each folder, and ends the listing by what it raises.
-        `must_be`: the folder at the path is to be there. Repositories that the user may not read are left out.
+        `after`: the listing begins after this path. `go_on`: is called for each folder; it may raise to end the
+        listing. `must_be`: the folder at the path must exist. Repositories that the user may not read are left out.
 
         Raises:
-            InvalidPath: it cannot name a folder, or leads out of the root.
+            InvalidPath: the path cannot name a folder, or leads out of the root.
             LimitExceeded: there are too many folders.
-            TransportError: it must be there, and cannot be listed.
+            TransportError: the folder must exist, and cannot be listed.
         """
         above = self.find_above(path, may_read)
         if above.exists:
@@ -307,7 +313,7 @@ class Site:
                 raise LimitExceeded("folders to look into for repositories", looked, MAX_FOLDERS)
             try:
                 names = self._counted.list_directory(folder) if must_be and looked == 1 else self._names(folder)
-            except InvalidPath as error:  # Of a store that is jailed itself, which says so when it is asked.
+            except InvalidPath as error:  # A store with a jail of its own may raise it.
                 if _is_behind(folder, after) and may_read(folder):
                     found.append(ListingEntry(folder, "", (), error.why))
                 continue
@@ -318,8 +324,8 @@ class Site:
                 if listed.vcs or self._is_marked(folder):
                     if (listed.vcs or listed.problem) and _is_behind(folder, after):
                         found.append(listed)
-                    continue  # Nothing lies in a repository but what is its own.
-            if folder and CLUSTER in names:  # Its logs are not here: each repository would be said to lack its own.
+                    continue  # A repository contains no other.
+            if folder and CLUSTER in names:  # Its logs are elsewhere: each repository would seem damaged.
                 if _is_behind(folder, after) and may_read(folder):
                     found.append(ListingEntry(folder, "", (), f"{foreign_in(names)}: list that by itself"))
                 continue
@@ -328,7 +334,7 @@ class Site:
         return found
 
     def _listed(self, path: str) -> ListingEntry:
-        """A repository in a listing; without VCS and problem where there is none, or no more."""
+        """Return the entry of a repository; without VCS and problem if there is none (any more)."""
         try:
             found = self._look(path)
             state = None if found.look is None else found.look.live
@@ -341,7 +347,7 @@ class Site:
             return ListingEntry(path, "", (), str(error))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """The names in a folder; none where it is a file, may not be read, or leads out of the root."""
+        """Return the names in a folder; none if it is a file, may not be read, or leads out of the root."""
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:
@@ -353,9 +359,9 @@ class Site:
         return name
 
     def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Sequence[GetStat]) -> None:
-        """Refuse a place in the folders of a repository, be it one that what is served lies in, and one in a store with
-        its logs in a database, which this server does not have: a transport that has them tells of no folder above.
-        `around`, `outside`: what was asked of the files of the folders above the place, and of what is served."""
+        """Refuse a new repository at a place inside another one, which may contain the root. Also refuse a place in a
+        store with its logs in a database that this server does not use: a transport that uses it shows no folder above.
+        `around`, `outside`: the requests for files in the folders above the place, and in those above the root."""
         found = self._first(jail.prefixes(name)[1:], around)
         if found is not None:
             raise NestedRepository(path, found.at)
@@ -364,27 +370,28 @@ class Site:
             if file == CLUSTER and request.was_performed and request.result is not None:
                 why = "has its logs in a database, which cannot be reached this way: use one of its servers"
                 raise InvalidPath(path, f"{self._whole.describe(place)} {why}")
-            with contextlib.suppress(TransportError):  # Who may not read there is not told of one.
+            with contextlib.suppress(TransportError):  # A folder that cannot be read does not count.
                 if file == FORMAT and _may_be_format(request) and holds_repository(self._whole, place):
                     raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
 
     def _formats(self, names: Sequence[str]) -> list[GetStat]:
-        """The requests to the whole store for the formats of places."""
+        """Return requests to the whole store for the `format` files of places."""
         return [GetStat(_below(_below(self._at, name), FORMAT)) for name in names]
 
     def _ask(self, formats: Sequence[GetStat]) -> None:
-        """Ask as far as that is allowed. Where a farther one fails that is not to the point, for a nearer one may be a
-        repository."""
+        """Perform requests, and ignore a failure: a failed request for a farther place does not matter if a nearer
+        place is a repository."""
         with contextlib.suppress(TransportError):
             self._whole.perform(formats)
 
     def _first(self, names: Sequence[str], asked: Sequence[GetStat] | None = None) -> RepositoryLocation | None:
-        """The first of these places that is a repository. `asked`: what was asked about their formats."""
+        """Return the first of these places that is a repository; else None. `asked`: the performed requests for their
+        formats."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
         formats = asked
         if formats is None:
-            # Before one in use there is none, mostly: that is asked at once, for a store behind a link.
+            # Mostly no place before an open one is a repository. One request asks for all, for a store behind a link.
             formats = self._formats(names[:known])
             self._ask(formats)
         asked_of = zip(names[:known], formats, strict=False)
@@ -395,20 +402,20 @@ class Site:
             except CodedError:
                 if self._is_marked(name):
                     raise
-                continue  # What has that name there is somebody's own.
+                continue  # A file of the user happens to have that name.
             if found.exists:
                 return found
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """True if a folder's `format` is a repository's; a file that cannot be read may be one."""
+        """True if a folder's `format` is a repository's, or cannot be read."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:
             return True
 
     def _look(self, name: str, perform: Perform | None = None) -> RepositoryLocation:
-        """The repository of that name, kept open, or the place where it may be made. `perform`: as of
+        """Return the repository at a place, which is kept open, or the place where one may be created. `perform`: as of
         `PackRepository.look_around`."""
         repository = self._repository(name)
         look = repository.look() if perform is None else repository.look_around(perform)
@@ -422,7 +429,7 @@ class Site:
             return RepositoryLocation(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
-        """The one that is kept open, else one that nobody has looked for."""
+        """Return the open repository of that name, else a new object that has read nothing."""
         with self._guard:
             repository = self._open.get(name)
         return repository or PackRepository(

@@ -1,12 +1,12 @@
-"""The limits of sizes in an access file; `push_checks` checks a push against them.
+"""The size limits in an access file; `push_checks` checks a push against them.
 
     [[limits]]
     path = "project/**"
     max-repository-size = "2 GB"
     max-file-size = "50 MB"
 
-A repository is as large as its packs and their indexes, as `smartserver stats` says. A file is as large as its text,
-however well that is compressed. Files that are stored already stay.
+The size of a repository is that of its packs and their indexes, as `smartserver stats` prints it. The size of a file is
+that of its text before compression. Files that are stored already stay.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]{0,3})")
 
 
 class SizeLimits(NamedTuple):
-    """The most bytes of a repository and of a file; None: any number."""
+    """The most bytes of a repository and of a file in it; None is no limit."""
 
     repository: int | None
     file: int | None
 
     def or_else(self, others: SizeLimits) -> SizeLimits:
-        """These, and the others where one is missing."""
+        """Return these limits, with those of `others` where this has none."""
         return SizeLimits(*(mine if mine is not None else other for mine, other in zip(self, others, strict=True)))
 
 
@@ -41,7 +41,7 @@ NO_LIMITS: Final = SizeLimits(None, None)
 
 
 def parse_size(key: str, size: str | int | None) -> int | None:
-    """A number of bytes, perhaps with a unit."""
+    """Return the bytes of a size in the file, which may have a unit. `key`: its key in the file, for the error."""
     if size is None:
         return None
     found = _SIZE.fullmatch(str(size))

@@ -1,4 +1,4 @@
-"""`RequestSpans`: what the server spends the time of one request on, where its client or a log asks for that."""
+"""`RequestSpans`: the spans of the server's time for one request, if its client or a log needs them."""
 
 from __future__ import annotations
 
@@ -11,16 +11,16 @@ from smartserver.wire.limits import MAX_SPANS
 from smartserver.wire.messages import ServerSpan
 
 ADJACENT = 50
-"""Microseconds between two spans of the same that count as one, as long as there are few."""
+"""The most microseconds between two spans of the same work that are joined, as long as there are few spans."""
 
 COARSER = 4
-"""Times as many, each time that there are too many."""
+"""The factor by which that gap grows each time that there are too many spans."""
 
 RESERVED = 64
-"""Spans that are left for what follows a long body: the commit."""
+"""Spans that are left for the commit, which follows a long body."""
 
 SHOWN, LEAST = 8, 1000
-"""Spans that a log names, and the least microseconds of one."""
+"""The most spans that the log of slow requests names, and the least microseconds of each."""
 
 
 @dataclass(slots=True)
@@ -33,14 +33,14 @@ class _Span:
 
 
 class RequestSpans:
-    """The spans of a request; implements `spans.Listener`. Nothing of another request is in them.
+    """The spans of one request; implements `spans.Listener`.
 
-    A long body is thousands of spans: those of the same are joined across what is between them, so that none is left
-    out.
+    A long body has thousands of spans. Spans of the same work are joined across others between them, so that no work is
+    left out.
     """
 
     def __init__(self, clock: Callable[[], float], *, tells: bool) -> None:
-        """They count from now on. `tells`: the client gets them."""
+        """Times count from now. `tells`: the client gets the spans."""
         self.tells = tells
         self.clock = clock
         self._began = clock()
@@ -48,27 +48,27 @@ class RequestSpans:
         self._spans: list[_Span] = []
         self._adjacent = ADJACENT
         self._lasted: dict[str, int] = {}
-        """Microseconds by name."""
+        """The total microseconds of spans, by name."""
 
     def began(self, part: Part, name: str) -> None:
-        """A span begins."""
+        """Note that a span begins."""
         self._open.append((part, name, self._micro(self.clock())))
 
     def ended(self) -> None:
-        """The last one ends."""
+        """Note that the span ends that began last."""
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 
     def measured(self, connection: object) -> None:
-        """Nothing: a request has no connection of its own."""
+        """Do nothing: a request has no connection of its own."""
 
     def waited(self, since: float) -> None:
-        """The request waited for a thread."""
+        """Note that the request waited for a thread until now."""
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
 
     def take(self) -> list[ServerSpan]:
-        """The spans that were not taken yet, `MAX_SPANS` at most. One that has not ended is told so far; the rest of it
-        is another."""
+        """Return the spans that were not taken yet, at most `MAX_SPANS`. An open span is cut here; its rest becomes
+        another span."""
         now = self._micro(self.clock())
         begun = list(self._open)
         while self._open:
@@ -80,8 +80,8 @@ class RequestSpans:
 
     @property
     def longest(self) -> list[str]:
-        """The longest of all, each with those inside of it, as `name:milliseconds`."""
-        lasted = Counter(self._lasted.copy())  # Another thread may add one meanwhile.
+        """The names with the longest total times, inner spans included, as `name:milliseconds`."""
+        lasted = Counter(self._lasted.copy())  # Another thread may add a span meanwhile.
         return [f"{name}:{micro / 1000:.1f}" for name, micro in lasted.most_common(SHOWN) if micro >= LEAST]
 
     def _add(self, part: Part, name: str, start: int, end: int) -> None:
@@ -95,7 +95,7 @@ class RequestSpans:
             self._spans = self._joined(self._spans)
 
     def _joined(self, spans: list[_Span]) -> list[_Span]:
-        """The same with fewer spans, if some of the same are near each other."""
+        """Return the spans, with those of the same work joined that are near each other."""
         found: list[_Span] = []
         last: dict[tuple[Part, str, int], _Span] = {}
         for span in spans:
@@ -103,7 +103,7 @@ class RequestSpans:
             before = last.get(key)
             gap = 0 if before is None else span.start - before.end
             if before is not None and 0 <= gap <= self._adjacent:
-                # A gap is no part of the work: the length of the whole is right, the place of what comes later is not.
+                # A larger gap is not counted: the total length stays right, the places of later spans do not.
                 before.end += span.end - span.start + (gap if gap <= ADJACENT else 0)
             else:
                 last[key] = span

@@ -1,4 +1,4 @@
-"""The steps of a server before its first client: find the repositories below the root and clear what a crash left."""
+"""The steps of a server at its start: find the repositories below the root and delete leftovers of crashes."""
 
 from __future__ import annotations
 
@@ -18,11 +18,12 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MAX_DEPTH = 8
-"""Folders below the root that are searched for repositories to tidy; deeper ones are tidied when they are used."""
+"""Levels of folders below the root that are searched for repositories to tidy. Deeper ones are tidied when they are
+used."""
 
 
 class Reactor(Clock, TcpReactor, Protocol):
-    """The part of Twisted's reactor that is used; its own interfaces say nothing to a type checker."""
+    """The part of Twisted's reactor that is used here. Its own interfaces are unknown to a type checker."""
 
     def run(self, *, installSignalHandlers: bool) -> None:
         """Move bytes until `stop`."""
@@ -31,14 +32,14 @@ class Reactor(Clock, TcpReactor, Protocol):
         """End `run`."""
 
     def callFromThread(self, call: Callable[[], None]) -> None:
-        """Call this on the reactor's thread."""
+        """Call `call` on the reactor's thread."""
 
     def addSystemEventTrigger(self, phase: str, event: str, call: Callable[[], object]) -> object:
-        """Call this when the reactor stops; a Deferred it returns is waited for."""
+        """Call `call` when the reactor stops, and wait for a Deferred that it returns."""
 
 
 def inside_of(root: Transport) -> Callable[[str], bool]:
-    """A check that a path, links followed, stays below a folder."""
+    """Return a test that is true if a path is below a folder after links were followed."""
     real = root.real_path()
     below = real.rstrip(os.sep) + os.sep
 
@@ -50,8 +51,8 @@ def inside_of(root: Transport) -> Callable[[str], bool]:
 
 
 def tidy_all(site: Site, executor: Executor) -> None:
-    """Clear `incoming` of every repository below the root, and delete packs that were dropped a day ago. Have receivers
-    be told what a server that was killed has left."""
+    """Delete leftovers in `incoming` of every repository below the root, and packs that were dropped a day ago. Have
+    receivers be told of changes that a killed server has not told."""
     for path in repositories(site.root, site.inside):
         if executor.stopping:
             return
@@ -59,15 +60,15 @@ def tidy_all(site: Site, executor: Executor) -> None:
             repository = site.find(path).repository
             site.changed(repository)
             repository.collect_garbage_files()
-        except Exception as error:  # It runs in a thread whose errors nobody sees.
+        except Exception as error:  # Nobody sees errors of this thread.
             log.warning("tidying %s: %s", path, error, exc_info=not isinstance(error, CodedError))
 
 
 def repositories(
     root: Transport, inside: Callable[[str], bool] = lambda path: True, path: str = "", depth: int = 0
 ) -> Iterator[str]:
-    """Paths of the repositories below a place, half-made ones too; nothing is looked for inside one, nor where a link
-    leads out of the root (`inside` says so)."""
+    """Yield the paths of the repositories below a place, incomplete ones included. Repositories and links out of the
+    root (for which `inside` is false) are not searched."""
     try:
         names = root.list_directory(path)
     except CodedError:

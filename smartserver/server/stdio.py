@@ -1,4 +1,4 @@
-"""Serving one connection on standard input and output: under sshd, inetd, or a parent process."""
+"""Serves one connection on standard input and output: under sshd, inetd, or a parent process."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from smartserver.server.shell import SessionProtocol
 
 
 class StdioProtocol(SessionProtocol):
-    """A connection of two pipes, which end one by one.
+    """A connection of two pipes, which are closed separately.
 
-    Once its output is gone Twisted's StandardIO never says that the connection is, whatever becomes of the input.
+    Once the output is closed, Twisted's StandardIO never reports the end of the connection, even if the input ends.
     """
 
     def writeConnectionLost(self) -> None:
-        """Nothing more can be said: everything was and this side closed, or nobody reads it any more."""
+        """Note that the output is closed: either everything was sent, or nobody reads it any more."""
         super().writeConnectionLost()
         if not self.timeouts.closing:
             self._end()
@@ -44,7 +44,7 @@ class StdioProtocol(SessionProtocol):
 
 
 def serve(connections: Connections, admission: Admission, peer: str) -> SessionProtocol:
-    """Begin the one session; `peer`: who is at the other end, for the log."""
+    """Begin the only session. `peer`: the name of the client in the log."""
     session = StdioProtocol(connections, admission, peer)
     stdio.StandardIO(session)  # type: ignore[no-untyped-call]  # Twisted leaves it untyped.
     return session

@@ -1,4 +1,4 @@
-"""An error of the store in words its client can make something of, and its server's administrator too."""
+"""Turns an error of the store into one that is useful to the client and to the server's administrator."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 log = logging.getLogger("smartserver")
 
 GONE = "is not there"
-"""The words for a served place that is missing, and for a repository that was in it: nobody deleted that one by
-itself."""
+"""The text for a missing served folder. Requests for its repositories get it too, because these were not deleted one by
+one."""
 
 NAMED_BY_A_STATE = (f"{PACKS}/", f"{LOG}/")
 
 
 def user_error(error: CodedError, found: RepositoryLocation | None, served: str) -> CodedError:
-    """The error as it is sent; `found`: the repository the request is about, None as long as nobody looked for it.
-    `served`: what the folder that is served is called.
+    """Return the error that is sent. `found`: the repository of the request; None if it was not looked up. `served`:
+    the name of the served folder in messages.
 
-    No repository: with what is there instead, or that the served folder itself is gone. A missing file that a state
-    names is told as damage. Damage is logged, since a client cannot mend it, and the next request opens the files
-    again. Other failures of the store are logged with the refusal (`server.request`).
+    If there is no repository, the error names what is there instead, or says that the served folder is missing. A
+    missing file that a state names is damage. Damage is logged, because a client cannot mend it, and the next request
+    opens the files again. Other failures of the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error

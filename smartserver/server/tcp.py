@@ -1,4 +1,4 @@
-"""Serving on a TCP port, with and without TLS: the first byte of a client says which."""
+"""Serves on a TCP port, with and without TLS: the first byte of a client tells which."""
 
 from __future__ import annotations
 
@@ -33,34 +33,34 @@ ACCEPTING = "twisted.internet.tcp.Port"
 """The source of Twisted's messages about the outcome of an accept."""
 
 BACKLOG = 511
-"""Connections the kernel may hold before they are accepted; it takes no more than net.core.somaxconn."""
+"""Connections that the kernel may hold before they are accepted; its own limit is net.core.somaxconn."""
 
 FAST_OPEN_SETTING = "/proc/sys/net/ipv4/tcp_fastopen"
-"""Linux's setting of its TCP Fast Open (RFC 7413)."""
+"""The file with Linux's setting for TCP Fast Open (RFC 7413)."""
 
 FAST_OPEN_SERVER = 2
-"""The bit of it that lets servers have it; as Linux comes only that of clients is set."""
+"""The bit of the setting that allows it for servers. By default, Linux allows it only for clients."""
 
 SOCKET_OPTIONS = {
     "TCP_NOTSENT_LOWAT": NOTSENT_LOWAT,
-    # A peer that lost its power or its network is noticed within three minutes, whatever it was waiting for.
+    # A peer that lost its power or its network is noticed within three minutes.
     "TCP_KEEPIDLE": 60,
     "TCP_KEEPINTVL": 20,
     "TCP_KEEPCNT": 6,
 }
-"""Set where the system knows them."""
+"""Options of each connection's socket; those that the system does not know are left out."""
 
 
 SEND_LIMIT = 256 * KIB
-"""Bytes that Twisted gives to the kernel at a time. With its own 128 KiB, and with 512 KiB, pulls by four clients take
-a tenth more of the processor: where the kernel takes a part, Twisted copies a rest that is below the limit."""
+"""Bytes that Twisted gives to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
+take a tenth more processor time: if the kernel takes only a part, Twisted copies a rest below the limit."""
 
 MAX_TLS_STEPS = 4096
-"""Steps of TLS's own that a client may cause on a connection: some 20 are the handshake, 3 a KeyUpdate, which is
-answered in 27 bytes. Clients ask for new keys once in 2**24 records (RFC 8446, 5.5), ours never."""
+"""Protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3, and its
+answer 27 bytes. Clients ask for new keys once in 2**24 records (RFC 8446, 5.5), ours never."""
 
 SENT_INTERVAL = 0.05
-"""Seconds between two looks at what is not sent yet."""
+"""Seconds between two checks whether everything is sent."""
 
 
 class Encryption(NamedTuple):
@@ -77,27 +77,28 @@ class ListeningPort(Interface):
     socket: socket.socket
 
     def getHost(self) -> IPv4Address | IPv6Address:
-        """The address on which it listens."""
+        """Return the address on which the port listens."""
 
     def stopListening(self) -> object:
-        """Accept no more."""
+        """Accept no more connections."""
 
 
 class TcpReactor(Interface):
-    """The part of a reactor that is used."""
+    """The part of a reactor that is used here."""
 
     def adoptStreamPort(
         self, fileDescriptor: int, addressFamily: socket.AddressFamily, factory: protocol.Factory
     ) -> ListeningPort:
-        """Accept connections of a copy of a socket that listens."""
+        """Accept connections on a copy of a listening socket."""
 
 
 Admit = Callable[[str, bool], Admission]
-"""From a client's address, and whether nobody on the way can read what it sends, to what says who it is."""
+"""A function that gives the admission of a client, from its address and whether nobody on the way can read its
+requests."""
 
 
 class TcpFactory(protocol.Factory):
-    """Makes a session for each connection. `encryption`: None offers no TLS."""
+    """Makes a session for each connection. Without `encryption`, the port offers no TLS."""
 
     noisy = False
 
@@ -107,7 +108,7 @@ class TcpFactory(protocol.Factory):
         self._encryption = encryption
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
-        """One connection; None, which closes it, where even those that are to be refused are too many."""
+        """Return the protocol of a new connection. None closes it, if there are too many that are being refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -122,19 +123,19 @@ class TcpFactory(protocol.Factory):
 
 
 class TcpProtocol(SessionProtocol):
-    """A TCP connection: one write leaves as one flight, and little lies in the kernel unsent."""
+    """A TCP connection. Each write is sent as one flight, and few unsent bytes are in the kernel."""
 
     encryption: Encryption | None = None
     secured: Callable[[], Admission]
-    """The admission of the client once it has TLS."""
+    """Returns the admission of the client once the connection has TLS."""
     _began = False
     """True once the client has sent anything."""
     _is_secure = False
-    """True once TLS was begun."""
+    """True once TLS has begun."""
     _tls_steps = 0
 
     def connectionMade(self) -> None:
-        """Set the socket's options."""
+        """Set the options of the socket, and begin the session."""
         connection: Any = self.transport
         connection.setTcpNoDelay(True)
         connection.setTcpKeepAlive(True)
@@ -148,12 +149,12 @@ class TcpProtocol(SessionProtocol):
         super().connectionMade()
 
     def refuse_if_full(self) -> None:
-        """Say so once it is known whether that must be encrypted."""
+        """Refuse the connection if it is one too many, once it is known whether the client uses TLS."""
         if self._began or self.encryption is None:
             super().refuse_if_full()
 
     def dataReceived(self, data: bytes) -> None:
-        """Bytes came. The first one decides."""
+        """Take received bytes. The first one decides on TLS."""
         if not self._began and self.encryption is not None:
             self._began = True
             if data[0] == HANDSHAKE:
@@ -169,13 +170,14 @@ class TcpProtocol(SessionProtocol):
         super().dataReceived(data)
 
     def note_tls_step(self) -> None:
-        """The client caused a step of TLS's own. What answers it waits in memory, unseen by the outbox."""
+        """Count a protocol step of TLS that the client caused. Its answer waits in memory that the outbox does not
+        count."""
         self._tls_steps += 1
         if self._tls_steps == MAX_TLS_STEPS:
             self.session.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
 
     def lose(self) -> None:
-        """Close both directions once everything is sent. TLS also waits for the peer to close: no longer than that."""
+        """Close both directions once everything is sent. TLS would also wait for the peer to close; this does not."""
         if self._is_secure and self.timeouts.sent_all is not None:
             self._carrier.abortConnection()
         else:
@@ -185,13 +187,13 @@ class TcpProtocol(SessionProtocol):
         if not self._is_secure:
             super()._end_writing()
             return
-        # TLS ends both directions at once, and reads on until the peer has ended them too.
+        # TLS closes both directions at once, and reads on until the peer has closed too.
         self._carrier.unregisterProducer()
         self._carrier.loseConnection()
         self._note_sent()
 
     def _note_sent(self) -> None:
-        """Tell when the last byte was sent, which Twisted does not tell of a connection with TLS."""
+        """Note when the last byte was sent, which Twisted does not report for a connection with TLS."""
         if not self._carrier.connected:
             return
         if unsent(self._carrier):
@@ -201,8 +203,8 @@ class TcpProtocol(SessionProtocol):
 
 
 def log_unaccepted(event: LogEvent) -> None:
-    """Log what Twisted observes of connections that could not be accepted: there is no file descriptor left, or no
-    memory. Its own log goes nowhere."""
+    """Log Twisted's events about connections that could not be accepted: no file descriptor or no memory is left.
+    Nothing else reads Twisted's log."""
     address, error = event.get("address"), event.get("acceptError")
     if event.get("log_namespace") != ACCEPTING:
         return
@@ -227,14 +229,14 @@ def is_loopback(host: str) -> bool:
 
 
 def shown(host: str, port: int) -> str:
-    """An address as people write it."""
+    """Return an address and port as people write them."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def counted(host: str) -> str:
-    """The key under which an address's connections are counted: for IPv6 a whole /64, which one machine may have.
+    """Return the key under which connections of an address are counted: for IPv6 its /64, which one machine may have.
 
-    Nobody's are with those of this machine: whoever comes through a forwarder on it seems to come from here.
+    Connections from this machine have an empty key and are not counted together: a forwarder may carry many clients.
     """
     address = _address(host)
     if address is None or address.is_loopback:
@@ -243,15 +245,15 @@ def counted(host: str) -> str:
 
 
 def anonymous_by_address(policy: Anonymous) -> Admit:
-    """The admission of users whom nothing names, who may do more on this machine."""
+    """Return a function that gives the admission of anonymous users, who may do more on this machine."""
     return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 
 def open_port(host: str, port: int) -> socket.socket:
-    """A socket that listens.
+    """Open a listening socket.
 
     Raises:
-        OSError: the address is taken or not this machine's.
+        OSError: the address is in use, or is not this machine's.
     """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     place = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0][4]
@@ -268,13 +270,13 @@ def open_port(host: str, port: int) -> socket.socket:
 
 
 def accept(reactor: TcpReactor, opened: socket.socket, factory: protocol.Factory) -> ListeningPort:
-    """Accept connections of a socket that listens, which is closed here: the reactor has a copy."""
+    """Accept connections on a listening socket. The socket is closed here, because the reactor has a copy."""
     with opened:
         return reactor.adoptStreamPort(opened.fileno(), opened.family, factory)
 
 
 def fast_open(port: ListeningPort) -> str:
-    """Let the first bytes of a connection come with its handshake (TCP Fast Open). Return why that is
+    """Allow the first bytes of a connection to come with its handshake (TCP Fast Open). Return the reason if that is
     impossible, else an empty string."""
     try:
         port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, BACKLOG)

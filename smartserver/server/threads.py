@@ -1,7 +1,7 @@
-"""The executor of a real server: a pool of threads for each lane, so that no pushes and no verifications that wait,
-however many and for whatever, delay a read. Which job of a lane comes next is `fair.FairQueue`'s to say.
+"""The executor of a real server: a pool of threads for each lane, so that waiting pushes and verifications never delay
+a read. `fair.FairQueue` chooses the next job of a lane.
 
-Python runs one thread at a time: for what a push takes of the processor reads wait in any lane, as for each other."""
+Python runs one thread at a time, so all lanes still share one processor."""
 
 from __future__ import annotations
 
@@ -27,14 +27,13 @@ THREADS = {
     Lane.UPKEEP: 1,
     Lane.HEALTH: 1,
 }
-"""Reads mostly wait for the disk, and of bodies only what must be read again does, or a large one for those before it.
-A commit waits for syncs, its own or those of the record that it is in.
-What is put together takes the processor and waits for nothing: so many readers of it have it in turn. Two verifications
-keep one busy, and one repack a disk."""
+"""The threads of each lane. Reads mostly wait for the disk. Checks of bodies wait for records that must be read again,
+or for larger bodies before them. A commit waits for syncs: its own, or those of the record that it shares. Building
+content only takes processor time. Two verifications keep a processor busy, and one repack a disk."""
 
 
 class _Pool:
-    """The threads of one lane; one is started when more jobs wait than threads are idle."""
+    """The threads of one lane. A thread is started when more jobs wait than threads are idle."""
 
     def __init__(self, name: str, count: int) -> None:
         self._name = name
@@ -43,12 +42,12 @@ class _Pool:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """Threads that run no job. One that was started or notified and does not run yet is idle until it takes a job:
-        so the jobs that wait are compared with it, not with zero."""
+        """The number of threads that run no job. A thread that was started or notified is idle until it takes a job. So
+        the number of waiting jobs is compared with this number, not with zero."""
         self._stopped = False
 
     def submit(self, client: Tenant, job: Callable[[], None]) -> None:
-        """Run a job when it is its turn.
+        """Queue a job.
 
         Raises:
             RuntimeError: the pool was stopped.
@@ -62,19 +61,19 @@ class _Pool:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Begin no more; does not wait."""
+        """Drop the waiting jobs, and begin no more. It does not wait for the running ones."""
         with self._changed:
             self._stopped = True
             self._queue.clear()
             self._changed.notify_all()
 
     def join(self) -> None:
-        """Wait for what runs."""
+        """Wait for the running jobs."""
         for thread in self._threads:
             thread.join()
 
     def _start(self) -> None:
-        """Start a thread; it begins once the caller releases the lock."""
+        """Start a thread. It takes a job once the caller releases the lock."""
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         thread.start()
         self._threads.append(thread)
@@ -85,18 +84,18 @@ class _Pool:
             client, job = found
             try:
                 job()
-            except Exception:  # A bug. The thread must not end: no other would be started in its place.
+            except Exception:  # A bug. The thread must not end, because no other replaces it.
                 log.exception("internal error in a job of lane %s", self._name)
             finally:
                 with self._changed:
                     self._idle += 1
                     self._queue.ended(client)
-                    if len(self._queue) > 1:  # One is for this thread; of the others more than one may begin now.
+                    if len(self._queue) > 1:  # This thread takes one; several others may begin now.
                         self._changed.notify_all()
-            del client, job, found  # An idle thread keeps nothing of a request alive.
+            del client, job, found  # An idle thread must not keep a request alive.
 
     def _next(self) -> tuple[Tenant, Callable[[], None]] | None:
-        """The next job, as soon as there is one; None once the pool is stopped."""
+        """Wait for the next job; return None once the pool is stopped."""
         with self._changed:
             while not self._stopped:
                 if (found := self._queue.take()) is not None:
@@ -107,7 +106,7 @@ class _Pool:
 
 
 class ThreadExecutor:
-    """Runs work in threads and reports back through `call_from_thread`; implements `Executor`."""
+    """Runs work in threads, and reports results through `call_from_thread`; implements `Executor`."""
 
     def __init__(self, call_from_thread: Callable[[Callable[[], None]], None]) -> None:
         self.stopping = False
@@ -126,11 +125,11 @@ class ThreadExecutor:
         self._pools[lane].submit(client, job)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call this on the thread that moves the bytes."""
+        """Call `call` on the thread that moves the bytes."""
         self._call_from_thread(call)
 
     def stop(self) -> None:
-        """Start no more work and wait for what runs."""
+        """Begin no more work, and wait for the running work."""
         self.stopping = True
         for pool in self._pools.values():
             pool.stop()

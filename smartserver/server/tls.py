@@ -1,5 +1,5 @@
 """The server's certificate and key for TLS: `KeyPair`, read again when either file changes. `make_key_pair` makes a
-self-signed one, whose fingerprint a client confirms once.
+self-signed pair, whose fingerprint a client confirms once.
 """
 
 from __future__ import annotations
@@ -28,14 +28,15 @@ from smartserver.wire.tls import ALPN, fingerprint
 log = logging.getLogger("smartserver")
 
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
-"""Files of a certificate that was made here."""
+"""The files of a certificate that this module makes."""
 
 YEARS = 20
-"""For which that is valid: clients trust its fingerprint, which does not expire."""
+"""Years for which such a certificate is valid: clients trust its fingerprint, which does not expire."""
 
 
 class BadKeyPair(Exception):
-    """A certificate and key that cannot be used; the message names the file. `is_final`: until the files change."""
+    """A certificate and key that cannot be used; the message names the file. `is_final`: true if they cannot be used
+    before they change."""
 
     def __init__(self, why: str, *, is_final: bool = True) -> None:
         super().__init__(why)
@@ -44,10 +45,10 @@ class BadKeyPair(Exception):
 
 @implementer(IOpenSSLServerConnectionCreator)
 class KeyPair:
-    """A certificate with its chain, and its key, as PEM files. Twisted asks it for each connection."""
+    """A certificate with its chain, and its key, as PEM files. Twisted calls it for each connection."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
-        """Read them.
+        """Read the files.
 
         Raises:
             BadKeyPair: they cannot be read, or do not belong together.
@@ -68,7 +69,8 @@ class KeyPair:
         return used.to_cryptography()
 
     def _check_dates(self) -> None:
-        """Warn of a certificate that clients refuse for its dates: at the start, and with each that connects."""
+        """Warn of a certificate that clients refuse for its dates. It is called at the start and for each
+        connection."""
         used, now = self._certificate(), datetime.datetime.now(datetime.UTC)
         if now > used.not_valid_after_utc:
             log.warning("%s: the certificate expired on %s", self._files[0], used.not_valid_after_utc.date())
@@ -76,7 +78,8 @@ class KeyPair:
             log.warning("%s: the certificate is not valid before %s", self._files[0], used.not_valid_before_utc.date())
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        """TLS for one connection, by the files as they are now; by those before where they cannot be used."""
+        """Return TLS for one connection, with the current files; with the previous ones if the current ones cannot be
+        used."""
         seen = self._signature()
         if seen != self._seen:
             try:
@@ -91,7 +94,7 @@ class KeyPair:
         return SSL.Connection(self._context, None)
 
     def _signature(self) -> tuple[object, ...]:
-        """A value that changes with the files."""
+        """Return a value that changes with the files."""
         try:
             found = [os.stat(file) for file in self._files]
         except OSError:
@@ -100,7 +103,7 @@ class KeyPair:
 
 
 def _note_step(connection: SSL.Connection, where: int, _: int) -> None:
-    """Tell what the connection carries of a step of TLS's own."""
+    """Report a protocol step of TLS to the protocol object of its connection."""
     if where == SSL.SSL_CB_ACCEPT_LOOP and (layer := connection.get_app_data()) is not None:  # Twisted's.
         layer.wrappedProtocol.note_tls_step()
 
@@ -122,7 +125,7 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
     try:
         made.use_privatekey(_private_key(private))
         made.check_privatekey()
-    except (SSL.Error, ValueError, TypeError):  # The last is that of a key with a passphrase.
+    except (SSL.Error, ValueError, TypeError):  # TypeError: the key has a passphrase.
         why = f"expected the key of {certificate}, without a passphrase, in PEM form"
         raise BadKeyPair(f"{key}: {why}") from None
     return made
@@ -136,14 +139,14 @@ def _private_key(content: bytes) -> RSAPrivateKey | EllipticCurvePrivateKey | Ed
 
 
 def _select(_: SSL.Connection, offered: list[bytes]) -> Any:
-    """Choose our protocol (RFC 7301) where a client offers it. Which one was chosen is for the client to check."""
+    """Choose our protocol (ALPN, RFC 7301) if a client offers it. The client checks the choice."""
     ours = ALPN.encode()
     return ours if ours in offered else SSL.NO_OVERLAPPING_PROTOCOLS
 
 
 def make_key_pair(folder: Path) -> tuple[Path, Path]:
-    """The self-signed certificate and its key in a folder, made where they are not there. A second server that starts
-    at the same time finds the first one's, since the certificate comes last and neither is replaced.
+    """Return the files of the self-signed certificate and key in a folder; make them if they are missing. Servers that
+    start at the same time use the same pair, because the certificate is written last and neither file is replaced.
 
     Raises:
         BadKeyPair: the folder cannot be written to.
@@ -164,7 +167,7 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def _publish(file: Path, content: bytes) -> None:
-    """Write a file whole, unless there is one by now."""
+    """Write a file atomically, unless it exists by now."""
     part = file.with_suffix(f".{secrets.token_hex(8)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

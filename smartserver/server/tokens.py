@@ -1,10 +1,10 @@
-"""Tokens: secrets that say over TCP who a user is. The server keeps the hash of each, in a file beside the access file.
+"""Tokens: secrets that identify users over TCP. The server keeps the hash of each in a file beside the access file.
 
-A token is 256 random bits, so one round of SHA-256 hides it: nobody can try all that there are. A scope narrows what
-the rules of the access file give its user, and never adds to it.
+A token is 256 random bits, so one round of SHA-256 hides it: nobody can try all values. The scope of a token limits the
+rights that the access file gives its user, and never adds to them.
 
-`smartserver token` replaces the file as a whole, by a rename. The lock is a file of its own that nobody replaces:
-concurrent changes wait for each other there, and none is lost. A crash leaves the old file or the new one.
+`smartserver token` replaces the file as a whole, by a rename. The lock is a separate file that is never replaced, so
+that concurrent changes wait for each other and none is lost. A crash leaves the old file or the new one.
 """
 
 from __future__ import annotations
@@ -29,31 +29,31 @@ from smartserver.server.watched import MAX_FILE, UnusableFile, WatchedFile
 from smartserver.verbs.declare import Permission
 
 PREFIX = "hpss_"
-"""The beginning of every token, so that tools which search for secrets know one."""
+"""The prefix of every token, by which tools that search for secrets recognize it."""
 
 RANDOM_BYTES = 32
 
 ID_DIGITS = 8
-"""Digits of a token's hash that name it in lists and logs."""
+"""Hex digits of a token's hash that are its id in lists and logs."""
 
 
 T = TypeVar("T")
 
 
 class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token as the file has it. A field that this release does not know may narrow it: such a file is not used."""
+    """A token in the file. A file with an unknown field is not used, because the field may limit the token."""
 
     id: str
     user: str
     sha256: str
     created: int
-    """Seconds since the epoch, as `expires`."""
+    """Seconds since the epoch, like `expires`."""
     expires: int | None = None
     path: str | None = None
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """True if its time is over."""
+        """True if the token is no longer valid."""
         return self.expires is not None and now >= self.expires
 
 
@@ -64,14 +64,14 @@ class TokensText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class KnownToken:
-    """A token of the file, and what its scope forbids."""
+    """A token of the file, with its scope."""
 
     def __init__(self, text: Token) -> None:
         self.text = text
         self._path = None if text.path is None else NamePattern(text.path)
 
     def objection(self, permission: Permission, path: str) -> str:
-        """Why its scope does not reach that; empty if it does."""
+        """Return the reason why the scope excludes a permission for a repository; empty if it does not."""
         if self.text.read_only and permission is not Permission.READ:
             return f"the token {self.text.id} is for reading alone"
         pattern = self._path
@@ -86,7 +86,7 @@ class Tokens:
     """All tokens of a file."""
 
     def __init__(self, content: bytes = b"") -> None:
-        """Parse a file; nothing is a file without tokens."""
+        """Parse a file. Empty content is a file without tokens."""
         try:
             texts = msgspec.json.decode(content, type=TokensText).tokens if content else []
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -99,7 +99,8 @@ class Tokens:
         self.known = [KnownToken(each) for each in texts]
 
     def find(self, token: str) -> KnownToken | None:
-        """The one that this is. Each is compared, in a time that says nothing of how much was the same."""
+        """Return the known token that equals `token`, or None. Each is compared, in a time that does not depend on the
+        content."""
         digest = _digest(token)
         found: KnownToken | None = None
         for each in self.known:
@@ -114,20 +115,20 @@ class TokenFile(WatchedFile[Tokens]):
     what = "tokens"
 
     def parse(self, content: bytes) -> Tokens:
-        """The tokens. An empty file is one that was half written: `TokenChanges` writes none."""
+        """Return the tokens. An empty file is an error, because `TokenChanges` never writes one."""
         if not content:
             raise UnusableFile("it is empty")
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """No tokens: nobody was given one. A file that was there is missed: a server without tokens would have clients
-        forget theirs."""
+        """Return no tokens if there never was a file. If there was one, raise an error, because a server without tokens
+        would have clients forget theirs."""
         if self.was_read:
             raise UnusableFile("it is gone")
         return Tokens()
 
     def count(self, content: Tokens) -> int:
-        """Count the tokens."""
+        """Return the number of tokens."""
         return len(content.known)
 
 
@@ -136,34 +137,34 @@ def _digest(token: str) -> str:
 
 
 def token_path(access: Path) -> Path:
-    """The token file of an access file."""
+    """Return the path of the token file of an access file."""
     whole = access.resolve()
     return whole.with_name(f"{whole.name}.tokens")
 
 
 class TokenPlace(Protocol):
-    """The place in which tokens are changed."""
+    """A store of tokens that can be changed."""
 
     def tokens(self) -> Tokens:
-        """The tokens that there are."""
+        """Return the current tokens."""
 
     def changing(self) -> AbstractContextManager[tuple[bytes | None, Callable[[bytes], object]]]:
-        """The file with the tokens, and what replaces it; nobody else changes it meanwhile."""
+        """Lock the tokens, and give their file's content and a function that replaces it."""
 
 
 class TokenChanges:
     """Creates and revokes tokens."""
 
     def __init__(self, place: Path | TokenPlace) -> None:
-        """`place`: the access file that they belong to, or where they are."""
+        """`place`: the access file beside which the tokens are, or another store of them."""
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:
-        """All there are."""
+        """Return all tokens."""
         return [each.text for each in self._place.tokens().known]
 
     def create(self, user: str, now: int, expires: int | None, path: str | None, *, read_only: bool) -> tuple[str, str]:
-        """Make a token: the token, which is kept nowhere, and its id."""
+        """Create a token. Return the token, which is stored nowhere, and its id."""
         if not is_user_name(user):
             raise UnusableFile(f"{user!r} is not a valid user name: use letters, digits and _.@+-")
         if path is not None:
@@ -180,7 +181,7 @@ class TokenChanges:
         return self._change(added)
 
     def revoke(self, token_id: str) -> Token:
-        """Take a token back; what it was."""
+        """Revoke a token, and return its entry."""
 
         def left(tokens: Sequence[Token]) -> tuple[Sequence[Token], Token]:
             found = next((token for token in tokens if token.id == token_id), None)
@@ -201,23 +202,23 @@ class TokenChanges:
 
 
 class TokensBesideFile:
-    """The place of the tokens of an access file, as `TokenPlace`."""
+    """The tokens beside an access file; implements `TokenPlace`."""
 
     def __init__(self, access: Path) -> None:
         self._access = access
         self._path = token_path(access)
 
     def tokens(self) -> Tokens:
-        """The tokens that there are."""
+        """Return the current tokens."""
         return TokenFile(self._path).content
 
     @contextmanager
     def changing(self) -> Iterator[tuple[bytes | None, Callable[[bytes], object]]]:
-        """The content, and a function that replaces it."""
+        """Lock the file, and yield its content and a function that replaces it."""
         try:
             owner = os.stat(self._access)
             with self._locked(owner):
-                self.tokens()  # One that is damaged is not replaced.
+                self.tokens()  # A damaged file is not replaced.
                 content = self._path.read_bytes() if self._path.exists() else None
                 yield content, lambda content: self._replace(content, owner)
         except OSError as error:
@@ -234,7 +235,7 @@ class TokensBesideFile:
             os.close(lock)
 
     def _replace(self, content: bytes, owner: os.stat_result) -> None:
-        """Replace the file. A server that could read the old one can read this one."""
+        """Replace the file. Every server that could read the old file can read the new one."""
         new = self._path.with_name(f"{self._path.name}.new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()  # A crash left it.
@@ -258,7 +259,7 @@ class TokensBesideFile:
 
 
 def _give(file: int, owner: os.stat_result) -> None:
-    """Have a file belong to the owner and group of another."""
+    """Give a file the owner and group of another file."""
     found = os.fstat(file)
     if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
         os.fchown(file, owner.st_uid, owner.st_gid)

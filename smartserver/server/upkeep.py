@@ -1,8 +1,8 @@
-"""Upkeep after an answer. However many pushes a repository gets meanwhile, at most one tidying of it waits.
+"""Upkeep after an answer. At most one tidying of a repository waits, however many pushes it gets meanwhile.
 
-One thread tidies all repositories, at a slow pace. While it is at a large one, another that is pushed to once a second
-would get very many packs. So the pace is left once a repository waits for too long. A change may have
-brought a pack, so `AHEAD` is of both.
+One thread tidies all repositories, at a slow pace. While it tidies a large one, another that is pushed to once a second
+would get very many packs. So the thread works at full speed once a repository has had `AHEAD` changes while it waited.
+Each change may have brought a pack.
 """
 
 from __future__ import annotations
@@ -21,16 +21,16 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 SLICE = 0.0003
-"""Seconds of work after which it rests."""
+"""Seconds of work after which the thread rests."""
 REST = 2
 """Seconds of rest for each second of work."""
 
 
 class SlowPace:
-    """Rests twice as long as it worked: who asks meanwhile has the interpreter two thirds of the time.
+    """Rests twice as long as it worked, so that requests have the interpreter two thirds of the time.
 
-    Two threads that compute share one interpreter, and in turn: beside one that never rests a push takes twice as long.
-    One that rests longer falls behind: pushes one after the other then made 23 packs before they were joined.
+    Two computing threads take turns at the interpreter, so a push beside a thread that never rests takes twice as long.
+    A thread that rests longer falls behind: successive pushes made 23 packs before they were joined.
     """
 
     def __init__(
@@ -39,14 +39,15 @@ class SlowPace:
         clock: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`hurried`: whether somebody waits, so that it does not rest. `clock`: seconds this thread has computed."""
+        """`hurried`: tells whether others wait, so that there is no rest. `clock`: returns the seconds that this thread
+        has computed."""
         self._hurried = hurried
         self._clock = clock
         self._sleep = sleep
         self._since = clock()
 
     def __call__(self) -> None:
-        """Rest, if it is time to."""
+        """Rest if `SLICE` seconds of work are over."""
         worked = self._clock() - self._since
         if worked >= SLICE:
             if not self._hurried():
@@ -57,8 +58,7 @@ class SlowPace:
 class UpkeepQueue:
     """Repositories that were changed since they were tidied; usable from several threads.
 
-    They are told apart by their paths: a site forgets a repository that was not asked for in a while, and opens it
-    again.
+    The key is the path, because a site closes a repository that was not used for a while, and opens it again.
     """
 
     def __init__(self) -> None:
@@ -68,30 +68,30 @@ class UpkeepQueue:
 
     @property
     def is_pressing(self) -> bool:
-        """True if a repository got so many packs meanwhile that it would wait for no more."""
+        """True if a repository got `AHEAD` changes while it waited."""
         return self._pressing > 0
 
     def add(self, repository: PackRepository) -> bool:
-        """Note a change of a repository; whether it did not wait before."""
+        """Note a change of a repository. Return True if it did not wait before."""
         with self._guard:
             changes = self._changes[repository.path] = self._changes.get(repository.path, 0) + 1
             self._pressing += changes == AHEAD
             return changes == 1
 
     def take(self, repository: PackRepository) -> None:
-        """It waits no longer."""
+        """Note that a repository waits no longer."""
         with self._guard:
             self._pressing -= self._changes.pop(repository.path) >= AHEAD
 
     def tidy_later(self, executor: Executor, repository: PackRepository, *, joins: bool = True) -> None:
-        """Have a repository that was changed tidied, unless that is to come anyway. `joins`: its packs too, not its log
-        alone.
+        """Queue the tidying of a changed repository, unless it is queued already. `joins`: true to join packs too,
+        false to tidy the log alone.
 
-        It goes at a slow pace until another waits for too long, or the server stops.
+        It works at a slow pace until another repository waits for too long, or the server stops.
         """
 
         def begin() -> None:
-            # Before it looks, so that what changes from now on asks again.
+            # Before it reads, so that a later change is queued again.
             self.take(repository)
             if joins:
                 tidy(repository, partial(repository.tidy, SlowPace(lambda: executor.stopping or self.is_pressing)))
@@ -103,8 +103,8 @@ class UpkeepQueue:
 
 
 def tidy(repository: PackRepository, work: Callable[[], None]) -> None:
-    """Tidy a repository after an answer; what goes wrong there is nobody's answer."""
+    """Tidy a repository after an answer. Errors are only logged."""
     try:
         work()
-    except Exception as error:  # It runs in a thread whose errors nobody sees.
+    except Exception as error:  # Nobody sees errors of this thread.
         log.warning("tidying %s: %s", repository.path, error, exc_info=not isinstance(error, CodedError))

@@ -1,8 +1,8 @@
 """The verdicts of hooks about requests, in a folder of the server's account on this machine.
 
-A client repeats a request, under the same id, when its connection was lost. The repetition may reach another worker, or
-by ssh another process. So each request that hooks judge has a file, which is locked while they run: a repetition waits
-there, and takes the verdict. It counts for the same user, changes and content alone, and is kept for a day.
+A client repeats a request with the same id if its connection was lost. The repetition may reach another worker, or by
+ssh another process. So each request that hooks judge has a file, which is locked while they run. A repetition waits for
+the lock, and takes the verdict. A verdict holds only for the same user, changes and content, and is kept for a day.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from typing import Final, NamedTuple
 import msgspec
 
 KEPT: Final = 24 * 3600
-"""Seconds for which a verdict is kept: as long as the log knows requests."""
+"""Seconds for which a verdict is kept: as long as the log keeps requests."""
 
 CLEAN_UP: Final = 3600.0
 """Seconds between two searches for old verdicts."""
 
 
 class Verdict(NamedTuple):
-    """The verdict of hooks about a request. `digest`: of all that they judged. `hook`: the one that refuses it, and
-    `why`; empty where none does."""
+    """The verdict of hooks about a request. `digest`: the digest of everything that they judged. `hook`: the name of
+    the hook that refuses the request, and `why` its reason; both empty if none refuses it."""
 
     digest: bytes
     hook: str = ""
@@ -39,16 +39,18 @@ _DECODER = msgspec.msgpack.Decoder(Verdict)
 
 
 class Verdicts:
-    """The folder. Any thread may ask."""
+    """The verdicts in a folder. It is usable from any thread."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: one that all processes of this account share, in one that others cannot write to."""
+        """`folder`: a folder that all processes of this account share. Other accounts must not be able to write to its
+        parent."""
         self._folder = folder
         self._cleaned: float | None = None
         self._guard = threading.Lock()
 
     def get(self, request: bytes, digest: bytes, judge: Callable[[], Verdict]) -> Verdict:
-        """The verdict about a request: that of its first sending, else what `judge` gives.
+        """Return the verdict about a request: that of its first sending, else the result of `judge`, which is then
+        kept.
 
         Raises:
             OSError: the folder cannot be used.
@@ -57,7 +59,7 @@ class Verdicts:
         _make(folder)
         self._clean_up(folder)
         with _locked(folder / request.hex()) as file:
-            with contextlib.suppress(msgspec.DecodeError):  # It is new, or its writer was killed.
+            with contextlib.suppress(msgspec.DecodeError):  # The file is new, or its writer was killed.
                 found = _DECODER.decode(_read(file))
                 if found.digest == digest:
                     return found
@@ -79,7 +81,7 @@ class Verdicts:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder; it must be this account's alone: others could write verdicts."""
+    """Make the folder. It must belong to this account alone, or others could write verdicts."""
     with contextlib.suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)

@@ -1,7 +1,7 @@
-"""Requests of file-level (VFS) calls: the calls are done in order until the first that fails, and never planned.
+"""Requests of file-level (VFS) calls. The calls are carried out in order until one fails; nothing is planned before.
 
-Everything here blocks, so it runs in the executor. The body of a request is kept whole before the first call: a request
-that is cut off has changed nothing, as all requests do.
+Everything here blocks, so it runs in the executor. The whole body of a request is received before the first call, so
+that a request that is cut off changes nothing.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from transports.base import ReadFile
 from transports.errors import CodedError, TransportFailed
 
 HELD = 1 << 20
-"""Bytes of a body that are held in memory; more are held in a temporary file."""
+"""Bytes of a body that are held in memory; a larger body is held in a temporary file."""
 
 SHORTER = "it became shorter while it was read"
 
@@ -36,10 +36,10 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def keep(context: RequestContext, body: IO[bytes] | None, chunk: bytes) -> IO[bytes]:
-    """Append a chunk to the body of a request, which is made with its first chunk.
+    """Append a chunk to the stored body of a request, and return the body. `body`: None for the first chunk.
 
     Raises:
-        CodedError: the rest of the body is not wanted.
+        CodedError: the request is refused, so the rest of the body is not needed.
     """
     if body is None:
         _admitted(context)
@@ -58,7 +58,8 @@ def keep(context: RequestContext, body: IO[bytes] | None, chunk: bytes) -> IO[by
 
 
 def answer(context: RequestContext, body: IO[bytes] | None, size: int = 0) -> tuple[Reply, FileRanges | None]:
-    """The reply to a request whose body, of `size` bytes, is whole, and the body of the reply, if it has one."""
+    """Carry out a request whose body of `size` bytes is complete. Return the reply, and the body of the reply if it has
+    one."""
     tree = _admitted(context)
     if (0 if body is None else body.tell()) != context.header.brought:
         raise _wrong_size(context.header.brought, size)
@@ -69,11 +70,11 @@ def answer(context: RequestContext, body: IO[bytes] | None, size: int = 0) -> tu
     try:
         return Reply(_outcomes(context)), files.sent or None
     finally:
-        context.request_files = None  # The reply alone holds the files: they close as soon as it is gone.
+        context.request_files = None  # Only the reply refers to the files, which close when it is freed.
 
 
 def _admitted(context: RequestContext) -> JailedTransport:
-    """The files, before anything is done."""
+    """Check that the request may be carried out, and return its files."""
     context.allowance()
     tree = context.site.files(context.path)
     tree_path = context.path.strip("/")
@@ -85,7 +86,7 @@ def _admitted(context: RequestContext) -> JailedTransport:
 
 
 def _outcomes(context: RequestContext) -> list[Outcome]:
-    """Run the calls until the first that fails."""
+    """Run the calls until one fails, and return the outcome of each."""
     outcomes: list[Outcome] = []
     size = 0
     for verb, arguments in context.header.calls:
@@ -93,7 +94,7 @@ def _outcomes(context: RequestContext) -> list[Outcome]:
             break
         outcome = _done(context, verb, arguments)
         size += len(bytes(outcome.result))
-        if size > MAX_RESULTS and verb.effect is Effect.READ:  # The result of a change, which is made, is a byte.
+        if size > MAX_RESULTS and verb.effect is Effect.READ:  # A change is made, and its result is one byte.
             too_much = LimitExceeded("bytes of results of one request", size, MAX_RESULTS)
             outcome = Outcome(Status.REFUSED, fault=fault(too_much))
         outcomes.append(outcome)
@@ -104,10 +105,10 @@ def _outcomes(context: RequestContext) -> list[Outcome]:
 
 
 def _done(context: RequestContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
-    """Run one call. A bug in it is its outcome too, since the calls before it are done."""
+    """Run one call and return its outcome. A bug gives a fault too, because the calls before are done."""
     try:
         return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
-    except Exception as error:  # No other variable refers to it: a cycle with this frame would keep files open.
+    except Exception as error:  # No other variable may refer to it: a cycle with this frame would keep files open.
         return Outcome(Status.REFUSED, fault=_fault(verb, error))
 
 
@@ -124,7 +125,7 @@ def _wrong_size(expected: int, found: int) -> Unsupported:
 
 @dataclass(slots=True)
 class RequestFiles:
-    """The files and the body that the calls of one request share; implements `verbs.declare.Files`."""
+    """The files and the request's body that the calls of one request share; implements `verbs.declare.Files`."""
 
     tree: JailedTransport
     body: IO[bytes] | None
@@ -133,15 +134,16 @@ class RequestFiles:
     _given: int = 0
 
     def brought(self, size: int) -> Iterator[bytes]:
-        """The next bytes of the body, in pieces."""
+        """Yield the next `size` bytes of the request's body, in pieces."""
         while size:
-            assert self.body is not None  # It has as many as the calls say.
+            assert self.body is not None  # `answer` has checked its size.
             piece = self.body.read(min(size, PIECE))
             size -= len(piece)
             yield piece
 
     def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """The content for the result, while there is room, or None where it is sent in the body.
+        """Return the content of ranges of a file for the result; None if there is no room, and it is sent in the
+        reply's body.
 
         Raises:
             LimitExceeded: too many files are open for answers.
@@ -161,7 +163,7 @@ class RequestFiles:
 
 
 class FileRanges:
-    """Ranges of open files, one after the other: the body of an answer; implements `work.BodyReader`."""
+    """The body of an answer: ranges of open files, one after the other; implements `work.BodyReader`."""
 
     segments = 0
 
@@ -173,11 +175,11 @@ class FileRanges:
         return bool(self._left)
 
     def add(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
-        """Send these too; the file is closed when nothing refers to it any more."""
+        """Append ranges of a file. The file is closed when nothing refers to it any more."""
         self._left.extend((path, file, offset, size) for offset, size in ranges if size)
 
     def read(self, size: int) -> bytes:
-        """The next bytes; empty at the end.
+        """Return at most `size` bytes; empty at the end.
 
         Raises:
             TransportFailed: a file became shorter.

@@ -1,4 +1,5 @@
-"""A file that the server reads again whenever it has changed. One that cannot be used leaves everything as it was."""
+"""A file that the server reads again when it has changed. If the new content cannot be used, the old one stays in
+force."""
 
 from __future__ import annotations
 
@@ -11,45 +12,46 @@ from typing import Generic, Protocol, TypeVar
 log = logging.getLogger("smartserver")
 
 MAX_FILE = 1 << 20
-"""Bytes of such a file; a rule has about a hundred, and a token three hundred."""
+"""The most bytes of such a file. A rule has about a hundred bytes, and a token three hundred."""
 
 T = TypeVar("T")
 
 
 class UnusableFile(Exception):
-    """A file that cannot be used, and why. What reads or changes rules, tokens and hooks may raise it."""
+    """A file that cannot be used; the text says why. Functions that read or change rules, tokens and hooks may raise
+    it."""
 
 
 class UnreadableFile(UnusableFile):
-    """A file that the system does not let be read."""
+    """A file that the system does not allow to be read."""
 
 
 class WatchedSource(Protocol):
-    """The place of such a file; as text, its name in messages."""
+    """The source of such a file. As a string, it is the file's name in messages."""
 
     def signature(self) -> tuple[int, ...]:
-        """A value that changes with the file's content; empty if it does not exist.
+        """Return a value that changes with the file's content; empty if it does not exist.
 
         Raises:
-            TransportFailed: it cannot be told whether the file is still as it was, and it must not be used.
+            TransportFailed: it is unknown whether the file has changed, so the content must not be used.
         """
 
     def read(self) -> bytes | None:
-        """The content; None if it does not exist.
+        """Return the content; None if the file does not exist.
 
         Raises:
-            UnreadableFile: it cannot be read.
+            UnreadableFile: the file cannot be read.
         """
 
 
 class WatchedFile(Generic[T]):
-    """The content of a file. Any thread may ask."""
+    """The content of a file, read again when the file has changed. It is usable from any thread."""
 
     what = ""
-    """The content of the file, in the words of the log."""
+    """The word for the content in the log."""
 
     def __init__(self, source: Path | WatchedSource) -> None:
-        """Read it.
+        """Read the file.
 
         Raises:
             TransportFailed: as `WatchedSource.signature`.
@@ -58,24 +60,24 @@ class WatchedFile(Generic[T]):
         self._guard = threading.Lock()
         self._seen = self.source.signature()
         self.was_read = False
-        """True once there was a valid file."""
+        """True once a valid file was read."""
         self._content = self._read()
 
     def parse(self, content: bytes) -> T:
-        """Make of the bytes what the file says."""
+        """Return the parsed content of the file."""
         raise NotImplementedError
 
     def absent(self) -> T:
-        """Say what a file means that does not exist."""
+        """Return the content that a missing file stands for, or raise UnusableFile."""
         raise UnusableFile("it cannot be read: No such file or directory")
 
     def count(self, content: T) -> int:
-        """Count what the file has, for the log."""
+        """Return the number of entries, for the log."""
         raise NotImplementedError
 
     @property
     def content(self) -> T:
-        """The content of the file now; the one before if it cannot be used.
+        """The current content of the file; the previous one if it cannot be used.
 
         Raises:
             TransportFailed: as `WatchedSource.signature`.
@@ -91,7 +93,7 @@ class WatchedFile(Generic[T]):
                     self._seen = seen
                 except UnusableFile as error:
                     log.warning("%s is not used, the %s stay as they were: %s", self.source, self.what, error)
-                    if not isinstance(error, UnreadableFile):  # That may pass.
+                    if not isinstance(error, UnreadableFile):  # It may become readable.
                         self._seen = seen
             return self._content
 
@@ -107,7 +109,7 @@ class WatchedFile(Generic[T]):
 
 
 class _FileOnDisk:
-    """A file of this machine. One that cannot be looked at is as it was."""
+    """A file on this machine."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

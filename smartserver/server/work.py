@@ -1,7 +1,7 @@
-"""One request's work on the store. Everything here blocks, so it runs in the executor, one step at a time.
+"""The work of one request on the store. Everything here blocks, so it runs in the executor, one step at a time.
 
-`RequestWork.run` is where the executor enters. It measures a step, and encodes the answer that the step gives or the
-refusal that it raises. The steps of a request are `answer`, or `take` for each chunk of its body and then `finish`.
+The executor calls `RequestWork.run`. It measures a step, and encodes the answer that the step returns or the refusal
+that it raises. The steps of a request are `answer`, or `take` for each chunk of its body and then `finish`.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a body that is taken again if its repository is not as it was last seen; after so many it is looked at."""
+"""Bytes of a body that are kept in memory while its repository is assumed to be as it was last seen. After so many
+bytes, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
 _encode = msgspec.msgpack.Encoder().encode
@@ -78,39 +79,40 @@ class BodyReader(Protocol):
     """The body of an answer."""
 
     segments: int
-    """In it; right when it has ended, as is `size`."""
+    """The number of segments; it is final once the body has ended, like `size`."""
     size: int
-    """Its bytes."""
+    """The number of bytes."""
 
     def read(self, size: int) -> bytes:
-        """At most `size` bytes; empty at the end."""
+        """Return at most `size` bytes; empty at the end."""
 
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """An answer to send: a message, and a body where there is one."""
+    """An answer to send: a message, and a body if it has one."""
 
     message: Reply | Failure
     body: BodyReader | None = None
     lane: Lane = Lane.QUICK
     """The lane in which the body is read."""
     changed: PackRepository | None = None
-    """The repository a commit changed: it may want repacking."""
+    """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The message, encoded. The largest takes a tenth of a second, so the step that gave it does that."""
+    """The encoded message. To encode the largest takes a tenth of a second, so it is done in the step that returned
+    it."""
 
 
 class Task(NamedTuple):
-    """One entry into the executor. A task `of_request` is left out once the request is over; what it raises is a
-    refusal. `then` gets the result, unless that was an answer, on the thread that moves the bytes."""
+    """One job for the executor. A task with `of_request` is skipped once the request is over, and its error becomes a
+    refusal. `then` gets the result, unless it is an answer, on the thread that moves the bytes."""
 
     lane: Lane
     do: Callable[[], object]
     name: str = ""
-    """The name in a trace."""
+    """The name of the task in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
-    """Bytes of the body that it takes."""
+    """Bytes of the body that the task takes."""
     of_request: bool = False
 
 
@@ -119,23 +121,23 @@ class RequestWork:
 
     def __init__(self, site: Site, progress: RequestProgress) -> None:
         self.context: RequestContext | None = None
-        """None until the request is decoded, and after it was cancelled."""
+        """The context of the request; None until the request is decoded, and after it was cancelled."""
         self.running: RequestContext | None = None
-        """The context of the task that runs: a cancellation sets `context` to None meanwhile."""
+        """The context for the task that runs. A cancellation may set `context` to None meanwhile."""
         self.level = 0
-        """The level of compression of bodies with content."""
+        """The level of zstd for bodies with content."""
         self.is_over = False
-        """True once the final answer is sent, or nobody is there to get one."""
+        """True once the final answer is sent, or the connection is gone."""
         self.busy = 0.0
-        """Seconds at work."""
+        """Seconds that tasks took."""
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
-        """The counters' growth meanwhile."""
+        """The growth of the counters in tasks."""
         self.hides_cost = False
-        """True if the answer leaves out its cost, which would tell of repositories that the user may not read."""
+        """True if the answer leaves out its cost, which would reveal repositories that the user may not read."""
         self.spans: RequestSpans | None = None
-        """The spans, where the client or the log of slow requests wants them."""
+        """The spans, if the client or the log of slow requests needs them."""
         self._saw_repack = False
         self._site = site
         self._progress = progress
@@ -143,9 +145,9 @@ class RequestWork:
         self._transaction: Transaction | None = None
         """The transaction that the upload is checked against."""
         self._kept: list[bytes] = []
-        """The body, as long as it may have to be taken again."""
+        """The chunks of the body, while they may have to be taken again."""
         self._announcement: SegmentStream | None = None
-        """The graph in the body of a check."""
+        """The stream with the graph in the body of a check."""
         self._decided = False
         """True once the calls were run on the announced graph."""
         self._bulk: BulkDecoder | None = None
@@ -157,8 +159,8 @@ class RequestWork:
     # -- the executor's entry, and the cost
 
     def run(self, task: Task, ready: float) -> object:
-        """Do a task that was `ready` then. Returns its result, an answer in encoded form, or the error that tells of a
-        bug."""
+        """Run a task. Return its result, an encoded answer, or the error for a bug. `ready`: the time since which it
+        waited for a thread."""
         start = self._site.clock()
         self.queued += start - ready
         with nullcontext() if self.spans is None else self._recorded(task, ready, self.spans):
@@ -171,7 +173,7 @@ class RequestWork:
             try:
                 try:
                     result = task.do()
-                except Exception as error:  # The boundary of a request: nothing a peer sends may end the server.
+                except Exception as error:  # Nothing that a peer sends may end the server.
                     if not task.of_request:
                         raise
                     result = self.refusal(error)
@@ -179,7 +181,7 @@ class RequestWork:
                     self.busy += self._site.clock() - start
                     self.spent = together(self.spent, since(counted_here(), before))
                 return self.encoded(result) if isinstance(result, ServedAnswer) else result
-            except Exception as error:  # A task that is never reported would leave its client without an answer.
+            except Exception as error:  # Without a result, the client would get no answer.
                 return internal(error)
             finally:
                 self.running = None
@@ -196,7 +198,7 @@ class RequestWork:
         self._saw_repack |= context is not None and context.is_repacking
 
     def encoded(self, answer: ServedAnswer) -> ServedAnswer:
-        """The answer with its payload, which has the cost of the request."""
+        """Return an answer with its payload, which includes the cost of the request."""
         spent, message = self.spent, answer.message
         counters = Counters(
             int(self.busy * 1e6),
@@ -214,11 +216,12 @@ class RequestWork:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """The trace of the request so far, for a client that records one; `link`: counts of the connection."""
+        """Return the trace of the request so far; None if the client records none. `link`: the counts of the
+        connection."""
         if self.spans is None or not self.spans.tells:
             return None
         self._note_repack()
-        # Not the timers: spans tell their time.
+        # Without the timers, whose time is in the spans.
         counted = zip(METERS, self.spent, strict=True)
         counts = {meter.name: count for meter, count in counted if count and meter.unit is not Unit.SECONDS}
         return ServerTrace(self.spans.take(), {**counts, **link, **({REPACKED: 1} if self._saw_repack else {})})
@@ -226,11 +229,11 @@ class RequestWork:
     # -- the body
 
     def take(self, chunk: bytes) -> None:
-        """Check a chunk of the body, and once the graph is here, also what the calls make of it. Nothing is kept before
-        every call was found to be allowed.
+        """Check and store a chunk of the body. Once the graph is complete, also run the calls on it. Nothing is stored
+        before the permissions of all calls were checked.
 
         Raises:
-            RequestFailure, CodedError, Malformed: the rest of the body is not wanted.
+            RequestFailure, CodedError, Malformed: the request is refused, so the rest of the body is not needed.
         """
         context = self._context
         if context.header.is_vfs:
@@ -256,7 +259,8 @@ class RequestWork:
             self._kept.clear()
 
     def _is_wanted(self) -> bool:
-        """Begin the upload, but for a check; False for the body of a repeated request that was carried out before."""
+        """Begin the upload, except for a check. Return False if the request was carried out before, so that its body is
+        ignored."""
         context = self._context
         if self._upload is None and not context.header.flags & RequestFlag.CHECK_ONLY:
             if context.earlier() is not None:
@@ -277,7 +281,7 @@ class RequestWork:
             self._context.admit(verb)
 
     def _contents(self, chunk: bytes) -> Iterator[bytes]:
-        """The content of a chunk, which a bulk stream has compressed."""
+        """Yield the content of a chunk, decompressed if the body is a bulk stream."""
         if not self._context.header.flags & RequestFlag.BULK:
             yield chunk
             return
@@ -296,7 +300,7 @@ class RequestWork:
         check_repository(self._context.site.sizes(path), self._transaction.snapshot, upload.written, path)
 
     def _decide_early(self, upload: Upload) -> None:
-        """Run the calls on the announced graph, once that is whole: a refusal then comes before the records."""
+        """Run the calls on the announced graph once it is complete, so that a refusal comes before the records."""
         if self._decided or not self._context.header.flags & RequestFlag.GRAPH_FIRST:
             return
         graph = upload.graph()
@@ -315,7 +319,7 @@ class RequestWork:
             raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
 
     def _graph(self) -> Sequence[GraphNode]:
-        """The whole body of a check."""
+        """Return the graph in the complete body of a check."""
         if self._announcement is None:
             raise Unsupported("a check without the graph it is about", "the graph in the body")
         if self._bulk is not None:
@@ -324,7 +328,8 @@ class RequestWork:
         return self._announcement.graph() or ()
 
     def _confirm(self) -> bool:
-        """Look at the repository, where that was put off. True if it changed: then the body was taken again."""
+        """Read the repository if that was put off. If it differs from what was assumed, take the body again and return
+        True."""
         if not self._context.confirm():
             return False
         self.abandon()
@@ -335,7 +340,7 @@ class RequestWork:
         return True
 
     def abandon(self) -> None:
-        """Forget the body: the client cancelled or is gone, or it is taken again."""
+        """Drop the body, because the client cancelled or is gone, or the body is taken again."""
         upload, self._upload = self._upload, None
         file, self._files_body = self._files_body, None
         self._announcement, self._bulk, self._unpacked, self._decided = None, None, 0, False
@@ -348,7 +353,7 @@ class RequestWork:
 
     @property
     def _context(self) -> RequestContext:
-        assert self.running is not None  # `run` leaves out tasks of a request that has none.
+        assert self.running is not None  # `run` skips the tasks of a request without one.
         return self.running
 
     def answer(self) -> ServedAnswer:
@@ -361,7 +366,7 @@ class RequestWork:
         return self._check(()) if context.header.flags & RequestFlag.CHECK_ONLY else self._commit(None)
 
     def finish(self, segments: int, size: int) -> ServedAnswer:
-        """Carry out a request whose body is whole."""
+        """Carry out a request whose body is complete."""
         context = self._context
         if context.header.is_vfs:
             answer = ServedAnswer(*vfs.answer(context, self._files_body, size))
@@ -383,7 +388,7 @@ class RequestWork:
         return self._commit(upload)
 
     def _finish_upload(self, segments: int, size: int) -> Upload:
-        """The body, durable. It is the caller's: `abandon` will not delete it."""
+        """Return the finished, durable upload. The caller owns it: `abandon` does not delete it."""
         upload = self._upload = self._upload or self._begin_upload()
         self._context.progress("store", 0, 0)
         if self._context.header.flags & RequestFlag.BULK:
@@ -425,12 +430,12 @@ class RequestWork:
             nonlocal planned
             planned = transaction
             context.allowance()
-            context.allowance.restart()  # Planned before, on what was stored then.
+            context.allowance.restart()  # An earlier plan was for an older state.
             return _encode(context.decide(transaction))
 
         repository = context.find().repository
         checks = PushChecks(context, repository, upload)
-        # From here on the upload is the commit's: once a record may name its pack, nobody else may delete that.
+        # From here on, the commit owns the upload: only it knows whether a record may name the pack.
         user = context.access.user
         committed = checks.carry_out(
             lambda: repository.commit(
@@ -456,17 +461,17 @@ class RequestWork:
         context, outcomes = self._context, _outcomes.decode(committed.outcome)
         try:
             state = committed.state
-            gone = not state.exists  # By this request, or since it was carried out.
+            gone = not state.exists  # Deleted by this request, or since.
             changes = state.changes_since(context.known) if not gone and context.shows(state) else None
             reply = context.reply(outcomes, changes, advice)
         except CodedError as error:
-            # The change is made, whatever is damaged beside it: an error would say that it is not.
+            # The change is made, even if other files are damaged. An error would say that it is not.
             log.warning("%s: its change is made, its new state cannot be read: %s", context.header.description, error)
             reply = context.reply(outcomes, None, advice)
         return ServedAnswer(reply, changed=context.find().repository if committed.changed else None)
 
     def refusal(self, error: Exception) -> ServedAnswer:
-        """The answer to a client whose request a step refused; a bug is told as one."""
+        """Return the answer to a request whose step raised an error."""
         told: CodedError
         outcomes: list[Outcome] = []
         match error:
@@ -484,7 +489,7 @@ class RequestWork:
             return ServedAnswer(Failure(fault(told)))
         try:
             told = user_error(context.without_names(told), context.location, context.site.name)
-        except CodedError as failed:  # The store cannot say what is there.
+        except CodedError as failed:  # The store could not be read.
             told = failed
         return ServedAnswer(
             Failure(fault(told), outcomes, context.state_after(told), capabilities=context.capabilities())
@@ -492,5 +497,5 @@ class RequestWork:
 
 
 def _faults_in(found: Mapping[str, tuple[int, Key]]) -> dict[str, list[object]]:
-    """The number of records with each fault, and the first of them, as they are told."""
+    """Return the number of records with each fault and the first such record, for an advice."""
     return {fault: [count, shown(first)] for fault, (count, first) in found.items()}

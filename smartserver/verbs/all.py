@@ -1,4 +1,4 @@
-"""Importing this module declares every verb; the client imports only those it calls."""
+"""Declares every verb when it is imported. The client imports only the verbs that it calls."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ for _module in pkgutil.iter_modules(smartserver.verbs.__path__):
 
 
 def every_verb() -> list[AnyVerb]:
-    """All verbs, by name."""
+    """Return all verbs, sorted by name."""
     return [VERBS[name] for name in sorted(VERBS)]

@@ -13,7 +13,7 @@ from smartserver.verbs.rules import HEADS_ERRORS, Growth, add_heads
 
 
 class NewHead(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A tip, attributes the store does not read, and whether it closes the branch."""
+    """A tip, and attributes that the store does not read. `closed`: true if the tip closes the branch."""
 
     id: Id
     attributes: Small = b""
@@ -21,7 +21,7 @@ class NewHead(Arguments, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
 
 class AddHeadsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`growth`: what is allowed where the ref would have more heads; `create`: whether an absent ref is made."""
+    """`growth`: the rule for a ref that would get more heads. `create`: true if an absent ref is created."""
 
     ref: RefName
     heads: Annotated[list[NewHead], msgspec.Meta(min_length=1, max_length=MAX_IDS)]
@@ -30,7 +30,7 @@ class AddHeadsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class AddHeadsResult(Result, frozen=True, array_like=True):
-    """The tips the ref had before, none where this made it; and those that it has now and had not."""
+    """`old`: the previous tips of the ref; empty if it was absent. `new`: the tips that it did not have before."""
 
     old: list[bytes]
     new: list[bytes]
@@ -38,12 +38,12 @@ class AddHeadsResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.add_heads", own_verdict=True, errors=HEADS_ERRORS)
 def branch_add_heads(context: Context, request: AddHeadsRequest) -> AddHeadsResult:
-    """Add tips to a ref: of the old and the new ones, it keeps those that no other descends from.
+    """Add tips to a ref. Of the old and the new tips, it keeps those from which no other descends.
 
-    Two clients that advance different heads at the same time both succeed. Where the heads would become more, `growth`
-    says what is allowed: `none` (nothing; a new ref has one), `covered` (each present head is an ancestor of a new
-    one), `any`. Where the repository has no ref yet, `growth` and `create` do not count. Tips that others replace, as
-    entries of maps say, are left out: a server finds them by itself. Where no tip is left, the ref is removed.
+    Two clients that advance different heads at the same time both succeed. `growth` limits additional heads: `none`
+    allows none (a new ref has one), `covered` allows them if each present head is an ancestor of a new one, and `any`
+    allows all. If the repository has no ref yet, `growth` and `create` are ignored. The server leaves out tips that
+    others replace according to entries of maps. If no tip is left, the ref is removed.
     """
     heads = [Tip(head.id, head.attributes, head.closed) for head in request.heads]
     old, new = add_heads(context, request.ref, heads, request.growth, create=request.create)

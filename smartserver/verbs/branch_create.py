@@ -1,4 +1,4 @@
-"""`Branch.create`: make a ref."""
+"""`Branch.create`: create a ref."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smartserver.verbs.rules import CREATE_ERRORS, Create, move
 
 
 class BranchCreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The name, where it points, and attributes the store does not read."""
+    """The name and the tip of the ref, and attributes that the store does not read."""
 
     ref: RefName
     tip: Id
@@ -17,16 +17,16 @@ class BranchCreateRequest(Arguments, frozen=True, array_like=True, forbid_unknow
 
 
 class BranchCreateResult(Result, frozen=True, array_like=True):
-    """True if this call made it; false where it was there with that tip."""
+    """True if this call created the ref; false if it existed with that tip."""
 
     created: bool
 
 
 @verb("Branch.create", own_verdict=True, errors=CREATE_ERRORS)
 def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
-    """Make a ref with its content, tip and attributes at once: nothing empty or half-made is ever visible.
+    """Create a ref with its content, tip and attributes at once, so that nothing incomplete is ever visible.
 
-    One that is there already, with that tip and those attributes, is success; any other is refused.
+    A ref that exists with this tip and these attributes is a success; any other existing ref is refused.
     """
     old = move(context, request.ref, Tip(request.tip, request.attributes), create=Create.MUST)
     return BranchCreateResult(old is None)

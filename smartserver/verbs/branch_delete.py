@@ -8,23 +8,23 @@ from smartserver.verbs.fields import Expected, RefName
 
 
 class BranchDeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`expected`: the tip the ref must have; None: any; empty: none, the ref must be absent."""
+    """`expected`: the tip that the ref must have. Nil allows any tip; empty means that the ref must be absent."""
 
     ref: RefName
     expected: Expected | None = None
 
 
 class BranchDeleteResult(Result, frozen=True, array_like=True):
-    """The tips it had; none where it was absent."""
+    """The tips that the ref had; empty if it was absent."""
 
     old: list[bytes]
 
 
 @verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
 def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
-    """Remove a ref, and what belongs to it in every map; an absent one is success, unless `expected` is a tip.
+    """Remove a ref and its entries in every map. An absent ref is a success, unless `expected` is a tip.
 
-    The branch that HEAD names is refused.
+    The branch that HEAD names cannot be removed.
     """
     transaction = context.transaction
     old = transaction.ref(request.ref)

@@ -9,8 +9,8 @@ from smartserver.verbs.rules import MOVE_ERRORS, Create, Rule, move
 
 
 class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`create`: whether an absent ref is made. `expected` is read by the rule `lease` only; empty: the ref is expected
-    not to exist.
+    """`create`: true if an absent ref is created. `expected`: the tip for the rule `lease`, ignored by other rules;
+    empty means that the ref must be absent.
     """
 
     ref: RefName
@@ -22,7 +22,7 @@ class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unk
 
 
 class SetLastRevisionResult(Result, frozen=True, array_like=True):
-    """The tips the ref had before, none where this made it; equal to the new tip where nothing had to change."""
+    """The previous tips of the ref; empty if it was absent. They equal the new tip if nothing had to change."""
 
     old: list[bytes]
 
@@ -31,9 +31,10 @@ class SetLastRevisionResult(Result, frozen=True, array_like=True):
 def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:
     """Point a ref at a revision that is stored or comes with the request.
 
-    Rules: `ff` (the new tip descends from the present one, or from its target where it is an annotated tag), `force`,
-    `lease` (the ref is still at `expected`), `new` (the ref is absent or there already). Equal to the new value is
-    success before any rule. Without `create` the ref must exist; `Branch.create` makes one that must not.
+    Rules: `ff` (the new tip descends from the present one, or from its target if that is an annotated tag), `force`,
+    `lease` (the ref is still at `expected`), `new` (the ref is absent, or at the new tip already). If the ref has the
+    new value already, the call succeeds under any rule. Without `create` the ref must exist; `Branch.create` is for a
+    ref that must not.
     """
     tip = Tip(request.tip, request.attributes)
     old = move(context, request.ref, tip, request.rule, Create.YES if request.create else Create.NO, request.expected)

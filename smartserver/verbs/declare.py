@@ -1,4 +1,5 @@
-"""`@verb`: the one declaration of an RPC method; stub, dispatch, permission, reference and tests come from it."""
+"""`@verb`: the declaration of an RPC method. Its stub, dispatch, permission, reference page and tests follow from
+it."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ import msgspec
 from smartserver.store.model import ContentPlan, ListingEntry, PackReport, PullPlan, VerifyReport
 from transports.errors import CodedError
 
-if TYPE_CHECKING:  # Every client starts by loading this module, and few have to do with files, none with a store.
+if TYPE_CHECKING:  # Every client loads this module at its start; few use files, and none a store.
     from smartserver.store.transaction import Transaction
     from transports.base import ReadFile, Transport
 
@@ -21,15 +22,15 @@ ResultT = TypeVar("ResultT", bound=msgspec.Struct)
 
 
 class Arguments(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Base of what a verb is given: a msgpack array whose fields are only ever appended; unknown ones are refused."""
+    """The base of a verb's arguments: a msgpack array. Releases only append fields; unknown fields are refused."""
 
 
 class Result(msgspec.Struct, frozen=True, array_like=True):
-    """Base of what a verb answers: a msgpack array whose fields are only ever appended; unknown ones are skipped."""
+    """The base of a verb's result: a msgpack array. Releases only append fields; unknown fields are skipped."""
 
 
 class Effect(enum.Enum):
-    """The effect of a verb; it decides the permission, and if the request needs a commit."""
+    """The effect of a verb. It decides the permission, and whether the request needs a commit."""
 
     READ = "read"
     MUTATE = "mutate"
@@ -52,30 +53,31 @@ class Permission(enum.Enum):
     FORCE = "force"
     DELETE = "delete"
     VFS = "vfs"
-    """To use the file-level verbs, besides what a call of any verb needs: they know no refs."""
+    """The right to use file-level verbs, in addition to the right that each call needs. These verbs know no refs."""
     ADMIN = "administer"
-    """To change the settings of a repository, such as HEAD."""
+    """The right to change the settings of a repository, such as HEAD."""
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """The facts that a server says of itself."""
+    """The facts about a server that clients are told."""
 
     version: str
     capabilities: tuple[str, ...]
 
 
 class Files(Protocol):
-    """The store as file-level verbs get it, where the server allows them: the only I/O that verbs do."""
+    """The files of the store, for file-level verbs. This is the only I/O that verbs do."""
 
     @property
     def tree(self) -> Transport:
-        """All below the request's path, and nothing else; errors name paths from there."""
+        """The tree below the request's path, and nothing else. Errors name paths relative to it."""
 
     def brought(self, size: int) -> Iterator[bytes]:
-        """The next bytes of the request's body, in pieces."""
+        """Yield the next `size` bytes of the request's body, in pieces."""
 
     def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """Take over an open file: its ranges, joined, for the result, or None where they are sent in the body.
+        """Take over an open file. Return its joined ranges for the result, or None if they are sent in the reply's
+        body.
 
         Raises:
             LimitExceeded: too many files are open for answers.
@@ -83,7 +85,7 @@ class Files(Protocol):
 
 
 class Context(Protocol):
-    """The argument of a verb. It decides on the transaction and asks the context for everything else."""
+    """The first argument of a verb. A verb decides on the transaction, and gets everything else from the context."""
 
     @property
     def transaction(self) -> Transaction:
@@ -95,11 +97,11 @@ class Context(Protocol):
 
     @property
     def early(self) -> bool:
-        """True if the body is still on its way: only refusals are final."""
+        """True if the body is not complete yet; then only refusals are final."""
 
     @property
     def path(self) -> str:
-        """The path the client named."""
+        """The path in the request."""
 
     @property
     def at(self) -> str:
@@ -107,7 +109,7 @@ class Context(Protocol):
 
     @property
     def branch(self) -> bytes:
-        """The ref that `.` stands for; empty where the request does not ask what lies below a repository."""
+        """The ref that `.` stands for; empty if the path of the request may not lead below a repository."""
 
     @property
     def inner(self) -> str:
@@ -115,13 +117,13 @@ class Context(Protocol):
 
     @property
     def files(self) -> Files:
-        """The served files; there in requests of VFS calls alone."""
+        """The served files. Only requests of VFS calls have them."""
 
     def require(self, permission: Permission, ref: bytes = b"") -> None:
-        """Check that the user may do that.
+        """Check that the user has a permission.
 
         Raises:
-            AccessDenied: it may not.
+            AccessDenied: the user lacks it.
         """
 
     def gather(self, size: int) -> None:
@@ -132,31 +134,33 @@ class Context(Protocol):
         """
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:
-        """Send what a plan says as the body of the reply."""
+        """Set the plan of the body that follows the reply."""
 
     def verify(self) -> VerifyReport:
         """Read and check the whole repository, reporting progress.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def mend(self) -> tuple[list[str], bool]:
-        """Mend what an earlier release stored because a client claimed it; what that is, and whether more is left.
+        """Correct data that an earlier release stored unchecked. Return a line for each correction, and whether more is
+        left.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def pack(self) -> PackReport:
         """Join the repository's packs, reporting progress.
 
         Raises:
-            NoSuchRepository: there is none.
+            NoSuchRepository: there is no repository.
         """
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
-        """The repositories at or below the request's path, by path, those after `after` and at most `most`.
+        """Return at most `most` repositories at or below the request's path, sorted by path and beginning after
+        `after`.
 
         Raises:
             LimitExceeded: there are too many folders to look into.
@@ -164,7 +168,7 @@ class Context(Protocol):
 
 
 class Declaration(msgspec.Struct, frozen=True):
-    """The declaration of an RPC method by `@verb`; the effect left out is the strictest one."""
+    """The declaration of an RPC method by `@verb`. The default effect is the strictest one."""
 
     name: str
     effect: Effect = Effect.MUTATE
@@ -172,19 +176,20 @@ class Declaration(msgspec.Struct, frozen=True):
     is_vfs: bool = False
     errors: tuple[type[CodedError], ...] = ()
     own_verdict: bool = False
-    """In a request that is not atomic, refused by itself; when every such call is refused nothing changes."""
+    """True if a call can be refused alone in a request that is not atomic. If every such call is refused, nothing
+    changes."""
     site_wide: bool = False
-    """Concerns the server, not a repository."""
+    """True if the verb concerns the server, not a repository."""
     finds_above: bool = False
-    """Takes a path below a repository too."""
+    """True if the path may lead below a repository."""
     long: bool = False
-    """May take minutes: runs apart from the calls that answer at once."""
+    """True if a call may take minutes. It runs apart from quick calls."""
     alone: bool = False
-    """No other call may be in its request."""
+    """True if no other call may be in its request."""
     of_incomplete: bool = False
-    """Maintenance: works on a repository into which a copy is not complete, too."""
+    """True for maintenance, which also works on a repository whose copy is incomplete."""
     copies: Callable[[Any], bool] = lambda arguments: False
-    """True if a call with these arguments says that its request goes on with such a copy."""
+    """A test that is true if a call with these arguments is part of a copy of several requests."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.
@@ -230,7 +235,7 @@ class Verb(Declaration, Generic[RequestT, ResultT], frozen=True, kw_only=True):
 
     @property
     def permission(self) -> Permission:
-        """The right that every call of it needs; the verb asks for more where it matters."""
+        """The permission that every call needs. The verb may require others itself."""
         return Permission.READ if self.effect is Effect.READ else Permission.WRITE
 
 

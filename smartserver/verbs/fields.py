@@ -1,4 +1,5 @@
-"""Bounded field types that several verbs share; the bound and the example feed decoder, reference page and tests."""
+"""Bounded field types that several verbs share. The decoder, the reference page and tests use their bounds and
+examples."""
 
 from __future__ import annotations
 
@@ -10,10 +11,10 @@ MAX_NAME = 1024
 """Bytes of a ref name, revision id or map key (DESIGN 3)."""
 
 MAX_KINDS = 255
-"""Kinds of a repository."""
+"""The most kinds of a repository."""
 
 MAX_IDS = 4096
-"""Ids in one list of a call."""
+"""The most ids in one list of a call."""
 
 NAMES_A_REF = {"names": "a ref"}
 """The mark of the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""
@@ -33,7 +34,7 @@ Small = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"refs/heads/ma
 """An opaque small value."""
 
 MAX_VALUE = 64 * 1024
-"""Bytes of the value of an entry."""
+"""The most bytes of an entry's value."""
 
 Value = Annotated[bytes, msgspec.Meta(max_length=MAX_VALUE, examples=[bytes(range(20))])]
 """The value of an entry of a map."""

@@ -1,6 +1,6 @@
-"""The ref `.` in the arguments of any verb: the branch that the request's path names.
+"""Replaces the ref `.` in the arguments of any verb by the branch that the request's path names.
 
-It is put in place before a verb runs, wherever the type of a field is `fields.RefName`; so no verb can forget it.
+It is replaced before a verb runs, in every field of the type `fields.RefName`, so that no verb can forget it.
 """
 
 from __future__ import annotations
@@ -16,21 +16,22 @@ from smartserver.records.model import HERE
 from smartserver.verbs.fields import NAMES_A_REF
 
 Branch = Callable[[], bytes]
-"""Says the name; asked only where a `.` is."""
+"""A function that returns the name of the branch. It is called only if there is a `.`."""
 Replace = Callable[[Any, Branch], Any]
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)
 
 
 def with_branch(arguments: StructT, branch: Branch) -> StructT:
-    """The arguments with the name of the branch wherever they say `.`."""
+    """Return the arguments with each `.` replaced by the name of the branch."""
     replace = _of_struct(type(arguments))
     return arguments if replace is None else cast("StructT", replace(arguments, branch))
 
 
 @functools.cache
 def _of_struct(cls: type[msgspec.Struct]) -> Replace | None:
-    """A function that replaces `.` by the branch's name in a struct's ref fields; None if it has none."""
+    """Return a function that replaces `.` by the branch's name in a struct's ref fields; None if the struct has
+    none."""
     kind = cast("inspect.StructType", inspect.type_info(cls))
     fields = [(field.name, replace) for field in kind.fields if (replace := _of(field.type)) is not None]
     if not fields:

@@ -1,4 +1,4 @@
-"""`Map.update`: entries of a map, several in one call, each by its own rule."""
+"""`Map.update`: change entries of a map, several in one call, each by its own rule."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ class MapKind(enum.StrEnum):
     """The kind of a map's values."""
 
     IDS = "ids"
-    """Revision ids."""
+    """The values are revision ids."""
     OPAQUE = "opaque"
 
 
 class How(enum.StrEnum):
-    """When an entry may change. Equal to the new value is success before any of these."""
+    """The rule for the change of an entry. An entry that has the new value already is a success under any rule."""
 
     ADD = "add"
-    """It is absent."""
+    """The entry must be absent."""
     EQUAL = "equal"
-    """It is what the caller expects."""
+    """The entry must have the value that the caller expects."""
     SET = "set"
-    """Always."""
+    """The entry may have any value."""
 
 
 class Verdict(enum.StrEnum):
@@ -44,14 +44,14 @@ class Verdict(enum.StrEnum):
 
     DONE = "done"
     UNCHANGED = "unchanged"
-    """It was so before."""
+    """The entry had the new value before."""
     CONFLICT = "conflict"
-    """It is as it was, which is not what the caller expected."""
+    """The entry was not changed, because it does not have the value that the caller expected."""
 
 
 class EntryChange(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """An entry's new value, None: none. The key is empty only where the map has one entry for each ref. `expected` is
-    read by `equal` only, None: the entry is expected not to be there.
+    """The key and the new value of an entry; nil removes it. The key is empty only if the map has one entry for each
+    ref. `expected`: the value for the rule `equal`, ignored by other rules; nil means that the entry must be absent.
     """
 
     key: Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[b"release-1.0"])]
@@ -61,8 +61,8 @@ class EntryChange(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MapUpdateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`kind`: of the map, as the system of the repository has it. `of`: the ref that the entries belong to. `strict`: a
-    conflict refuses the call.
+    """`kind`: the kind of the map in the system of the repository. `of`: the ref to which the entries belong, or nil.
+    `strict`: true if a conflict refuses the call.
     """
 
     map: Word
@@ -73,14 +73,14 @@ class MapUpdateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_f
 
 
 class EntryOutcome(Result, frozen=True, array_like=True):
-    """The outcome of one entry, and the value it had before, None: none."""
+    """The outcome of one entry, and its previous value; nil if it was absent."""
 
     verdict: Verdict
     old: bytes | None = None
 
 
 class MapUpdateResult(Result, frozen=True, array_like=True):
-    """One for each entry, in order."""
+    """The outcome of each entry, in order."""
 
     entries: list[EntryOutcome]
 
@@ -94,11 +94,11 @@ class MapUpdateResult(Result, frozen=True, array_like=True):
     ),
 )
 def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
-    """Set and remove entries of a map. One that is not what the caller expects stays as it is and is reported.
+    """Set and remove entries of a map. An entry without the value that the caller expects is reported and not changed.
 
-    The system of the repository says which maps there are, which revisions an entry may name, and what a change needs:
-    in a map of `ids` the permission to force, to replace or remove an entry, as moving a tag does; a bookmark what a
-    branch would. What belongs to a ref goes with it.
+    The system of the repository defines its maps, the revisions that an entry may name, and the permissions for a
+    change. In a map of `ids`, replacing or removing an entry needs the permission to force, like moving a tag. A
+    bookmark needs the permission that a branch would need. Entries that belong to a ref are removed with it.
     """
     transaction, of = context.transaction, request.of
     transaction.check_map(request.map, request.kind, of_refs=of is not None)
@@ -130,7 +130,7 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
     rights = transaction.entry_rights(request.map, [values for _, values in changed])
     for (entry_key, _), right in zip(changed, rights, strict=True):
         context.require(Permission(right), entry_name(of, request.map, entry_key))
-    # Only now: a call that is refused has changed nothing, whatever comes with it.
+    # Only now, because a refused call must change nothing.
     for key, value in changes.items():
         transaction.set_map(request.map, request.kind, key, value)
     if asserted:
@@ -139,12 +139,13 @@ def map_update(context: Context, request: MapUpdateRequest) -> MapUpdateResult:
 
 
 def entry_name(of: bytes | None, name: str, key: bytes) -> bytes:
-    """An entry as permissions name it, which no ref is called: the ref it belongs to, if any, NUL, and MAP/KEY."""
+    """Return the name of an entry for permissions: its ref, if any, then NUL and MAP/KEY. No ref can have such a
+    name."""
     return (of or b"") + b"\0" + name.encode() + b"/" + key
 
 
 def _key(of: bytes | None, key: bytes) -> bytes:
-    """An entry's key as it is kept."""
+    """Return the key under which an entry is stored."""
     if b"\0" in key:
         raise InvalidName(key, "a NUL byte in it")
     if of is not None:

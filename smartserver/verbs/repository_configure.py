@@ -12,20 +12,20 @@ from smartserver.verbs.declare import Arguments, Context, Permission, Result, ve
 from smartserver.verbs.fields import Small, Word
 
 MAX_SETTINGS = 64
-"""Settings of a repository: they travel with each first answer."""
+"""The most settings of a repository: the first answer to each client has all of them."""
 
 MAX_SETTINGS_BYTES = 16 * 1024
-"""Bytes of their names and values."""
+"""The most bytes of their names and values."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings`: new values, None: none."""
+    """`settings`: the new values by name; nil removes a setting."""
 
     settings: Annotated[dict[Word, Small | None], msgspec.Meta(max_length=MAX_SETTINGS)]
 
 
 class ConfigureResult(Result, frozen=True, array_like=True):
-    """The values that those settings had; one that was absent is left out."""
+    """The previous values of these settings, without those that were absent."""
 
     old: dict[str, bytes]
 
@@ -39,7 +39,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as `HEAD`.
 
-    That needs the permission to force, as moving a branch does: settings decide what every clone begins with.
+    It needs the permission to administer, because settings decide the start of every clone.
     """
     transaction = context.transaction
     present = dict(transaction.settings)
@@ -54,10 +54,10 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
 
 
 def check_size(settings: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
-    """Accept settings that take no more than they may, or than those before them did.
+    """Check that settings take no more bytes than they may, or than the settings before them.
 
     Raises:
-        LimitExceeded: they take more.
+        LimitExceeded: the settings take more.
     """
     size, was = (sum(len(name.encode()) + len(value) for name, value in each.items()) for each in (settings, before))
     if size > max(MAX_SETTINGS_BYTES, was):

@@ -1,4 +1,4 @@
-"""`Repository.create`: make a repository."""
+"""`Repository.create`: create a repository."""
 
 from __future__ import annotations
 
@@ -32,18 +32,19 @@ class KindField(Arguments, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class CopyPart(enum.StrEnum):
-    """Which of the requests of a copy this is. One request is a copy by itself, or one of several."""
+    """The part of a copy in a request. A copy is one request or several."""
 
     WHOLE = "whole"
     MORE = "more"
-    """More follow: a repository that this one makes is `incomplete-repository` to all others until the last came. All
-    revisions that this one brings are stored, even if all its refs are refused: later refs may reach them."""
+    """More requests follow. Until the last one, a repository that this request creates is `incomplete-repository` to
+    all others. All revisions in the request are stored, even if all its refs are refused, because later refs may reach
+    them."""
     LAST = "last"
 
 
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings` are small values kept with the repository, such as `HEAD`; the first creation decides them. With
-    `exclusive` a repository that exists is an error."""
+    """`settings`: small values of a new repository, such as `HEAD`; an existing one keeps its own. `exclusive`: true if
+    an existing repository is an error."""
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
@@ -53,7 +54,7 @@ class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class CreateResult(Result, frozen=True, array_like=True):
-    """True if this call made it."""
+    """True if this call created the repository."""
 
     created: bool
 
@@ -67,10 +68,11 @@ def _is_part(request: CreateRequest) -> bool:
 
 @verb("Repository.create", errors=ERRORS, copies=_is_part)
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
-    """Make a repository, or accept one of the same VCS that is there.
+    """Create a repository, or accept an existing one of the same VCS.
 
-    Creating a deleted repository again gives it another incarnation. In one request with `Repository.insert_pack` and
-    `Branch.*` nobody ever sees it empty. Nor does anybody see part of a copy that takes several requests.
+    A repository that is created again after a deletion gets another incarnation. In one request with
+    `Repository.insert_pack` and `Branch.*`, it is never visible while empty. Nor is a part of a copy of several
+    requests.
     """
     transaction = context.transaction
     if not transaction.exists:

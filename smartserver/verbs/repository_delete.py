@@ -7,18 +7,18 @@ from smartserver.verbs.declare import Arguments, Context, Permission, Result, ve
 
 
 class DeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class DeleteResult(Result, frozen=True, array_like=True):
-    """Nothing."""
+    """An empty result."""
 
 
 @verb("Repository.delete", alone=True, errors=(AccessDenied, NoSuchRepository), of_incomplete=True)
 def repository_delete(context: Context, request: DeleteRequest) -> DeleteResult:
-    """Delete a repository: from now on there is none. Its packs are deleted at a server's next start, a day later.
+    """Delete a repository at once. The first server that starts a day later or more deletes its packs.
 
-    Another may be made in its place. No other call may be in the request.
+    Another repository may be created in its place. No other call may be in the request.
     """
     context.require(Permission.DELETE)
     context.transaction.delete()

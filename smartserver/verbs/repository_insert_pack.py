@@ -17,16 +17,16 @@ from smartserver.verbs.declare import Arguments, Body, Context, Result, verb
 
 KNOWN_AT_LEAST = 16
 KNOWN_SHARE = 8
-"""A push is cut short when it announces at least 16 revisions that are held, or when an eighth of it is: a revision is
-about 1.3 KB on the wire, so resending fewer than that costs less than the round trip it would save."""
+"""A push is refused early if the server has at least 16 of the announced revisions, or an eighth of them. A revision is
+about 1.3 KB on the wire, so sending fewer again costs less than the round trip of a refusal."""
 
 
 class InsertPackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing: the body says it all."""
+    """No arguments: the segments are in the body."""
 
 
 class InsertPackResult(Result, frozen=True, array_like=True):
-    """The number of revisions that were new and are stored: those that only refused refs reach are not."""
+    """The number of new revisions that are stored. Those that only refused refs reach are not stored."""
 
     new: int
 
@@ -47,9 +47,9 @@ class InsertPackResult(Result, frozen=True, array_like=True):
     ),
 )
 def repository_insert_pack(context: Context, request: InsertPackRequest) -> InsertPackResult:
-    """Bring a stream of segments: checked in quarantine, live with the request's record.
+    """Bring a stream of segments. They are checked in quarantine, and visible with the record of the request.
 
-    Where the graph came first and much of it is held already, the answer is `known`, before the records are sent.
+    If the graph came first and the server has much of it, the answer is `known`, before the records are sent.
     """
     transaction = context.transaction
     if not transaction.exists:

@@ -1,4 +1,4 @@
-"""`Repository.list`: which repositories lie below a path."""
+"""`Repository.list`: list the repositories below a path."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from smartserver.errors import InvalidPath, LimitExceeded
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 MAX_REPOSITORIES = 1000
-"""Repositories in one answer: the log of each is read."""
+"""The most repositories in one answer: the log of each is read."""
 
 
 class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`after`: the last path of the answer before, where there were more. `refs`: the names of the refs, too."""
+    """`after`: the last path of the previous answer, to continue a listing. `refs`: true to get the names of the refs,
+    too."""
 
     after: Annotated[str, msgspec.Meta(max_length=1024)] = ""
     most: Annotated[int, msgspec.Meta(ge=1, le=MAX_REPOSITORIES)] = MAX_REPOSITORIES
@@ -22,7 +23,7 @@ class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class RepositoryField(Result, frozen=True, array_like=True):
-    """`count`: how many refs it has. `refs`: their names, where asked for. `problem`: why it cannot be read."""
+    """`count`: the number of refs. `refs`: their names, if requested. `problem`: the reason why it cannot be read."""
 
     path: str
     vcs: str
@@ -32,7 +33,8 @@ class RepositoryField(Result, frozen=True, array_like=True):
 
 
 class ListResult(Result, frozen=True, array_like=True):
-    """By path, what is in a folder before what is beside it; `more`: there may be others after the last."""
+    """The repositories sorted by path: the content of a folder comes before the folder's siblings. `more`: true if
+    there may be others after the last."""
 
     repositories: list[RepositoryField]
     more: bool = False
@@ -40,7 +42,7 @@ class ListResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.list", effect=Effect.READ, site_wide=True, errors=(InvalidPath, LimitExceeded))
 def repository_list(context: Context, request: ListRequest) -> ListResult:
-    """List the repositories at or below the request's path; of a path that leads into one, that one."""
+    """List the repositories at or below the request's path. A path that leads into a repository gives that one."""
     found = context.listing(request.after, request.most)
     repositories: list[RepositoryField] = []
     for each in found:

@@ -1,4 +1,4 @@
-"""`Repository.mend`: put right what an earlier release stored because a client claimed it."""
+"""`Repository.mend`: correct data that an earlier release stored unchecked."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ from smartserver.errors import AccessDenied, LimitExceeded, NoSuchRepository
 from smartserver.verbs.declare import Arguments, Context, Permission, Result, verb
 
 NAMED = 1024
-"""Lines of a result."""
+"""The most lines of a result."""
 
 
 class MendRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class MendResult(Result, frozen=True, array_like=True):
-    """The number of things that were put right, a line for each of the first ones, and whether more is left for another
-    call."""
+    """`count`: the number of corrections. `mended`: a line for each of the first ones. `left`: true if more are left
+    for another call."""
 
     count: int
     mended: list[str]
@@ -24,9 +24,9 @@ class MendResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.mend", errors=(AccessDenied, LimitExceeded, NoSuchRepository))
 def repository_mend(context: Context, request: MendRequest) -> MendResult:
-    """Prove the attributes of all tips, give maps their kinds, and remove what no map can hold.
+    """Prove the attributes of all tips, correct the kinds of maps, and remove entries that no map can have.
 
-    It changes what `Repository.verify` names of that, and needs the permission to administer.
+    It corrects what `Repository.verify` reports about these. It needs the permission to administer.
     """
     context.require(Permission.ADMIN)
     mended, left = context.mend()

@@ -1,4 +1,4 @@
-"""`Repository.open`: find the repository a path leads to."""
+"""`Repository.open`: find the repository that a path names or leads into."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
 class OpenRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing: the request's path says it all."""
+    """No arguments: the path of the request is the only input."""
 
 
 class OpenResult(Result, frozen=True, array_like=True):
-    """The path of the repository, and the part of the path below it; with the flag BELOW also the branch that `.` is,
-    and what of the path leads into it."""
+    """`at`: the path of the repository. `rest`: the part of the request's path below it. With the flag BELOW, `branch`
+    is the branch that `.` stands for, and `inner` the part of the path below the branch."""
 
     at: str
     rest: str

@@ -7,7 +7,7 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Permission, Re
 
 
 class PackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class PackResult(Result, frozen=True, array_like=True):
@@ -26,7 +26,7 @@ class PackResult(Result, frozen=True, array_like=True):
     of_incomplete=True,
 )
 def repository_pack(context: Context, request: PackRequest) -> PackResult:
-    """Join all packs but those of more than 1 GiB. The server does it by itself when there are many.
+    """Join all packs except those of more than 1 GiB. The server does so by itself when there are many.
 
     It changes nothing that a client sees, so it counts as a read; but it needs the permission to write.
     """

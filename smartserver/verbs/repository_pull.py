@@ -1,4 +1,4 @@
-"""`Repository.pull`: refs, and the revisions that the client lacks."""
+"""`Repository.pull`: get refs, and the revisions that the client lacks."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from smartserver.store.transaction import Transaction
 
 MAX_HAVES = 256
-"""DESIGN 7; more cost more bytes than the revisions they save."""
+"""The most haves of a pull (DESIGN 7). More take more bytes than the revisions that they save."""
 
 MAX_WANTS = 65536
-"""Revisions, or objects, that one request names."""
+"""The most revisions or objects that one request names."""
 
 MAX_PREFIXES = 256
-"""Prefixes of refs in one pull: each ref is compared with all of them."""
+"""The most prefixes of refs in one pull: each ref is compared with all of them."""
 
 Haves = Annotated[list[Id], msgspec.Meta(max_length=MAX_HAVES)]
 Refs = Annotated[list[RefName], msgspec.Meta(max_length=65536)]
@@ -31,14 +31,15 @@ Absent = Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
 
 
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`refs`: the refs whose tips the client wants; None: all. Each is an exact name, a prefix that ends in `/` or `*`,
-    or the name of a setting that holds a ref's name (`HEAD`). `ids`: further revisions that it wants. `follow`:
-    prefixes of refs that follow the others. The server sends such a ref if the answer or the client has its tip, or if
-    its tip is an annotated tag on a revision of these.
+    """`refs`: the refs whose tips the client wants; nil is all refs. Each is an exact name, a prefix that ends in `/`
+    or `*`, or the name of a setting that holds a ref's name (`HEAD`). `ids`: further revisions that the client wants.
+    `follow`: prefixes of refs that follow the others. The server sends such a ref if the answer or the client has its
+    tip, or if its tip is an annotated tag on a revision of these.
 
-    `haves`: revisions the client has complete. `absent`: parents of them that it lacks. `bulk`: the body is a bulk
-    stream. `tagged`: what maps of ids name is wanted too, where it is stored. `expanded`: in a bulk stream frames
-    may be decompressed and records left out that came before, where that makes it shorter: it is not to be stored.
+    `haves`: revisions that the client has completely. `absent`: parents of these that it lacks. `bulk`: true to get a
+    bulk stream as the body. `tagged`: true to get the stored revisions that maps of ids name, too. `expanded`: true if
+    the server may shorten a bulk stream: it decompresses frames and leaves out repeated records, so that the body
+    cannot be stored.
     """
 
     haves: Haves = []
@@ -52,8 +53,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments` and `size` of the body (bytes, before a bulk stream made fewer of them); `common`: a bit for each
-    have, lowest first, that is here.
+    """`segments`: the number of segments in the body. `size`: its bytes, before a bulk stream compresses them.
+    `common`: a bit for each have, lowest first, which is set if the server has it.
     """
 
     segments: int = 0
@@ -62,7 +63,7 @@ class PullResult(Result, frozen=True, array_like=True):
 
 
 def tips(transaction: Transaction, patterns: list[bytes] | None) -> list[RevisionId]:
-    """The tips that patterns name; one that names nothing is left to the client, which sees all refs."""
+    """Return the tips that patterns name. A pattern that names nothing is ignored: the client sees all refs."""
     refs = transaction.refs()
     if patterns is None:
         return [tip.id for value in refs.values() for tip in value]
@@ -80,7 +81,7 @@ def tips(transaction: Transaction, patterns: list[bytes] | None) -> list[Revisio
 
 
 def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[RevisionId]:
-    """The tips of the refs under any of these prefixes: one walk, however many there are."""
+    """Return the tips of the refs with any of these prefixes, in one walk over the refs."""
     if not prefixes:
         return []
     if len(prefixes) > MAX_PREFIXES:
@@ -90,15 +91,15 @@ def _below(refs: Mapping[bytes, RefValue], prefixes: Sequence[bytes]) -> list[Re
 
 
 def _tagged(transaction: Transaction) -> list[RevisionId]:
-    """The stored revisions that entries of maps name."""
+    """Return the stored revisions that entries of maps name."""
     return [each for name in transaction.maps() for each in transaction.named(name) if transaction.is_stored(each)]
 
 
 @verb("Repository.pull", effect=Effect.READ, body=Body.DOWN, errors=(LimitExceeded, MissingRevision, NoSuchRepository))
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
-    """Answer what changed of the refs, then send the revisions that the wants reach and the haves do not.
+    """Answer with the changes of the refs, then send the revisions that the wants reach and the haves do not.
 
-    They come whole, parents first, as they lie on disk. Where nothing is wanted (`refs` is empty) nothing follows.
+    Revisions are sent whole, parents first, as they are on disk. If nothing is wanted (`refs` is empty), none is sent.
     """
     transaction = context.transaction
     refs = transaction.refs()

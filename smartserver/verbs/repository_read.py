@@ -1,4 +1,4 @@
-"""`Repository.read`: refs, and parts of what the client lacks, which a selector names."""
+"""`Repository.read`: get refs, and the parts of the history that a selector names."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from smartserver.verbs.declare import Arguments, Body, Context, Effect, Result, 
 from smartserver.verbs.repository_pull import Haves, Refs, Wants, tips
 
 MAX_SELECTOR = 4 << 20
-"""Bytes of a selector."""
+"""The most bytes of a selector."""
 
 
 class ReadRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`selector`: which parts, as `records.browse` encodes it for every system, or in the encoding of the repository's
-    own. The rest is as in `Repository.pull`."""
+    """`selector`: the parts to send, in the encoding of `records.browse` or of the repository's system. The other
+    fields are as in `Repository.pull`."""
 
     selector: Annotated[bytes, msgspec.Meta(max_length=MAX_SELECTOR)]
     haves: Haves = []
@@ -26,8 +26,8 @@ class ReadRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class ReadResult(Result, frozen=True, array_like=True):
-    """`said`: what the repository's system says of the parts, in its encoding. `segments`: how many whole revisions
-    the body has; 0 where it is a graph or a content body.
+    """`said`: facts about the parts in the encoding of the repository's system. `segments`: the number of whole
+    revisions in the body; 0 if it is a graph or a content body.
     """
 
     said: bytes = b""
@@ -41,10 +41,10 @@ class ReadResult(Result, frozen=True, array_like=True):
     errors=(LimitExceeded, MissingRevision, NoSuchPart, NoSuchRepository, Unsupported),
 )
 def repository_read(context: Context, request: ReadRequest) -> ReadResult:
-    """Answer what changed of the refs, then send parts of the history: trees, logs, a graph, or whole revisions.
+    """Answer with the changes of the refs, then send trees, logs, a graph, or whole revisions.
 
-    The store answers selectors of trees and logs; the package of the repository's system reads any other. A system
-    without either refuses the call. Revisions come parents first.
+    The store answers selectors of trees and logs; the package of the repository's system reads any other. A system that
+    reads no selectors refuses the call. Revisions come parents first.
     """
     transaction = context.transaction
     wants = list(dict.fromkeys([*tips(transaction, request.refs), *request.ids]))

@@ -1,4 +1,4 @@
-"""`Repository.stats`: what a repository consists of."""
+"""`Repository.stats`: get the sizes and counts of a repository."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
 class StatsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class StatsResult(Result, frozen=True, array_like=True):
-    """`version`: changes since it was made. `entries`: of all maps. `size`: bytes of packs and indexes; `largest`: of
-    the largest pack.
+    """`version`: the number of changes since the creation. `entries`: the entries of all maps. `size`: the bytes of
+    packs and indexes. `largest`: the bytes of the largest pack.
     """
 
     format: str
@@ -32,5 +32,5 @@ class StatsResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.stats", effect=Effect.READ, errors=(NoSuchRepository,), of_incomplete=True)
 def repository_stats(context: Context, request: StatsRequest) -> StatsResult:
-    """Say how large a repository is and what it is made of, without reading its packs."""
+    """Return the sizes and counts of a repository, without reading its packs."""
     return StatsResult(**msgspec.structs.asdict(context.transaction.stats()))

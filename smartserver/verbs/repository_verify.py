@@ -7,12 +7,13 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
 class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class VerifyResult(Result, frozen=True, array_like=True):
-    """The things that were read (`size` in bytes), and a line for each damage found: none means all is well. `ghosts`:
-    parents that are stored nowhere, which is no damage. `lost`: changes on disk that the repository does not have."""
+    """The numbers of packs, segments, records and bytes (`size`) that were read. `problems`: a line for each damage.
+    `ghosts`: the number of parents that are not stored, which is no damage. `lost`: the number of changes on disk that
+    the repository does not have."""
 
     packs: int
     segments: int

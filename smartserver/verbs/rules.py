@@ -1,4 +1,5 @@
-"""When a ref may move: the rules of `Branch.*`, decided on the transaction, again where another came first."""
+"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, again if another request came
+first."""
 
 from __future__ import annotations
 
@@ -25,27 +26,27 @@ class Rule(enum.StrEnum):
     """A rule for the moves of a ref."""
 
     FF = "ff"
-    """The new tip descends from the present one, or from its target where it is an annotated tag."""
+    """The new tip must descend from the present one, or from its target if that is an annotated tag."""
     FORCE = "force"
-    """Anywhere."""
+    """The ref may move anywhere."""
     LEASE = "lease"
-    """Anywhere, if the ref still is where the caller expects it."""
+    """The ref may move anywhere, if it is still where the caller expects it."""
     NEW = "new"
-    """Not at all: it is absent, or at the new tip already (tags)."""
+    """The ref must not move: it must be absent, or at the new tip already (tags)."""
 
 
 class Growth(enum.StrEnum):
-    """The treatment of a ref that would have more heads than before."""
+    """The rule for a ref that would have more heads than before."""
 
     NONE = "none"
-    """Nothing; a new ref has one."""
+    """No more heads are allowed; a new ref has one."""
     COVERED = "covered"
-    """Any number, if each present head is an ancestor of a new one."""
+    """Any number is allowed if each present head is an ancestor of a new one."""
     ANY = "any"
 
 
 class Create(enum.StrEnum):
-    """The treatment of an absent ref."""
+    """The rule for the creation of an absent ref."""
 
     YES = "yes"
     NO = "no"
@@ -53,7 +54,7 @@ class Create(enum.StrEnum):
 
 
 CREATE_ERRORS = (AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository, WrongTip)
-"""The errors that `move` may raise where the ref must be absent; and where it may be there."""
+"""The errors that `move` may raise if the ref must be absent; `MOVE_ERRORS` are those if it may exist."""
 MOVE_ERRORS = (*CREATE_ERRORS, DivergedBranches, NoSuchBranch, StaleLease)
 HEADS_ERRORS = (
     *(AccessDenied, DivergedBranches, InvalidName, MissingRevision),
@@ -65,15 +66,16 @@ HEADS_ERRORS = (
 def move(
     context: Context, name: bytes, tip: Tip, rule: Rule = Rule.FF, create: Create = Create.YES, expected: bytes = b""
 ) -> RefValue | None:
-    """Move a ref, or make it, and give what it held before. Equal to the new value is success before any rule.
+    """Move or create a ref, and return its previous value. A ref that has the new value already is a success under any
+    rule.
 
     Raises:
         NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.
-        AccessDenied: the user may not.
-        InvalidName: no ref can have the name, or another has it as a part of its own, or the other way round.
+        AccessDenied: the user lacks the permission.
+        InvalidName: no ref can have the name, or it is a folder in the name of another ref, or the reverse.
         MissingRevision: the tip is neither stored nor sent.
         WrongTip: the ref cannot point at a revision of that type.
-        NoSuchRepository: there is none.
+        NoSuchRepository: there is no repository.
     """
     transaction = context.transaction
     old = transaction.ref(name)
@@ -104,24 +106,24 @@ def move(
 def add_heads(
     context: Context, name: bytes, heads: Sequence[Tip], growth: Growth = Growth.NONE, *, create: bool = True
 ) -> tuple[RefValue | None, RefValue]:
-    """Add tips to a ref, or make it with them; what it held before and what it holds now.
+    """Add tips to a ref, or create it with them. Return its previous and its new value.
 
-    Tips that others replace, as the repository's system finds it, are left out; where no other is left, the ref goes.
-    Where the repository had no ref before this request, anything may be made.
+    Tips that others replace, according to the repository's system, are left out. If no tip is left, the ref is removed.
+    If the repository had no ref before this request, any heads are allowed.
 
     Raises:
-        NoSuchBranch: it is absent and is not to be made.
+        NoSuchBranch: the ref is absent and must not be created.
         NewHeads, DivergedBranches: `growth` forbids it.
-        AccessDenied: the user may not.
+        AccessDenied: the user lacks the permission.
         InvalidName: no ref can have the name.
         MissingRevision: a tip is neither stored nor sent.
         WrongTip: the ref cannot point at a revision of that type.
-        NoSuchRepository: there is none.
+        NoSuchRepository: there is no repository.
     """
     transaction = context.transaction
     old = transaction.ref(name)
     tips = {tip.id: tip for tip in (*(old or ()), *heads)}
-    transaction.heads(list(tips))  # Each must be there, also one that is replaced.
+    transaction.heads(list(tips))  # Each must be stored or sent, even one that is replaced.
     gone, uncounted = transaction.superseded(list(tips))
     new = tuple([tips[each] for each in sorted(transaction.heads([tip for tip in tips if tip not in gone]))])
     if (old or ()) == new:
@@ -156,4 +158,4 @@ def _may_create(context: Context, name: bytes) -> None:
 
 
 _NAMED = 16
-"""Heads that a refusal names."""
+"""The most heads that a refusal names."""

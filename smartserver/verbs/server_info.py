@@ -1,4 +1,4 @@
-"""`Server.info`: what the server is and speaks."""
+"""`Server.info`: get the release and the verbs of the server."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
 class InfoRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class InfoResult(Result, frozen=True, array_like=True):
-    """The release of the server and what it can do, verbs by name included."""
+    """The release of the server, and its capabilities, which are the names of its verbs."""
 
     version: str
     capabilities: list[str]
@@ -18,5 +18,5 @@ class InfoResult(Result, frozen=True, array_like=True):
 
 @verb("Server.info", effect=Effect.READ, site_wide=True)
 def server_info(context: Context, request: InfoRequest) -> InfoResult:
-    """Say which release this server is and which verbs it knows."""
+    """Return the release of this server and the verbs that it knows."""
     return InfoResult(context.server.version, list(context.server.capabilities))

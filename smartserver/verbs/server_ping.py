@@ -1,4 +1,4 @@
-"""`Server.ping`: is anybody there."""
+"""`Server.ping`: test whether the server answers."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 
 class PingRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
+    """No arguments."""
 
 
 class PingResult(Result, frozen=True, array_like=True):
-    """Nothing: the counters of the reply say what the server spent."""
+    """An empty result. The counters of the reply have the cost for the server."""
 
 
 @verb("Server.ping", effect=Effect.READ, site_wide=True)

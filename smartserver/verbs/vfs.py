@@ -1,14 +1,14 @@
-"""The file-level verbs (VFS): what a `Transport` does with files, one verb each.
+"""The file-level verbs (VFS): one verb for each operation of a `Transport`.
 
-They are the baseline that the others are measured against, and a way to a repository whose server does no more for it.
-A server refuses them unless it was told to allow them (`serve --allow-vfs`). Two rules for verbs do not hold here:
+They are the baseline for measurements of the other verbs, and give access to a repository whose server does no more. A
+server refuses them unless it runs with `serve --allow-vfs`. Two rules for verbs do not apply here:
 
-* They do I/O: `context.files` is the served folder, jailed, from the request's path on. So a request has VFS calls
-  alone, and they are not planned but done, in order until the first that fails; the rest is not done. Nothing remembers
-  a request, so one that changes something is carried out at its first sending or never.
-* What a file holds need not lie in arguments and results. A call that brings content says how much of it is in the body
-  of the request, and a result that says no content has it in the body of the answer: there the contents lie one after
-  the other, in the order of the calls.
+* They do I/O: `context.files` is the jailed served folder, below the request's path. So a request has only VFS calls
+  or none. The calls are not planned: they are done in order until one fails, and the rest is not done. Requests are not
+  remembered, so a change is carried out at its first sending or never.
+* The content of files need not be in arguments and results. A call that brings content names the number of its bytes in
+  the request's body. A result without content has it in the answer's body. There the contents follow each other in the
+  order of the calls.
 """
 
 from __future__ import annotations
@@ -36,23 +36,23 @@ from transports.errors import (
 )
 
 MAX_FILE_PATH = 4096
-"""Characters of a path: Linux takes no longer one (PATH_MAX)."""
+"""The most characters of a path: PATH_MAX of Linux."""
 
 MAX_CONTENT = 64 * 1024
-"""Bytes of content in the arguments of a call, and in all results of a request: most records of a log are smaller. What
-is longer is in a body. Of that a server holds no more than a piece; a client that wants a file whole has it whole."""
+"""The most bytes of content in the arguments of a call, and in all results of a request: most records of a log are
+smaller. Longer content is sent in a body."""
 
 MAX_RANGES = 4096
-"""Ranges of a `readv`: the records of a large tree are some thousand, and more calls may be in the request."""
+"""The most ranges of a `readv`: the records of a large tree are some thousand, and a request may have several calls."""
 
 LARGEST = 2**63 - 1
 """The largest offset and size that file systems take."""
 
 FilePath = Annotated[str, msgspec.Meta(max_length=MAX_FILE_PATH, examples=["packs/0a1b.pack"])]
-"""Names with a slash between them, from the request's path on; empty: that place itself."""
+"""A path below the request's path, with slashes between the names; empty is the request's path itself."""
 
 Content = Annotated[bytes, msgspec.Meta(max_length=MAX_CONTENT, examples=[b"content"])]
-"""Bytes of a file."""
+"""The content of a file, or a part of it."""
 
 Size = Annotated[int, msgspec.Meta(ge=0, le=LARGEST, examples=[300])]
 """A size or an offset."""
@@ -65,28 +65,28 @@ class PathRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class LookRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A path to look at; `lacking`: that it is not there is an answer, nil, and no failure."""
+    """A path to read. `lacking`: true if a missing file or folder is answered with nil, not with an error."""
 
     path: FilePath
     lacking: bool = False
 
 
 class RangeField(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Bytes of a file."""
+    """A range of a file."""
 
     offset: Size
     size: Size
 
 
 class ReadvRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A file, and which bytes of it."""
+    """A file, and the ranges to read."""
 
     path: FilePath
     ranges: Annotated[list[RangeField], msgspec.Meta(max_length=MAX_RANGES)] = []
 
 
 class BringRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A file and what to write: `content`, then the next `rest` bytes of the request's body."""
+    """A file and the bytes to write: `content`, then the next `rest` bytes of the request's body."""
 
     path: FilePath
     content: Content = b""
@@ -101,32 +101,32 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class WithdrawRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A published file, and the name that a folder gets before it is removed, which nothing has."""
+    """A published file. `aside`: an unused name, which a folder gets before it is removed."""
 
     path: FilePath
     aside: FilePath
 
 
 class NoResult(Result, frozen=True, array_like=True):
-    """Nothing: it is done."""
+    """An empty result."""
 
 
 class HasResult(Result, frozen=True, array_like=True):
-    """True if anything has that name."""
+    """True if a file or folder has the name."""
 
     found: bool
 
 
 class GetResult(Result, frozen=True, array_like=True):
-    """The size of the file, nil where there is none, and its bytes; nil: they are in the body."""
+    """`size`: the size of the file; nil if there is none. `content`: its bytes; nil if they are in the body."""
 
     size: int | None
     content: bytes | None = None
 
 
 class ReadvResult(Result, frozen=True, array_like=True):
-    """The bytes that each range has, fewer than asked for only at the end, and those that the file has; and the
-    content, joined; nil: they are in the body."""
+    """`sizes`: the bytes of each range, fewer than requested only at the end of the file. `size`: the size of the file.
+    `content`: the joined ranges; nil if they are in the body."""
 
     sizes: list[int]
     size: int
@@ -134,14 +134,14 @@ class ReadvResult(Result, frozen=True, array_like=True):
 
 
 class NamesResult(Result, frozen=True, array_like=True):
-    """The names in the folder, sorted; nil where it is not there."""
+    """The sorted names in the folder; nil if there is no folder."""
 
     names: list[str] | None
 
 
 class StatResult(Result, frozen=True, array_like=True):
-    """`file`, `directory` or `other`, nil where nothing is there; bytes; and when it was changed last, in seconds by
-    the store's clock."""
+    """`kind`: `file`, `directory` or `other`; nil if nothing is there. `size`: its bytes. `modified`: the time of the
+    last change, in seconds by the store's clock."""
 
     kind: str | None
     size: int = 0
@@ -154,7 +154,7 @@ CHANGES = (*READS, FileExists, DirectoryNotEmpty, NoSpace)
 
 @contextlib.contextmanager
 def _may_lack(request: LookRequest) -> Iterator[None]:
-    """Go on where there is nothing, if that is an answer."""
+    """Suppress the error about a missing file or folder, if the request says `lacking`."""
     try:
         yield
     except (NoSuchFile, NotADirectory):
@@ -163,7 +163,7 @@ def _may_lack(request: LookRequest) -> Iterator[None]:
 
 
 def _whole(context: Context, request: LookRequest, open_file: Callable[[str], ReadFile]) -> GetResult:
-    """All that a file holds."""
+    """Return the whole content of a file."""
     with _may_lack(request):
         file = open_file(request.path)
         size = file.size()
@@ -173,19 +173,19 @@ def _whole(context: Context, request: LookRequest, open_file: Callable[[str], Re
 
 @verb("has", effect=Effect.READ, is_vfs=True, errors=READS)
 def has(context: Context, request: PathRequest) -> HasResult:
-    """Say whether anything has that name."""
+    """Tell whether a file or folder has a name."""
     return HasResult(context.files.tree.exists(request.path))
 
 
 @verb("get", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get(context: Context, request: LookRequest) -> GetResult:
-    """Give all that a file holds."""
+    """Return the whole content of a file."""
     return _whole(context, request, context.files.tree.open_read)
 
 
 @verb("readv", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def readv(context: Context, request: ReadvRequest) -> ReadvResult:
-    """Give some ranges of a file, in the order asked. With none it says that there is such a file, and its size."""
+    """Return ranges of a file, in the order of the request. Without ranges, return its size."""
     file = context.files.tree.open_read(request.path)
     size = file.size()
     ranges = [(each.offset, max(0, min(each.size, size - each.offset))) for each in request.ranges]
@@ -194,9 +194,9 @@ def readv(context: Context, request: ReadvRequest) -> ReadvResult:
 
 @verb("put", is_vfs=True, errors=CHANGES)
 def put(context: Context, request: BringRequest) -> NoResult:
-    """Make a new file whose content is durable; its name is after `sync_dir` of its folder.
+    """Create a file whose content is durable. Its name is durable after `sync_dir` of its folder.
 
-    Where that fails there is no such file.
+    If the call fails, the file does not exist.
     """
     file = context.files.tree.create(request.path)
     try:
@@ -210,7 +210,7 @@ def put(context: Context, request: BringRequest) -> NoResult:
 
 @verb("append", is_vfs=True, errors=(*CHANGES, NotSupported))
 def append(context: Context, request: BringRequest) -> NoResult:
-    """Write on from the end of a file that is there, durably. Where that fails a part may be written."""
+    """Append to an existing file, durably. If the call fails, a part may be written."""
     _write(context, context.files.tree.append(request.path), request)
     return NoResult()
 
@@ -226,7 +226,7 @@ def _write(context: Context, file: WriteFile, request: BringRequest) -> None:
 
 @verb("mkdir", is_vfs=True, errors=CHANGES)
 def mkdir(context: Context, request: PathRequest) -> NoResult:
-    """Make one folder."""
+    """Create one folder."""
     context.files.tree.make_directory(request.path)
     return NoResult()
 
@@ -247,9 +247,9 @@ def delete(context: Context, request: PathRequest) -> NoResult:
 
 @verb("rename", is_vfs=True, errors=CHANGES)
 def rename(context: Context, request: RenameRequest) -> NoResult:
-    """Give a file or folder another name, replacing a file that has it: at once, for whoever looks.
+    """Rename a file or folder atomically. A file with the new name is replaced.
 
-    A folder replaces an empty one at most.
+    A folder can replace only an empty folder.
     """
     context.files.tree.rename(request.path, request.target)
     return NoResult()
@@ -257,27 +257,27 @@ def rename(context: Context, request: RenameRequest) -> NoResult:
 
 @verb("publish", is_vfs=True, errors=CHANGES)
 def publish(context: Context, request: RenameRequest) -> NoResult:
-    """Give a file a name that nothing has: of any number of clients, on any ways to the store, one succeeds."""
+    """Give a file an unused name. Of concurrent clients, through any server of the store, only one succeeds."""
     context.files.tree.publish(request.path, request.target)
     return NoResult()
 
 
 @verb("get_published", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get_published(context: Context, request: LookRequest) -> GetResult:
-    """Give all that a published file holds, in whichever form it was published."""
+    """Return the whole content of a published file, in whatever form it was published."""
     return _whole(context, request, context.files.tree.open_published)
 
 
 @verb("withdraw", is_vfs=True, errors=CHANGES)
 def withdraw(context: Context, request: WithdrawRequest) -> NoResult:
-    """Remove a published file, in whichever form it was published."""
+    """Remove a published file, in whatever form it was published."""
     context.files.tree.withdraw(request.path, request.aside)
     return NoResult()
 
 
 @verb("list_dir", effect=Effect.READ, is_vfs=True, errors=READS)
 def list_dir(context: Context, request: LookRequest) -> NamesResult:
-    """Give the names in a folder."""
+    """Return the names in a folder."""
     with _may_lack(request):
         return NamesResult(context.files.tree.list_directory(request.path))
     return NamesResult(None)
@@ -285,7 +285,7 @@ def list_dir(context: Context, request: LookRequest) -> NamesResult:
 
 @verb("stat", effect=Effect.READ, is_vfs=True, errors=READS)
 def stat(context: Context, request: LookRequest) -> StatResult:
-    """Say what is there."""
+    """Return the kind, size and time of change of a file or folder."""
     with _may_lack(request):
         found = context.files.tree.stat(request.path)
         return StatResult(found.kind.value, found.size, found.modified)
@@ -294,6 +294,6 @@ def stat(context: Context, request: LookRequest) -> StatResult:
 
 @verb("sync_dir", is_vfs=True, errors=CHANGES)
 def sync_dir(context: Context, request: PathRequest) -> NoResult:
-    """Make every name made, renamed or removed in a folder durable."""
+    """Make all created, renamed and removed names in a folder durable."""
     context.files.tree.sync_directory(request.path)
     return NoResult()

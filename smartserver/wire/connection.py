@@ -5,8 +5,9 @@
     connection.receive_data(socket.recv(limits.RECEIVE_CHUNK))      # or receive_eof() at the end
     while (event := connection.next_event()) is not None: ...
 
-Those four calls are all there is, and `part_way`, for who has to tell a pause from a peer that does nothing, and
-`at_rest`, for who gives a connection on. What may follow what is in `states`, what bytes look like in `frames`.
+There are only these four methods and two properties. `part_way` tells whether the peer is in the middle of a frame, and
+`at_rest` whether another process can take the connection. `states` has the order of frames, and `frames` their
+encoding.
 """
 
 from __future__ import annotations
@@ -57,7 +58,7 @@ READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
     FrameType.PONG: lambda frame: events.Pong(bytes(frame.payload)),
     FrameType.GOAWAY: lambda frame: events.GoAway(bytes(frame.payload)),
 }
-"""The function that makes an event of each frame."""
+"""The functions that make an event of a frame, by the type of the frame."""
 
 
 def _is_continued(frame: Frame) -> bool:
@@ -65,7 +66,7 @@ def _is_continued(frame: Frame) -> bool:
 
 
 def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
-    """`payload` in as many frames as it takes, one at least."""
+    """Return `payload` in as many frames as it needs, at least one."""
     if len(payload) <= MAX_FRAME:
         return [Frame(kind, request_id, payload)]
     view = memoryview(payload)
@@ -73,7 +74,7 @@ def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
 
 
 def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
-    """The frames of a message or a part of one."""
+    """Return the frames of a message or of a part of one."""
     frames = _pieces(kind, request_id, payload)
     full = _is_continued(frames[-1])
     if more and not full:
@@ -115,7 +116,7 @@ WRITERS: dict[type, Callable[..., list[Frame]]] = {
     events.Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
     events.GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
 }
-"""The frames that say an event."""
+"""The functions that make frames of an event, by the type of the event."""
 
 
 class Connection:
@@ -126,7 +127,7 @@ class Connection:
     """
 
     def __init__(self, role: Role, observers: Iterable[Observer] = (), *, last_id: int = 0) -> None:
-        """`last_id`: of the last request, to go on with a connection that was at rest; 0 begins one."""
+        """`last_id`: the id of the last request on a connection that was at rest; 0 for a new connection."""
         self._role = role
         self._observers: Sequence[Observer] = tuple(observers)
         self._state = ConnectionState(role, last_id)
@@ -137,10 +138,10 @@ class Connection:
         """Bytes read and not yet shown to the observers."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes that came from the peer; none at all means nothing.
+        """Take bytes from the peer. Empty `data` has no effect.
 
         Raises:
-            LocalProtocolError: after `receive_eof`.
+            LocalProtocolError: `receive_eof` was called before.
             RemoteProtocolError: the connection is broken.
         """
         self._raise_if_broken()
@@ -149,7 +150,7 @@ class Connection:
         self._buffer.feed(bytes(data))
 
     def receive_eof(self) -> None:
-        """Take note that the peer sends no more; `next_event` says what that means once all before it was read.
+        """Note that the peer sends no more. `next_event` reports that after all earlier events.
 
         Raises:
             RemoteProtocolError: the connection is broken.
@@ -158,11 +159,11 @@ class Connection:
         self._eof = True
 
     def next_event(self) -> events.Event | None:
-        """Return what happened next, or None when more bytes are needed to tell (or, after `PeerClosed`, nothing will).
+        """Return the next event, or None if more bytes are needed. After `PeerClosed` it is always None.
 
         Raises:
-            RemoteProtocolError: the peer broke the rules: what was expected and what came.
-            Interrupted: the peer's bytes ended too early: what was still expected.
+            RemoteProtocolError: the peer broke the rules. The message says what was expected and what came.
+            Interrupted: the peer's bytes ended too early. The message says what was still expected.
         """
         self._raise_if_broken()
         try:
@@ -172,7 +173,7 @@ class Connection:
             raise
 
     def send(self, event: events.Event) -> bytes:
-        """The bytes that tell the peer of `event`, with the opening line before the first.
+        """Return the bytes of an event for the peer. The bytes of the first event begin with the opening line.
 
         Raises:
             LocalProtocolError: the event may not be sent now.
@@ -186,12 +187,13 @@ class Connection:
 
     @property
     def at_rest(self) -> bool:
-        """True if nothing is owed by either side and nothing unread: another process may go on with it."""
+        """True if neither side must send anything and no bytes are unread, so that another process can take the
+        connection."""
         return self._broken is None and not self._eof and self._state.at_rest and not self._buffer.part_way
 
     @property
     def part_way(self) -> bool:
-        """True if a frame has begun to come that is not whole: after the last event the peer has more to say."""
+        """True if only a part of a frame was received, so that the peer must send more."""
         return self._buffer.part_way
 
     def _raise_if_broken(self) -> None:
@@ -225,7 +227,7 @@ class Connection:
             return None
 
     def _read_frame(self, frame: Frame) -> events.Event | None:
-        """The event a frame is, or None for one that is skipped."""
+        """Return the event of a frame, or None if the frame is skipped."""
         self._unseen += HEADER.size + len(frame.payload)
         if frame.type >= IGNORED_FROM:
             return None
@@ -262,7 +264,7 @@ class Connection:
             if not 0 <= frame.id <= MAX_ID:
                 raise LocalProtocolError(f"expected a request id of 1 to {MAX_ID}, got {frame.id}")
             check_header(len(frame.payload), frame.type, frame.id, LocalProtocolError)
-        # Only the first frame can be refused: what it opens, the others go on with.
+        # Only the first frame can be refused, because the others continue it.
         for frame in frames:
             self._account(self._role, FrameType(frame.type), frame, event)
         encoded = encode_frames(frames)

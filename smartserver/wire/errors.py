@@ -1,10 +1,10 @@
-"""Protocol errors; they never share a tree with what a verb may raise: a bad peer cannot look like a missing file.
+"""Protocol errors. They have no base class in common with errors of verbs: a bad peer cannot look like a missing file.
 
 ProtocolError
-├── LocalProtocolError         a bug of ours; nothing was sent, the connection is as before
-└── RemoteProtocolError        theirs; the connection is of no more use
-    ├── NotHpss                their first bytes are of another protocol
-    └── Interrupted            their bytes ended in the middle of something
+├── LocalProtocolError         a bug of ours; nothing was sent, and the connection is as before
+└── RemoteProtocolError        a mistake of the peer; the connection is unusable
+    ├── NotHpss                the peer's first bytes are of another protocol
+    └── Interrupted            the peer's bytes ended too early
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send what the rules forbid: a bug of ours."""
+    """This side tried to send something that the rules forbid, which is a bug."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent what the rules forbid: what was expected and what came."""
+    """The peer sent something that the rules forbid. The message says what was expected and what came."""
 
 
 class NotHpss(RemoteProtocolError):
-    """The peer did not open as the protocol has it; there may be one behind it that read a request all the same."""
+    """The peer did not send the opening line of the protocol. A server behind it may have read a request all the
+    same."""
 
 
 class Interrupted(RemoteProtocolError):
-    """The peer's bytes ended in the middle: what was still expected. Asking again elsewhere may help."""
+    """The peer's bytes ended too early. The message says what was still expected. A retry on another connection may
+    help."""

@@ -1,4 +1,4 @@
-"""Events of a connection, those that happened and those to send: the same classes for both directions."""
+"""The events of a connection. Received events and events to send are of the same classes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ import msgspec
 class Request(msgspec.Struct, frozen=True):
     """A request, or a part of one.
 
-    `body`: BODY frames and END follow the last part. `more`: another part of the payload follows; a payload given to
-    `send` may be longer than a frame and then leaves as several.
+    `body`: true if BODY frames and END follow the last part. `more`: true if another part of the payload follows. A
+    payload for `send` may be longer than a frame; it is then sent in several.
     """
 
     id: int
@@ -38,14 +38,14 @@ class Error(msgspec.Struct, frozen=True):
 
 
 class Body(msgspec.Struct, frozen=True):
-    """Bytes of the body a side is sending; given to `send` it may be longer than a frame."""
+    """A chunk of a body. A chunk for `send` may be longer than a frame."""
 
     id: int
     chunk: bytes
 
 
 class End(msgspec.Struct, frozen=True):
-    """The whole body was sent: how many segments, and how many bytes in all its chunks. `trace`: what the server tells
+    """The end of a body, with the number of its segments and the bytes of all its chunks. `trace`: the server's trace
     of the request (`messages.encode_server_trace`)."""
 
     id: int
@@ -62,13 +62,13 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """The client wants no more of a request; it still gets its final answer."""
+    """The client cancels a request; it still gets a final answer."""
 
     id: int
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """Are you there: to be answered by `Pong` with the same payload."""
+    """A test whether the peer is there. The answer is a `Pong` with the same payload."""
 
     payload: bytes = b""
 
@@ -80,23 +80,24 @@ class Pong(msgspec.Struct, frozen=True):
 
 
 class GoAway(msgspec.Struct, frozen=True):
-    """The server takes no new requests here and will close when those it has are answered; UTF-8 for a person."""
+    """The server takes no new requests on this connection, and closes it once the open ones are answered. `reason`: a
+    text in UTF-8 for a person."""
 
     reason: bytes = b""
 
 
 class VersionMismatch(msgspec.Struct, frozen=True):
-    """The peers have no version in common; nothing more is read but the end.
+    """The peers have no version in common. Nothing more is read except the end.
 
-    Received: the versions the peer speaks (a client) or opened with (a server). Sent, by a server that has received
-    it and sent nothing yet: the versions this side speaks.
+    A client receives the versions that the server speaks, and a server the version with which the client opened. Only a
+    server that received this event, and has sent nothing yet, may send it, with its own versions.
     """
 
     versions: tuple[int, ...]
 
 
 class PeerClosed(msgspec.Struct, frozen=True):
-    """The peer sends no more, and nothing it owes is missing. Not for sending."""
+    """The peer closed its side after it had sent everything that it must. This event cannot be sent."""
 
 
 Event: TypeAlias = (

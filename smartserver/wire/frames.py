@@ -1,4 +1,5 @@
-"""Bytes to frames and back: every byte received is looked at once and copied twice, however it was cut."""
+"""Converts bytes to frames and back. Every received byte is read once and copied twice, however the bytes were
+split."""
 
 from __future__ import annotations
 
@@ -17,9 +18,9 @@ PREFACE = b"hpss/1\n"
 HEADER = struct.Struct(">IBI")
 """Payload length, type, request id."""
 END_PAYLOAD = struct.Struct(">IQ")
-"""Segments, bytes; behind them what the server spent time on after its REPLY, if the client asked."""
+"""Segments and bytes of the body. The server's trace since its REPLY follows, if the client asked for it."""
 IGNORED_FROM = 0x80
-"""Frames of these types may be skipped by whoever does not know them."""
+"""The first of the frame types that a receiver skips."""
 MAX_ID = 0xFFFFFFFF
 
 
@@ -54,10 +55,10 @@ SIZES: dict[FrameType, tuple[int, int]] = {
     FrameType.REQUEST_WITH_BODY: (0, MAX_FRAME),
     FrameType.REPLY_WITH_BODY: (0, MAX_FRAME),
 }
-"""Least and most bytes of payload."""
+"""The least and the most bytes of payload, by the type of the frame."""
 
 OF_CONNECTION = frozenset({FrameType.PING, FrameType.PONG, FrameType.GOAWAY})
-"""These belong to no request: their id is 0."""
+"""The types that belong to no request: their id is 0."""
 
 CONTINUED = frozenset(
     {
@@ -72,7 +73,7 @@ CONTINUED = frozenset(
 
 
 class Frame(NamedTuple):
-    """One frame; `type` is a plain number where it is one to ignore."""
+    """One frame. `type` is a plain number if the frame is to be skipped."""
 
     type: int
     id: int
@@ -80,7 +81,7 @@ class Frame(NamedTuple):
 
 
 def type_name(number: int) -> str:
-    """The name of a frame type, for messages."""
+    """Return the name of a frame type, for messages."""
     try:
         return FrameType(number).name
     except ValueError:
@@ -88,10 +89,10 @@ def type_name(number: int) -> str:
 
 
 def check_header(length: int, number: int, request_id: int, blame: type[ProtocolError]) -> None:
-    """Check what a frame's header says against the format.
+    """Check the header of a frame.
 
     Raises:
-        ProtocolError: of class `blame`; the header cannot be one.
+        ProtocolError: the header is not valid. The class is `blame`.
     """
     if number >= IGNORED_FROM:
         if length > MAX_FRAME:
@@ -111,7 +112,7 @@ def check_header(length: int, number: int, request_id: int, blame: type[Protocol
 
 
 def encode_frames(frames: list[Frame]) -> bytes:
-    """The bytes of frames, one after the other."""
+    """Return the bytes of frames, one after the other."""
     parts: list[bytes | memoryview] = []
     for frame in frames:
         parts += (HEADER.pack(len(frame.payload), frame.type, frame.id), frame.payload)
@@ -119,14 +120,14 @@ def encode_frames(frames: list[Frame]) -> bytes:
 
 
 class ReceiveBuffer:
-    """Bytes as they came, cut into an opening line and frames.
+    """Splits received bytes into an opening line and frames.
 
-    It holds the frame that is coming, in one allocation of its exact size, and what was fed and not read yet.
+    It holds the frame that is being received, in one allocation of its exact size, and the unread bytes.
     """
 
     def __init__(self, *, reuses: bool = False) -> None:
-        """`reuses`: the next frame of the same size gets the same allocation, which is held until then: the allocator
-        gives such large ones back to the system, and a megabyte takes a client a fifth longer."""
+        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Else the
+        allocator returns such large ones to the system, and a client takes a fifth longer for a megabyte."""
         self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0
@@ -135,15 +136,15 @@ class ReceiveBuffer:
         self._header = bytearray()
         self._payload = bytearray()
         self._missing = 0
-        """Bytes of payload still to come, once the header is whole."""
+        """Bytes of payload that are still missing, once the header is complete."""
 
     def feed(self, piece: bytes) -> None:
-        """Add bytes that came."""
+        """Append received bytes."""
         if piece:
             self._pieces.append(piece)
 
     def _take(self, most: int) -> memoryview:
-        """Up to `most` bytes of the first piece."""
+        """Take up to `most` bytes of the first piece."""
         piece = self._pieces[0]
         taken = memoryview(piece)[self._at : self._at + most]
         self._at += len(taken)
@@ -153,14 +154,14 @@ class ReceiveBuffer:
         return taken
 
     def discard(self) -> int:
-        """Forget everything fed and unread; how much that was."""
+        """Drop all unread bytes, and return their number."""
         discarded = sum(map(len, self._pieces)) - self._at
         self._pieces.clear()
         self._at = 0
         return discarded
 
     def opening(self, refusal: bool) -> bytes | None:
-        """The peer's first line, or None while it is not whole; `refusal`: it may be `hpss! ...`.
+        """Return the peer's first line, or None while it is incomplete. `refusal`: true if the line may be `hpss! ...`.
 
         Raises:
             NotHpss: the bytes cannot become such a line.
@@ -178,10 +179,10 @@ class ReceiveBuffer:
         return None
 
     def frame(self) -> Frame | None:
-        """The next whole frame, or None while there is none.
+        """Return the next complete frame, or None while there is none.
 
         Raises:
-            RemoteProtocolError: its header cannot be one.
+            RemoteProtocolError: its header is not valid.
         """
         while len(self._header) < HEADER.size:
             if not self._pieces:
@@ -208,11 +209,11 @@ class ReceiveBuffer:
 
     @property
     def part_way(self) -> bool:
-        """True if a frame has begun that is not whole."""
+        """True if only a part of a frame was received."""
         return bool(self._header)
 
     def unfinished(self) -> str:
-        """Describe a frame or line that is not whole, for a message; empty between frames."""
+        """Describe an incomplete frame or line, for a message; empty between frames."""
         if self._line:
             return f"in the middle of the opening line (got {bytes(self._line)!r})"
         if not self._header:
@@ -229,15 +230,15 @@ _REFUSAL = re.compile(rb"hpss!((?: [1-9][0-9]{0,4})+)\n")
 
 
 def versions_of(line: bytes) -> tuple[int, ...]:
-    """The versions an opening line names."""
+    """Return the versions that an opening line names."""
     return tuple(int(word) for word in re.findall(rb"[0-9]+", line))
 
 
 def encode_refusal(versions: tuple[int, ...]) -> bytes:
-    """The line that refuses a peer's version; of this form for ever.
+    """Return the line that refuses a peer's version. Its form never changes.
 
     Raises:
-        LocalProtocolError: no versions, too many, or one that cannot be one.
+        LocalProtocolError: there are no versions, too many, or one out of range.
     """
     line = b"hpss!" + b"".join(b" %d" % version for version in versions) + b"\n"
     if not _REFUSAL.fullmatch(line) or len(line) > MAX_PREFACE:

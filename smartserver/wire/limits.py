@@ -1,4 +1,4 @@
-"""Every limit of the protocol, each with where its number comes from. Sizes are bytes, times are seconds."""
+"""Every limit of the protocol, each with the reason for its number. Sizes are in bytes, times in seconds."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ MIB = 1024 * KIB
 # Framing
 
 MAX_FRAME = 256 * KIB
-"""Payload of one frame. Small enough that a PING waits 0.2 s at 10 Mbit/s for each that was written before it, large
-enough that the nine bytes of header are 0.003 %. A message whose payload fills a frame continues in the next."""
+"""Payload of one frame. A PING waits only 0.2 s at 10 Mbit/s for each frame before it, and the nine bytes of header are
+only 0.003 %. A message whose payload fills a frame continues in the next."""
 
 MAX_PREFACE = 64
 """The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
@@ -39,31 +39,32 @@ MAX_FILE_CALLS = 1024
 65,536 descriptors. To read all packs of a repository takes some 40."""
 
 MAX_RESULTS = 16 * MIB
-"""Bytes of the results of one request's calls: a fraction of what asks for them could make answers without end."""
+"""Bytes of the results of one request's calls: without a limit, a small request could cause a huge answer."""
 
-# What a client takes of an answer: decoded, a byte of msgpack may become 100.
+# The most that a client accepts of an answer: decoded, a byte of msgpack may become 100.
 
 MAX_ENTRIES = 1 << 19
-"""Refs of an answer, their tips together, and entries of its maps together: a repository has no more of all these
-(`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
+"""The most refs of an answer, the most tips of all its refs, and the most entries of all its maps. A repository has no
+more of these together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
-"""Tips of one ref: the most heads of a branch that anybody has seen are some thousands."""
+"""Tips of one ref: the largest known number of heads of a branch is some thousands."""
 
 MAX_MAPS = 64
 """Maps of an answer: a repository has no more (`store.root.MAX_MAPS`)."""
 
 MAX_WORDS = 256
-"""Settings, capabilities and kinds of advice of an answer, of each: no repository has more than 64 settings."""
+"""The most settings of an answer, the most capabilities, and the most pieces of advice. No repository has more than 64
+settings."""
 
 MAX_SPANS = 256
-"""Spans of an answer, and those that END has: what else the server spent time on is not told."""
+"""Spans of an answer, and spans of an END."""
 
 MAX_COUNTS = 128
-"""Counts of an answer, and those that END has."""
+"""Counts of an answer, and counts of an END."""
 
 MAX_SPAN_NAME = 100
-"""Characters of the name of a span, which are written for a person."""
+"""Characters of the name of a span, which is for a person."""
 
 MAX_END = 40 * KIB
 """Bytes of the ServerTrace that END has: 256 spans with names of 100 characters each, and 128 counts."""
@@ -81,57 +82,60 @@ MAX_TIPS_KNOWN = 256
 """Tips a client remembers of one remote: as many as it may send."""
 
 MAX_ABSENT = 4096
-"""Parents a puller may name as lacking (shallow history): 4,096 ids of 20 bytes are 86 KB, sent only by those."""
+"""Parents that a pull may name as absent (shallow history). 4,096 ids of 20 bytes are 86 KB, which only shallow clients
+send."""
 
 MAX_BULK_RATIO = 32
-"""Bytes that a byte of a bulk stream in an upload may become, `BULK_ALLOWANCE` apart: a few bytes of zstd say 128 KiB,
-all of which would be kept. Records are compressed already: 3,000 revisions of a project became 1.7 times as long, 3,000
-empty files 2.4 times, 4.0 on the way. Only what is there many times over without a base becomes longer, 200 copies of a
-picture 131 times, and that a client sends as it lies when it is refused."""
+"""The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
+of zstd can stand for 128 KiB, all of which would be kept. Records are compressed already: 3,000 revisions of a project
+grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base grows
+more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a bulk
+stream."""
 
 BULK_BYTES = "bytes that a bulk stream became"
-"""The limit that the server names where a stream is over `MAX_BULK_RATIO`: by that a client knows to send it as it
-lies."""
+"""The name of the limit in the error for a stream over `MAX_BULK_RATIO`. By this name, a client knows to send the body
+without a bulk stream."""
 
 BULK_ALLOWANCE = 64 * KIB
-"""Bytes of a bulk stream that are counted before any came."""
+"""Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
-"""A repository path in UTF-8: what the strictest file system in use takes (macOS), so that any can serve it."""
+"""A repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
-"""A push larger than this announces its graph before its records. At 1 Mbit/s 64 KiB take half a second, less than
-the round trip they would be wasted on."""
+"""A push larger than this announces its graph before its records, so that it can be refused early. A smaller one wastes
+at most 64 KiB, half a second at 1 Mbit/s."""
 
 # Moving bytes
 
 RECEIVE_CHUNK = 128 * KIB
-"""One read from a socket, and what the core holds at most beyond one frame. With 64 KiB a client on loopback takes a
-quarter more of the processor; with more, the memory allocator gives each back to the system, which costs more."""
+"""One read from a socket, and the most that the core holds beyond one frame. With 64 KiB, a client on loopback takes a
+quarter more processor time. With more, the memory allocator returns each chunk to the system, which costs more."""
 
 PIECE = 512 * KIB
-"""One read of a pack for a pull's body, handed on as two frames: 16 KiB pieces reach a third of the speed. A connection
-has two in memory: one that is sent, the next read ahead."""
+"""One read of a pack for a pull's body, sent as two frames. Pieces of 16 KiB reach a third of the speed. A connection
+has two pieces in memory: one that is sent, and the next one read ahead."""
 
 NOTSENT_LOWAT = 128 * KIB
-"""TCP_NOTSENT_LOWAT: what lies in the kernel unsent delays what is more urgent. Half a frame ahead is enough:
-50 MB took as long on the link as on a bare connection, over 250 ms with 100 Mbit/s and 1 s with 20 (`bench
-bulk`), for what is sent and not acknowledged is not counted. Buffer sizes are left to the kernel, which fits them."""
+"""TCP_NOTSENT_LOWAT: unsent bytes in the kernel delay more urgent ones. Half a frame ahead is enough, because bytes
+that are sent and not acknowledged do not count. 50 MB took as long as on a bare connection, over 250 ms with 100 Mbit/s
+and 1 s with 20 (`bench bulk`). The kernel adapts the buffer sizes."""
 
 INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
 
 UNREAD_BYTES = 4 * MIB
-"""The bytes of answers that a server holds while its peer does not take them, bodies and the longest answer apart,
-before it gives the connection up: `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice `INITIAL_WINDOW` each, or
-200,000 PONGs."""
+"""The most bytes of answers that a server holds while its peer does not take them, without bodies and the longest
+answer. Above that it drops the connection. It is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice
+`INITIAL_WINDOW` each, or for 200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
 """The bytes that a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and
 half a second."""
 
 DRAIN_SECONDS = 60.0
-"""The time for which it does so: a client at 1 s round trip has had sixty chances to see the refusal."""
+"""The most time for which a server reads and discards a refused upload: a client with a round trip of 1 s has sixty
+chances to see the refusal."""
 
 # Idleness; nothing has a limit on its total time
 
@@ -139,11 +143,11 @@ PING_INTERVAL = 20.0
 """Silence after which a side that waits for an answer sends PING: NAT tables forget idle TCP after 60 s or more."""
 
 IDLE_TIMEOUT = 120.0
-"""Silence, PINGs unanswered, after which the peer counts as gone: six intervals."""
+"""Silence with unanswered PINGs after which the peer counts as gone: six intervals."""
 
 STALL_TIMEOUT = 600.0
-"""The time that a server waits, not a byte coming, for the rest of a request, and not a byte leaving, for its answer to
-be taken; `serve --idle-timeout`. Five times `IDLE_TIMEOUT`: a client that computes between two pieces answers no
+"""The time that a server waits for the next byte of a request, or for its peer to take the next byte of an answer;
+`serve --idle-timeout`. It is five times `IDLE_TIMEOUT`, because a client that computes between two pieces answers no
 PING."""
 
 KEEP_IDLE = 900.0

@@ -31,17 +31,17 @@ class RequestFlag(enum.IntFlag):
 
     NONE = 0
     ATOMIC = 1
-    """All calls or none."""
+    """Either all calls are carried out, or none."""
     CHECK_ONLY = 2
-    """Verdicts only: nothing is sent or changed (dry run)."""
+    """Only verdicts are returned, and nothing is changed (dry run)."""
     BODY = 4
-    """BODY frames follow."""
+    """BODY frames follow the request."""
     GRAPH_FIRST = 8
     """The body begins with the graph of its segments."""
     BELOW = 16
-    """The path may lead below a repository; in the calls the ref `.` is the branch that the rest of it names."""
+    """The path may lead below a repository. In the calls, the ref `.` is the branch that the rest of the path names."""
     BULK = 32
-    """The body is one bulk stream of what it would hold."""
+    """The body is compressed as one bulk stream."""
 
 
 class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -52,7 +52,7 @@ class Call(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=T
 
 
 class KnownVersion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The newest version of a repository that the client has seen, as a `State` told it."""
+    """The newest version of a repository that the client has seen in a `State`."""
 
     incarnation: bytes
     version: int
@@ -60,14 +60,15 @@ class KnownVersion(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 PUSH_OPTIONS = "push-options"
-"""The extra of a request that has push options: an array of text."""
+"""The key of the extra field with push options, an array of text."""
 
 
 class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """An ordered list of calls on one repository.
 
-    `id`: 16 random bytes kept over retries. `age`: milliseconds since the first sending, 0 for the first.
-    `extras`: who asks (`agent`, `vcs`) and what later versions add; a key the server must obey begins with `!`.
+    `id`: 16 random bytes, the same in each retry. `age`: milliseconds since the first sending, 0 for the first.
+    `extras`: facts about the client (`agent`, `vcs`) and fields of later versions; the key of one that the server must
+    obey begins with `!`.
     """
 
     path: str
@@ -95,7 +96,8 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """The outcome of one call: a result where it was done, at most `MAX_RESULTS` for all calls, else the reason."""
+    """The outcome of one call: its result if it was done, else the reason. The results of all calls have at most
+    `MAX_RESULTS` bytes."""
 
     status: int
     result: msgspec.Raw = msgspec.Raw(b"\xc0")
@@ -103,16 +105,16 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 Entries = dict[bytes, bytes | None]
-"""The entries of a map: key -> value, or nil for an entry that is gone."""
+"""The entries of a map: key -> value, or nil for a removed entry."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
-    """The state of a repository: everything, or what changed after version `since`.
+    """The state of a repository: all of it, or its changes after version `since`.
 
-    `refs` and `maps` map a name to its new value, still encoded; that of a ref is what `records.model` says, or nil for
-    one that is gone, that of a map its `Entries` (`entries_of`). `vcs` and `settings` are left out (empty) where they
-    did not change after `since`. `mark` tells the version from the same one of another line, which a backup that was
-    put back begins.
+    `refs` and `maps` map a name to its new value, still encoded. The value of a ref is the one of `records.model`, or
+    nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
+    did not change after `since`. `mark` distinguishes the version from the same one of another line of versions, such
+    as the one after the restoration of a backup.
     """
 
     incarnation: bytes
@@ -144,8 +146,8 @@ class Advice(msgspec.Struct, frozen=True, array_like=True):
 
 
 class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
-    """Time that the server spent on one thing of a request (`spans.Part`), by its own clock: microseconds since it had
-    read the request."""
+    """A span of the server's time for a request (`spans.Part`). `start` and `end` are microseconds by the server's
+    clock since it had read the request."""
 
     part: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
     name: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
@@ -158,8 +160,8 @@ REPACKED = "repacked_meanwhile"
 
 
 class ServerTrace(msgspec.Struct, frozen=True, array_like=True):
-    """The trace that a server tells of a request with a `traceparent` whose flag `sampled` is set: its spans since it
-    last told some, and by name what was counted since its start."""
+    """The server's trace of a request whose `traceparent` has the flag `sampled`: the spans since the last trace of the
+    request, and the counts since its start by name."""
 
     spans: Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)] = []
     counts: Annotated[dict[str, int], msgspec.Meta(max_length=MAX_COUNTS)] = {}
@@ -170,7 +172,7 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, in part at least. `advice` and `trace` are left out where there is
+    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if there is
     none."""
 
     outcomes: Outcomes
@@ -193,7 +195,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a phase; `total` 0 where it is not known."""
+    """The progress of a phase; `total` is 0 if it is unknown."""
 
     phase: str
     done: int
@@ -211,7 +213,7 @@ _entries = msgspec.msgpack.Decoder(Annotated[Entries, msgspec.Meta(max_length=MA
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The payload of a message."""
+    """Return the payload of a message."""
     match message:
         case Reply(trace=None, advice=[]):
             return _encoder.encode((message.outcomes, message.state, message.counters, message.capabilities))
@@ -237,15 +239,15 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msg
 
 
 def raw(value: object) -> msgspec.Raw:
-    """A value, encoded as in a message."""
+    """Return a value, encoded as in a message."""
     return msgspec.Raw(_encoder.encode(value))
 
 
 def entries_of(state: State) -> dict[str, Entries]:
-    """The entries of a state's maps.
+    """Return the entries of a state's maps.
 
     Raises:
-        RemoteProtocolError: they are none, or more than `MAX_ENTRIES` together.
+        RemoteProtocolError: they are not valid, or more than `MAX_ENTRIES` together.
     """
     found: dict[str, Entries] = {}
     count = 0
@@ -258,10 +260,10 @@ def entries_of(state: State) -> dict[str, Entries]:
 
 
 def named(said: Fault | Advice) -> dict[str, object]:
-    """The arguments of what a server said.
+    """Return the arguments of a fault or advice, by name.
 
     Raises:
-        RemoteProtocolError: they are none, or longer than `MAX_ARGUMENTS`.
+        RemoteProtocolError: they are not valid, or longer than `MAX_ARGUMENTS`.
     """
     if len(said.arguments) > MAX_ARGUMENTS:
         raise RemoteProtocolError(f"expected at most {MAX_ARGUMENTS} bytes of arguments, got {len(said.arguments)}")
@@ -269,45 +271,45 @@ def named(said: Fault | Advice) -> dict[str, object]:
 
 
 def decode_request(payload: bytes) -> Request:
-    """The request a client sent.
+    """Return the request in a payload.
 
     Raises:
-        RemoteProtocolError: it is not one, or has a field this release does not know.
+        RemoteProtocolError: the payload is not a request, or has an unknown field.
     """
     return _decode(_request, "a request", payload)
 
 
 def decode_reply(payload: bytes) -> Reply:
-    """The reply a server sent.
+    """Return the reply in a payload.
 
     Raises:
-        RemoteProtocolError: it is not one.
+        RemoteProtocolError: the payload is not a reply.
     """
     return _decode(_reply, "a reply", payload)
 
 
 def decode_failure(payload: bytes) -> Failure:
-    """The refusal a server sent.
+    """Return the failure in a payload.
 
     Raises:
-        RemoteProtocolError: it is not one.
+        RemoteProtocolError: the payload is not a failure.
     """
     return _decode(_failure, "an error", payload)
 
 
 def decode_server_trace(payload: bytes) -> ServerTrace | None:
-    """Decode the trace that END has of its request.
+    """Return the trace in END; None if the payload is empty.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the payload is not a trace.
     """
     return _decode(_server_trace, "spans and counts", payload) if payload else None
 
 
 def decode_progress(payload: bytes) -> Progress:
-    """The progress a server reported.
+    """Return the progress in a payload.
 
     Raises:
-        RemoteProtocolError: it is none.
+        RemoteProtocolError: the payload is not progress.
     """
     return _decode(_progress, "progress", payload)

@@ -1,5 +1,5 @@
-"""The hook for whoever watches a connection: tracers, counters, bans, tests. The core calls it and nothing comes back,
-but that what is raised in `sent` ends the call: nothing of it has left, and the connection is good for nothing more.
+"""The interface of observers of a connection: tracers, counters, bans, tests. The core calls them and ignores their
+results. An error in `sent` ends the call of the core: nothing of the event was sent, and the connection is unusable.
 """
 
 from __future__ import annotations
@@ -12,15 +12,15 @@ from smartserver.wire.events import Event
 class Observer(Protocol):
     """Sees every event in order, each with its bytes on the wire.
 
-    The sizes of one direction add up to its bytes exactly: the opening line and frames that are skipped count with
-    the event after them. A CANCEL that crossed the final answer is seen here although `next_event` skips it.
+    The sizes of one direction add up to its bytes exactly: the opening line and skipped frames count with the event
+    after them. An observer sees a CANCEL that crossed the final answer, although `next_event` skips it.
     """
 
     def connecting(self) -> None:
-        """A connection is going to be opened; whoever opens it says so."""
+        """Note that a connection will be opened. The code that opens it calls this, not the core."""
 
     def sent(self, event: Event, size: int) -> None:
-        """`event` was turned into `size` bytes for the peer, which are going to be written."""
+        """Note that `event` was encoded as `size` bytes, which will be written."""
 
     def received(self, event: Event, size: int) -> None:
-        """`event` was read from the peer out of `size` bytes."""
+        """Note that `event` was decoded from `size` bytes of the peer."""

@@ -1,7 +1,7 @@
-"""Everything that changes state is here, as tables that do not know which side they run on.
+"""The state machines of a connection, as tables that do not depend on the side that runs them.
 
-Each request has two machines, one for what the client sends and one for what the server sends; both peers run both.
-They are coupled in one place, `AFTER_CLIENT`: what the client has sent decides when the server may answer.
+Each request has two machines, one for the frames of the client and one for those of the server; both peers run both.
+They are coupled in one place, `AFTER_CLIENT`: the frames that the client has sent decide when the server may answer.
 """
 
 # Theory of operation
@@ -59,12 +59,12 @@ class Role(enum.Enum):
 
     @property
     def peer(self) -> Role:
-        """The other one."""
+        """The other role."""
         return Role.SERVER if self is Role.CLIENT else Role.CLIENT
 
 
 class Step(enum.Enum):
-    """The effect of a frame on a request: its type, and whether its message goes on in the next frame."""
+    """The effect of a frame on a request: its type, and whether its message continues in the next frame."""
 
     REQUEST = (FrameType.REQUEST, False)
     REQUEST_MORE = (FrameType.REQUEST, True)
@@ -183,14 +183,14 @@ AFTER_CLIENT: dict[tuple[State, State], State] = {
     (ClientState.DONE, ServerState.REFUSABLE): ServerState.ANSWERING,
     (ClientState.CANCELLED, ServerState.REFUSABLE): ServerState.ANSWERING,
 }
-"""(client, server) after a step -> what becomes of the server's machine; elsewhere it stays."""
+"""(client, server) after a step -> the new state of the server's machine. For other pairs it stays as it is."""
 
 OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, ServerState.DONE})
-"""A request whose two machines are in such a state is forgotten."""
+"""The final states. A request whose two machines are in such a state is forgotten."""
 
 
 class Slot(enum.Enum):
-    """A thing of which each side may have only one under way on a connection."""
+    """A thing of which each side may send only one at a time on a connection."""
 
     BODY = "a body"
     MESSAGE = "a message of several frames"
@@ -205,11 +205,11 @@ HOLDS: dict[State, frozenset[Slot]] = {
     ServerState.BODY: frozenset({Slot.BODY}),
     ServerState.ERROR: frozenset({Slot.MESSAGE}),
 }
-"""The things that a machine in each state has under way."""
+"""The slots that a machine holds in each state."""
 
 
 class Side(enum.Enum):
-    """The state of the connection itself, as one side has said so far."""
+    """The state of one side of a connection. The value says what the side has sent, for messages."""
 
     SILENT = "nothing"
     OPEN = "its opening line"
@@ -218,7 +218,7 @@ class Side(enum.Enum):
 
 
 class Opening(enum.Enum):
-    """The events that decide if there is a connection at all."""
+    """The events that open, refuse or close one side of a connection."""
 
     PREFACE = "hpss/1"
     OTHER_VERSION = "hpss/N or hpss! N"
@@ -234,7 +234,7 @@ SIDES: dict[Side, dict[Opening, Side]] = {
 
 
 class Machine:
-    """Both machines of one request, and the bytes of body each side has sent."""
+    """Both machines of one request, and the bytes of body that each side has sent."""
 
     __slots__ = ("body", "state")
 
@@ -247,7 +247,7 @@ class ConnectionState:
     """The state of a connection: its two sides and the requests without a final answer. `role` is our own."""
 
     def __init__(self, role: Role, last_id: int = 0) -> None:
-        """`last_id`: of the requests before, where the connection is one that was at rest and is gone on with."""
+        """`last_id`: the id of the last request on a connection that was at rest; 0 for a new connection."""
         self.role = role
         begun = Side.OPEN if last_id else Side.SILENT
         self.sides = {Role.CLIENT: begun, Role.SERVER: begun}
@@ -262,15 +262,15 @@ class ConnectionState:
 
     @property
     def at_rest(self) -> bool:
-        """True if nothing is owed: both sides are open, no request is, and each PING has its PONG."""
+        """True if both sides are open, no request is open, each PING has its PONG, and there was no GOAWAY."""
         both = all(side is Side.OPEN for side in self.sides.values())
         return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 
     def opening(self, sender: Role, what: Opening) -> None:
-        """Account for `sender` having opened, refused or closed its side.
+        """Record that `sender` opened, refused or closed its side.
 
         Raises:
-            ProtocolError: it may not now.
+            ProtocolError: the sender may not do that now.
         """
         side = self.sides[sender]
         if what not in SIDES[side]:
@@ -278,9 +278,9 @@ class ConnectionState:
         self.sides[sender] = SIDES[side][what]
 
     def step(self, sender: Role, request_id: int, step: Step, size: int = 0) -> bool:
-        """Account for a frame of a request; `size`: bytes of body in it, in END the bytes of the whole body.
+        """Record a frame of a request. `size`: the bytes of body in it; in END, those of the whole body.
 
-        False: a CANCEL that crossed the final answer; it means nothing any more.
+        Return False for a CANCEL that crossed the final answer, and that must be ignored.
 
         Raises:
             ProtocolError: the sender may not do that now; nothing has changed.
@@ -316,7 +316,7 @@ class ConnectionState:
         return True
 
     def _begin(self, sender: Role, request_id: int, step: Step) -> Machine:
-        """The machines of a new request."""
+        """Return the machines of a new request."""
         blame = self._blame(sender)
         if sender is Role.SERVER or step not in CLIENT[ClientState.IDLE]:
             raise blame(f"got {step.value[0].name} from the {sender.value} for request {request_id}, which is not open")
@@ -329,7 +329,7 @@ class ConnectionState:
         return Machine()
 
     def _move(self, machine: Machine, sender: Role, request_id: int, new: State) -> None:
-        """Make the change that was checked."""
+        """Make a change that was checked before."""
         state = machine.state
         state[sender] = new
         pair = (state[Role.CLIENT], state[Role.SERVER])
@@ -351,7 +351,7 @@ class ConnectionState:
         )
 
     def step_connection(self, sender: Role, step: Step) -> None:
-        """Account for a frame that belongs to no request.
+        """Record a frame that belongs to no request.
 
         Raises:
             ProtocolError: the sender may not do that now.
@@ -368,10 +368,10 @@ class ConnectionState:
             self.going_away = True
 
     def end(self, sender: Role, unfinished: str) -> None:
-        """Account for the end of the peer's bytes; `unfinished`: what there was of a frame.
+        """Record the end of a side's bytes. `unfinished`: the description of an incomplete frame, or empty.
 
         Raises:
-            Interrupted: it still owes something.
+            Interrupted: the side must still send something.
         """
         owed = [unfinished] if unfinished else []
         for request_id, machine in self._requests.items():
@@ -386,6 +386,6 @@ class ConnectionState:
 
 
 def expected(sender: Role, state: State) -> str:
-    """The frames that may come from a side in a state, for messages."""
+    """Return the names of the frames that a side may send in a state, for messages."""
     names = list(dict.fromkeys(step.value[0].name for step in TABLES[sender][state]))
     return " or ".join(filter(None, (", ".join(names[:-1]), *names[-1:]))) or "nothing more"
