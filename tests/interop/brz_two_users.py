@@ -56,6 +56,8 @@ PLAIN = (
     (r"This transport does not update the working tree of: .*\n", ""),  # It is said of a folder.
     (r"(Created|Updated) (tag \w+)\.\n|(Tag \w+) already exists for that revision\.\n", r"TAG"),  # As last seen.
     (r"Working tree .* has uncommitted changes.*\n", ""),  # Before or after a branch is found to be gone.
+    (r"(?s)^Committing to: .*(?=brz: ERROR: (Bound branch|Working tree is out of date))", ""),  # The server refuses it.
+    (r"(?<=InventoryRevisionTree instance at )[0-9a-f]+", "ADDRESS"),
 )
 """Patterns of output that necessarily differs between the worlds, and their replacements."""
 CRASHED = 4
@@ -387,7 +389,10 @@ class Model:
         new = "@" + self.rng.choice(BRANCHES)
         if self.local.tip(new[1:]) is None:
             options += ["-b"]
-        self.settle(where, self.do(where, "switch", *options, new))
+        status = self.do(where, "switch", *options, new)
+        if "-b" in options:  # A branch on a server has no tree, which a push would update.
+            self.local.run(self.step, where, ("remove-tree", "-q", "--force", new))
+        self.settle(where, status)
 
     def update(self) -> None:
         """Update a checkout."""
