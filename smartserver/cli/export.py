@@ -1,4 +1,4 @@
-"""`smartserver export`: a tree of a repository as files."""
+"""`smartserver export`: write a tree of a repository as files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`smartserver import`: a folder as one new commit of a git repository."""
+"""`smartserver import`: commit a folder to a git repository."""
 
 from __future__ import annotations
 
