@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MOST_TILT = 0.1
-"""The most round trips by which late timers may change the slope, far below the half that would change a whole number
-of round trips into the next."""
+"""The most round trips by which late timers may change the slope. A half would change a whole number of round trips
+into the next."""
 
 MOST_TILT_SHARE = 0.02
 """The same limit as a share of the slope, if that is more, because each round trip has a wait that can be late."""
@@ -67,7 +67,7 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def tilt(found: Slope, late: Sequence[float]) -> float:
-    """Return the most round trips by which lateness may have changed the slope. `late`: seconds for each run, at most.
+    """Return the most round trips by which lateness may have changed the slope. `late`: each run's most seconds.
 
     Lateness that is equal in all runs is in the intercept. The slope changes most if the runs of the longer RTTs were
     late and the others were not, or the other way round.

@@ -86,14 +86,14 @@ class Proxy:
         self.upstream = upstream
         self.handshake = handshake
         self.on_accepted: Callable[[int, Ends], None] | None = None
-        """Called on the proxy's thread with the number and the ends of a connection that is counted from now on."""
+        """A function that the proxy's thread calls with (number, ends) of a connection that is counted from now on."""
         self.on_established: Callable[[int], None] | None = None
-        """Called on the proxy's thread with the number of a connection whose handshake is over."""
+        """A function that the proxy's thread calls with the number of a connection whose handshake is over."""
         self.on_ended: Callable[[int], None] | None = None
-        """Called on the proxy's thread with the number of a connection that has ended on both sides."""
+        """A function that the proxy's thread calls with the number of a connection that has ended on both sides."""
         self.sites: Callable[[int, int], CallSites] | None = None
-        """Called on the proxy's thread with the number of a connection and a size when a client has sent so many bytes.
-        It returns the lines that sent them."""
+        """A function that the proxy's thread calls with the number of a connection and a size when a client has sent so
+        many bytes. It returns the lines that sent them."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused

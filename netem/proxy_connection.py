@@ -44,20 +44,20 @@ FLUSHING = 0.005
 
 @dataclass(frozen=True)
 class ConnectionObserver:
-    """An observer of a connection, called on the proxy's thread."""
+    """The callbacks of a connection, which are called on the proxy's thread."""
 
     ended: Callable[[ProxyConnection], None]
-    """Called when the connection has ended on both sides."""
+    """The function to call when the connection has ended on both sides."""
     failed: Callable[[BaseException], None]
-    """Called with the exception after a bug of the proxy."""
+    """The function to call with the exception after a bug of the proxy."""
     refused: Callable[[OSError], None] | None = None
-    """Called with the error if the server cannot be reached."""
+    """The function to call with the error if the server cannot be reached."""
     accepted: Callable[[int, Ends], None] | None = None
-    """Called with the number and the client's ends when the connection is counted from now on."""
+    """The function to call with the number and the client's ends when the connection begins to be counted."""
     established: Callable[[int], None] | None = None
-    """Called with the number when the handshake is over: the connection is open, or refused."""
+    """The function to call with the number when the handshake is over: the connection is open, or refused."""
     sites: Callable[[int, int], CallSites] | None = None
-    """Called with the number and a size. It returns the lines that sent the client's next `size` bytes."""
+    """The function to call with the number and a size, which returns the lines that sent the client's next bytes."""
 
 
 class ProxyConnection:
@@ -143,7 +143,7 @@ class ProxyConnection:
         self.server.change()
 
     def close(self) -> None:
-        """Close both sockets. Called when both directions have ended, or the server cannot be reached."""
+        """Close both sockets, because both directions have ended or the server cannot be reached."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()

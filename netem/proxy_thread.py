@@ -89,7 +89,7 @@ class ProxyThread:
 
         try:
             loop.call_soon_threadsafe(answer)  # no coroutine: an interrupted caller would leave one that never ran
-        except RuntimeError:  # closed meanwhile
+        except RuntimeError:  # the loop was closed in between
             return question()
         return _answer(answered)
 

@@ -36,7 +36,7 @@ class SimulatedNetwork:
         self.links: deque[Link] = deque()
         """The links of the next connections, one each. Later connections use `link`."""
         self.tap: Tap | None = None
-        """Called with all bytes that enter the link; None: nothing is called."""
+        """A function that is called with all bytes that enter the link, or None."""
         self.clock = Clock() if clock is None else clock
         self.counter = Counter()
         """The counter of the present operation."""
@@ -73,7 +73,7 @@ class SimulatedNetwork:
         link = self.links.popleft() if self.links else self.link
         client = SimulatedStream(self, number, link)
         server = ServerTransport(self, number, link)
-        self._ends[number, True], self._ends[number, False] = client, server  # for a change meanwhile
+        self._ends[number, True], self._ends[number, False] = client, server  # for a change during the handshake
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
             end = self.clock.nanoseconds + link.round_trip

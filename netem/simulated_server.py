@@ -33,7 +33,7 @@ class ServerTransport(Endpoint):
         self.low_water = LOW_WATER
         """The number of waiting bytes below which `want_more` is called."""
         self.want_more: Callable[[], None] | None = None
-        """Called after a `write`, and when bytes have left, while fewer than `low_water` bytes wait."""
+        """A function to call after a `write`, and when bytes have left, while fewer than `low_water` bytes wait."""
         self._protocol: ServerProtocol | None = None
         self._make: Callable[[ServerTransport], ServerProtocol] | None = None
         self._asking = False
@@ -49,7 +49,7 @@ class ServerTransport(Endpoint):
         self._make = make
 
     def accept(self) -> None:
-        """Make the protocol unless it exists. Called when the handshake is over."""
+        """Make the protocol unless it exists, because the handshake is over."""
         make, self._make = self._make, None
         if make is not None:
             self._protocol = make(self)

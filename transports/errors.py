@@ -49,7 +49,7 @@ class CodedError(Exception):
 
 
 class TransportError(CodedError):
-    """A file store could not do what was asked."""
+    """An operation of a file store failed."""
 
 
 def _of(path: str) -> str:

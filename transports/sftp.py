@@ -463,7 +463,7 @@ class SftpTransport(Transport):
 def from_url(url: str) -> SftpTransport:
     """Return a folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
 
-    The machine's key must be in `~/.ssh/known_hosts`. `?host-key=SHA256:...` gives the key in its stead, and
+    The machine's key must be in `~/.ssh/known_hosts`. Instead, `?host-key=SHA256:...` gives its fingerprint, and
     `?host-key=any` accepts every key. The machine is not contacted yet.
 
     Raises:

@@ -119,7 +119,7 @@ class Session:
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send requests in order and return their answers in the same order. Requests beyond `window` wait for answers
-        to those under way. If some follow openings, they wait for all answers, since no handle is predicted before.
+        to those under way. If some follow openings, they wait for all answers: only then can handles be predicted.
         An opening is sent together with all requests that follow it. Otherwise a folder that is read on under its own
         handle would lack the names of the first answers."""
         box: _Box = queue.SimpleQueue()

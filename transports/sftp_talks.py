@@ -90,7 +90,7 @@ class RemotePath:
 
     @property
     def record(self) -> RemotePath:
-        """The path of the file inside a file published as a folder."""
+        """The path of the file inside the folder, if this is a file published as a folder."""
         return RemotePath(self.root, f"{self.name}/{RECORD}")
 
     @property

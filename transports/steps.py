@@ -73,7 +73,7 @@ class OptionalQuery(Query[Result | None]):
 
 @dataclass(eq=False, slots=True)
 class Get(OptionalQuery[bytes]):
-    """The whole content of a file."""
+    """Read the whole content of a file."""
 
     size: int | None = None
     """Expected bytes of the file, a hint that saves some stores a round trip; None if unknown. It may be wrong."""
@@ -96,7 +96,7 @@ class Get(OptionalQuery[bytes]):
 
 @dataclass(eq=False, slots=True)
 class GetPublished(OptionalQuery[bytes]):
-    """The whole content of a published file."""
+    """Read the whole content of a published file."""
 
     def ask(self, transport: Transport) -> bytes:
         return transport.get_published(self.path)
@@ -104,7 +104,7 @@ class GetPublished(OptionalQuery[bytes]):
 
 @dataclass(eq=False, slots=True)
 class GetStat(OptionalQuery[Stat]):
-    """The stat of a path."""
+    """Read the stat of a path."""
 
     def ask(self, transport: Transport) -> Stat:
         return transport.stat(self.path)
@@ -112,7 +112,7 @@ class GetStat(OptionalQuery[Stat]):
 
 @dataclass(eq=False, slots=True)
 class ListDirectory(OptionalQuery[list[str]]):
-    """The names in a folder, sorted."""
+    """Read the names in a folder, sorted."""
 
     def ask(self, transport: Transport) -> list[str]:
         return transport.list_directory(self.path)
@@ -120,7 +120,7 @@ class ListDirectory(OptionalQuery[list[str]]):
 
 @dataclass(eq=False, slots=True)
 class ReadRanges(Query[list[bytes]]):
-    """The content of each (offset, size) of one file, in that order; shorter only at the end of the file."""
+    """Read each (offset, size) of one file. The results are in that order, and shorter only at the end of the file."""
 
     ranges: Sequence[tuple[int, int]] = ()
 
@@ -181,7 +181,7 @@ class Publish(_ToTarget):
 
 @dataclass(eq=False, slots=True)
 class Withdraw(_ToTarget):
-    """Withdraw a file by way of `target` as `Transport.withdraw` does."""
+    """Withdraw a published file as `Transport.withdraw` does, with `target` as `aside`."""
 
     def do(self, transport: Transport) -> None:
         transport.withdraw(self.path, self.target)

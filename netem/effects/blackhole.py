@@ -25,7 +25,7 @@ class Blackhole(Effect):
     on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a number below zero."""
+        """Refuse a negative number."""
         if self.after < 0:
             raise ValueError(f"a black hole after {self.after} bytes: expected 0 or more")
 
@@ -40,7 +40,7 @@ class Blackhole(Effect):
 
     @classmethod
     def parse(cls, after: str = "0") -> Blackhole:
-        """`blackhole`, `blackhole:64KiB`."""
+        """Return the effect of `blackhole` or `blackhole:64KiB`."""
         return cls(parse_size(after))
 
 

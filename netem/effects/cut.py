@@ -24,7 +24,7 @@ class Cut(Effect):
     of_packets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse a number below zero."""
+        """Refuse a negative number."""
         if self.after < 0:
             raise ValueError(f"cut after {self.after} bytes: expected 0 or more")
 

@@ -148,7 +148,7 @@ def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.P
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
-    """Fork the emulator and return its pid and a channel to it. `others`: this process's channel, which it closes."""
+    """Fork the emulator and return its pid and a channel to it. `others`: the channel to close in the emulator."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:
@@ -189,7 +189,7 @@ def main(descriptor: int) -> None:
     try:
         for port in ports:
             os.close(port.descriptor)
-        with contextlib.suppress(BrokenPipeError):  # The same.
+        with contextlib.suppress(BrokenPipeError):  # The other process was interrupted.
             channel.send(None, [control.fileno()])
             control.close()
             broker.serve(channel)

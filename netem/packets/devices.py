@@ -90,7 +90,7 @@ def set_kernel(namespace: Namespace, name: str, value: str) -> None:
 
 
 def _open_port(namespace: Namespace, hub: Namespace, number: int) -> Port:
-    """Make a pair of interfaces between a namespace and `hub`, and return the port in `hub`. `number`: of the side."""
+    """Make a pair of interfaces between the namespace of side `number` and `hub`, and return the port in `hub`."""
     name = f"hub{number}"
     with hub.entered():
         netlink.add_pair(name, INTERFACE, namespace.fileno(), peer_hardware=_hardware(number))

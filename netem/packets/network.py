@@ -32,7 +32,7 @@ CONGESTION = "cubic"
 
 
 class Packets:
-    """A link between two namespaces; use it as a context manager."""
+    """A network of two namespaces joined by a link; use it as a context manager."""
 
     def __init__(self, link: Link, *, congestion: str = CONGESTION) -> None:
         self.link = link

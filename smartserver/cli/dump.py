@@ -55,7 +55,7 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
     """
     if file == STANDARD and sys.stdout.isatty():
         raise CommandError("a dump cannot be written to a terminal: name a FILE, or use a pipe")
-    # Loaded late, as in `push`.
+    # Imported late, as in `push`.
     from smartserver.cli.archive import archive_in, check
     from smartserver.client.replace import check_folder, new_file
 

@@ -58,7 +58,7 @@ def command(
     git fast-export --all | smartserver fast-import hpss://example.org/project
     cvs-fast-export ... | smartserver fast-import --vcs hg hpss://example.org/project
     """
-    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Imported late, as in `push`.
     from smartserver.cli.git_streams import fast_import as into_git
 
     run = StreamRun(place, flags, import_marks, export_marks, keep)

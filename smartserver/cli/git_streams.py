@@ -51,7 +51,7 @@ class NotGit(Exception):
 
 
 class StreamRun(NamedTuple):
-    """The arguments of both commands."""
+    """The arguments that `fast-export` and `fast-import` share."""
 
     place: str
     flags: Set[str]

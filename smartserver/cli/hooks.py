@@ -79,8 +79,8 @@ def test(
     options: tuple[str, ...],
     send: bool,
 ) -> None:
-    """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, for a change that is not
-    made, and print the result of each. The exit status is 1 if a hook refuses the change, or a receiver fails.
+    """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, and print the result of
+    each. The change that they judge is not made. The exit status is 1 if a hook refuses it, or a receiver fails.
 
     SMARTSERVER_NEW names the repository itself.
 

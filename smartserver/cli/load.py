@@ -32,7 +32,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     zstd -dc project.tar.zst | smartserver load sftp://me@example.org/srv/code/project
     """
     *files, target = places
-    # Loaded late, as in `push`.
+    # Imported late, as in `push`.
     from smartserver.cli.archive import STANDARD, archive_in, check
     from smartserver.cli.copying import StoreSource, between, of_snapshot, on_terminal, report, repository_at
     from smartserver.client.copy import CopyEndpoint

@@ -17,7 +17,7 @@ _MMAP_THRESHOLD = -3
 """mallopt: the bytes of a block from which it is mapped alone, and returned to the system when it is freed."""
 
 LARGE_BLOCK = 2 << 20
-"""Bytes of a block that is mapped alone. The columns of a large push become larger, and would leave holes in the heap:
+"""Bytes of a block that is mapped alone. The columns of a large push are larger, and would leave holes in the heap:
 with it a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) are smaller, because mapping
 each would take four times the CPU."""
 

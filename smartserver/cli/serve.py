@@ -258,10 +258,10 @@ def command(ctx: click.Context, /, **_: object) -> None:
     ROOT may be a bucket (s3://bucket/prefix), which any number of servers serve at once. Each keeps only copies of
     packs, in --cache-dir. See `smartserver cluster --help` for logs in a database.
 
-    With --stdio ROOT may be the URL of a folder on a machine without smartserver (sftp://[user@]host/path, with
-    /~/ for the home there), of a bucket, or of a server that gives access to its files (vfs://host/path). git, brz and
-    hg start such a server themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key
-    it serves ROOT alone: a client names a place in ROOT after /~/.
+    With --stdio ROOT may be a URL: of a folder on a machine without smartserver (sftp://[user@]host/path, with /~/ for
+    the home there), of a bucket, or of a server with --allow-vfs (vfs://host/path). git, brz and hg start such a server
+    themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT alone: a
+    client names a place in ROOT after /~/.
 
     The server runs until it gets SIGTERM, SIGINT (^C) or SIGHUP. Then it accepts no more requests and gives open ones
     30 seconds. With --metrics, after SIGTERM it first answers /readyz with no for 5 seconds.
@@ -293,7 +293,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
 
 
 def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
-    """Check the options before anything but the logs is opened. The logs come first, so that they have later errors."""
+    """Check the options before anything but the logs is opened. The logs are opened first, to have later errors."""
     if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)

@@ -20,8 +20,8 @@ from transports.errors import CodedError
 @click.pass_obj
 def command(flags: frozenset[str], path: str, mend: bool) -> None:
     """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
-    server (hpss://), which then checks it itself, or of a store (sftp://, s3://, vfs://), whose packs are all read over
-    the link.
+    server (hpss://) or of a store (sftp://, s3://, vfs://). A server checks the repository itself; the packs of a store
+    are all read over the link.
 
     The exit status is 1 if the repository is damaged; each damage is a line that names the pack, the offset and the
     key. If the connection is lost after damage was found, the last line says that the rest was not checked.

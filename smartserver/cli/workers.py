@@ -27,8 +27,8 @@ from smartserver.programs import exit_reason
 log = logging.getLogger("smartserver")
 
 STOP = signal.SIGUSR2
-"""The signal that the supervisor sends to each worker after it got a signal. The same signal would reach a worker twice
-if a terminal or a service manager sent it to all processes, and a second one cuts off open requests."""
+"""The signal that the supervisor sends to each worker after it got a signal. A terminal or a service manager may send
+its own to all processes, so the same signal could reach a worker twice, and a second one cuts off open requests."""
 
 TERMINATE = signal.SIGUSR1
 """The signal that the supervisor sends instead of `STOP` after SIGTERM."""
