@@ -93,7 +93,7 @@ def complain(text: str) -> None:
 
 
 def cannot(what: str, address: tuple[str, int], error: OSError) -> str:
-    """Return the message for an address that `what`, `connect to` or `listen on`, failed for."""
+    """Return the message of a failed call on an address. `what`: `connect to` or `listen on`."""
     return f"cannot {what} {show_address(address)}: {reason(error)}"
 
 
