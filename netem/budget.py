@@ -1,4 +1,4 @@
-"""Assert the most round trips an operation may take, and say what it did when it took more."""
+"""Assert the most round trips that an operation may take, and list its messages if it takes more."""
 
 from __future__ import annotations
 
@@ -13,26 +13,26 @@ from netem.repeats import repeats
 from netem.units import plural
 
 SHOWN_MESSAGES = 60
-"""Messages a failure prints, at most."""
+"""The most messages that a failure prints."""
 
 
 class Countable(Protocol):
-    """An object that counts: any network, or another with the same method."""
+    """An object that counts: any network, or another object with the same method."""
 
     def take(self) -> Counts:
-        """The counts since the last call."""
+        """Return the counts since the last call, and begin a new operation."""
 
 
 class TooManyRoundTrips(AssertionError):
-    """An operation took more round trips than it may."""
+    """An operation took more round trips than its limit."""
 
 
 class NothingCounted(AssertionError):
-    """A limit was set, and nothing happened on the network: the limit could never fail."""
+    """An operation with a limit did not use the network, so the limit could never fail."""
 
 
 class BlockCounts:
-    """The counts of a `round_trips` block, once it is left."""
+    """The counts of a `round_trips` block, which are set when the block is left."""
 
     counts: Counts = Counts()
 
@@ -41,8 +41,8 @@ def check(counts: Counts, at_most: int, *, handshake: bool = True) -> None:
     """Compare an operation with its limit.
 
     Raises:
-        TooManyRoundTrips: it took more; the message lists its messages.
-        NothingCounted: it used no network.
+        TooManyRoundTrips: the operation took more; the error lists its messages.
+        NothingCounted: the operation used no network.
     """
     if not counts.used:
         raise NothingCounted(
@@ -54,9 +54,9 @@ def check(counts: Counts, at_most: int, *, handshake: bool = True) -> None:
 
 
 def explain(counts: Counts) -> str:
-    """Several lines: the numbers; what was asked again and again; then each message in order.
+    """Return the counts as several lines: the numbers, suspected repetitions, then each message in order.
 
-    Of a message: direction, depth, times, size, what it says, and who sent it, where these are known.
+    A message has direction, depth, times and size, and if they are known a description and its call sites.
     """
     first = (
         f"{plural(counts.rounds, 'round trip')} ({counts.handshake_rounds} of them opening connections), "
@@ -87,14 +87,14 @@ def explain(counts: Counts) -> str:
 
 @contextmanager
 def round_trips(network: Countable, *, at_most: int, handshake: bool = True) -> Iterator[BlockCounts]:
-    """Fail when the block takes more than `at_most` round trips on `network`; what it did is in `.counts` afterwards.
+    """Fail if the block takes more than `at_most` round trips on `network`. Afterwards `.counts` has its counts.
 
-    The counter is taken before and after, so what came before does not count. With `handshake=False` opening
-    connections costs nothing.
+    The counts are taken before and after the block, so earlier messages do not count. With `handshake=False`
+    handshakes do not count.
 
     Raises:
-        TooManyRoundTrips: it took more.
-        NothingCounted: it used no network.
+        TooManyRoundTrips: the block took more.
+        NothingCounted: the block used no network.
     """
     network.take()
     taken = BlockCounts()

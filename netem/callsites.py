@@ -1,4 +1,4 @@
-"""Call sites: the lines of the program under test that are being run, without those of tools and libraries."""
+"""Call sites: the lines of the program under test that are being run, without lines of tools and libraries."""
 
 from __future__ import annotations
 
@@ -10,39 +10,39 @@ from types import FrameType
 from typing import NamedTuple
 
 KEPT_SITES = 12
-"""Call sites kept of one stack, from the innermost: the line of a loop lies above the client's own layers."""
+"""The most call sites kept of one stack, from the innermost. A loop is some layers above the line that sends."""
 
 _NETEM = os.path.dirname(os.path.abspath(__file__)) + os.sep
-# The scripts too: the bottom of the stack is `bin/pytest`.
+# Include the scripts, since the bottom of the stack is `bin/pytest`.
 _TOOLS = tuple(path + os.sep for path in (os.path.dirname(os.__file__), sysconfig.get_path("scripts")))
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 
 class CallSite(NamedTuple):
-    """A line that was being run."""
+    """A line that is being run."""
 
     path: str
     line: int
     function: str
 
     def __str__(self) -> str:
-        """`tests/test_pull.py:12 in test_pull`, from the working directory where the file is below it."""
+        """Return `tests/test_pull.py:12 in test_pull`, relative to the working directory if the file is below it."""
         here = os.getcwd() + os.sep
         return f"{self.path.removeprefix(here)}:{self.line} in {self.function}"
 
 
 CallSites = tuple[CallSite, ...]
-"""A stack, the innermost first: each was called from the next."""
+"""A stack, the innermost call first."""
 
 
 @functools.cache
 def of_a_library(path: str) -> bool:
-    """True if a file is Python's own or an installed package's."""
+    """Tell whether a file belongs to Python or to an installed package."""
     return path.startswith(("<frozen ", *_TOOLS)) or any(folder in path for folder in _INSTALLED)
 
 
 def call_sites() -> CallSites:
-    """The lines that the program under test is at now; if none of its lines is being run, those of the libraries."""
+    """Return the lines of the program under test that are being run now, or lines of libraries if there are none."""
     own: list[CallSite] = []
     others: list[CallSite] = []
     frame: FrameType | None = sys._getframe(1)
@@ -56,5 +56,5 @@ def call_sites() -> CallSites:
 
 
 def show(sites: CallSites) -> str:
-    """One line: `client.py:5 in get < test_pull.py:12 in test_pull`."""
+    """Return call sites as one line: `client.py:5 in get < test_pull.py:12 in test_pull`."""
     return " < ".join(map(str, sites))

@@ -1,6 +1,6 @@
-"""The virtual clock: time passes only when somebody runs it, and jumps to the next event.
+"""The virtual clock: time passes only when a caller runs the clock, and jumps to the next event.
 
-Events at one time run in the order they were asked for, so that a run is the same each time. Time is kept in whole
+Events at the same time run in the order of their creation, so that each run is the same. Time is kept in whole
 nanoseconds: ten round trips of 0.1 s are exactly one second.
 """
 
@@ -13,7 +13,7 @@ from netem.units import NANOSECONDS, nanoseconds
 
 
 class Timer:
-    """One event to come; `cancel` forgets it."""
+    """One future event, which `cancel` removes."""
 
     __slots__ = ("at", "call")
 
@@ -22,7 +22,7 @@ class Timer:
         self.call: Callable[[], object] | None = call
 
     def cancel(self) -> None:
-        """Forget the event; after it has run this does nothing."""
+        """Remove the event. After it has run, this does nothing."""
         self.call = None
 
 
@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.nanoseconds = 0
-        """The present time; only the clock sets it."""
+        """The present time, which only the clock sets."""
         self._events: list[tuple[int, int, Timer]] = []
         self._count = 0
 
@@ -41,11 +41,11 @@ class Clock:
         return self.nanoseconds / NANOSECONDS
 
     def call_later(self, delay: float, call: Callable[[], object]) -> Timer:
-        """Run `call` after `delay` seconds."""
+        """Schedule `call` after `delay` seconds."""
         return self.call_at(self.nanoseconds + nanoseconds(delay), call)
 
     def call_at(self, at: int, call: Callable[[], object]) -> Timer:
-        """Run `call` at `at` nanoseconds."""
+        """Schedule `call` for the time `at` in nanoseconds."""
         if at < self.nanoseconds:
             raise ValueError(f"cannot call at {at} ns, it is {self.nanoseconds} ns")
         timer = Timer(at, call)
@@ -54,7 +54,7 @@ class Clock:
         return timer
 
     def step(self, until: int | None = None) -> bool:
-        """Jump to the next event, if there is one no later than `until`, and run it; whether there was one."""
+        """Jump to the next event and run it, if it is no later than `until`. Tell whether an event was run."""
         while self._events:
             at, _, timer = self._events[0]
             if timer.call is not None and until is not None and at > until:
@@ -69,10 +69,9 @@ class Clock:
         return False
 
     def run_until(self, met: Callable[[], object], timeout: float | None = None) -> bool:
-        """Run events until `met()` is true; whether it became so.
+        """Run events until `met()` is true. Return False if it did not become true.
 
-        False means: with `timeout`, that it is over (the clock then stands at its end); without, that nothing is left
-        to run.
+        With a `timeout` that means that so many seconds have passed; without one, that no event is left to run.
         """
         end = None if timeout is None else self.nanoseconds + nanoseconds(timeout)
         while not met():
@@ -83,10 +82,10 @@ class Clock:
         return True
 
     def run(self) -> None:
-        """Run until nothing is left to run."""
+        """Run all events."""
         while self.step():
             pass
 
     def sleep(self, delay: float) -> None:
-        """Let `delay` seconds pass, running what falls into them."""
+        """Let `delay` seconds pass and run the events in that time."""
         self.run_until(lambda: False, delay)

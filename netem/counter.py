@@ -1,17 +1,17 @@
 """The counter of one operation: connections, bytes, messages, and the depth of each message.
 
-**Message**: a maximal run of bytes that one side sent on one connection without having received anything deeper in
-between. A reply that TCP splits, requests sent without waiting, and a stream are one message each. The end of a stream
-belongs to the bytes before it; alone it is a message of no bytes, unless it goes to a client that has ended its own
-side.
+**Message**: a maximal run of bytes that one side sent on one connection without receiving anything deeper in between.
+A reply that TCP splits, requests sent without waiting, and a stream are one message each. The end of a stream belongs
+to the bytes before it. Alone it is a message of no bytes, unless it goes to a client that has ended its own side.
 
-**Depth** (Lamport): 1 + the greatest depth of what had been delivered to the sender, on any connection, when it sent.
-A handshake is a message to the server and one back, before anything the client sends on that connection. Where the
-client is not made to wait for it (the proxy, whose kernel accepts at once), what the client opens before it is over
-looks as if it were opened side by side with it: there depth errs downward.
+**Depth** (Lamport): 1 + the greatest depth of all messages that were delivered to the sender, on any connection, when
+it sent. A handshake is a message to the server and one back, before the client's first message on that connection. The
+proxy cannot make a client wait for a handshake, because its kernel accepts at once. So connections that are opened one
+after the other within a round trip look concurrent, and depth is too low there.
 
-**Rounds**: half the greatest depth of a message delivered *to the client*, rounded up: what nobody was answered is no
-trip. Depth is *potential* causality: it counts a message as waited for when it merely came first, so it errs upward.
+**Rounds**: half the greatest depth of a message delivered *to the client*, rounded up. A message without an answer is
+no round trip. Depth is *potential* causality: a message that merely came first counts as if the sender had waited for
+it, and depth is too high there.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from dataclasses import dataclass, field, replace
 from netem.callsites import CallSites
 
 KEPT_MESSAGES = 1000
-"""Messages of one operation that are kept for display; more are counted only."""
+"""The most messages of one operation that are kept for display. Later ones are only counted."""
 
 KEPT_CONTENT = 4096
-"""Bytes of a message that are kept, to say what it was: more than the headers of most requests."""
+"""The most bytes of a message that are kept for display: more than the headers of most requests."""
 
 
 @dataclass(slots=True)
@@ -33,24 +33,24 @@ class Message:
     """One message on the link."""
 
     connection: int
-    """Connections are numbered from 1 in each network."""
+    """The number of its connection, from 1 in each network."""
     up: bool
-    """From client to server."""
+    """True if it goes from client to server."""
     size: int
-    """Bytes so far."""
+    """The number of bytes so far."""
     depth: int
-    """With handshakes."""
+    """The depth, including handshakes."""
     depth_without_handshake: int
     sent: float
-    """When its first byte entered the link: seconds since the clock's zero."""
+    """The time when its first byte entered the link, in seconds since the clock's zero."""
     delivered: float | None = None
-    """When the first of it came out."""
+    """The time when its first byte came out; None: not yet."""
     end: bool = False
-    """The stream ended with it."""
+    """True if the stream ended with it."""
     content: bytes = field(default=b"", repr=False)
-    """Its first bytes, where the network tells them."""
+    """Its first bytes; empty if the network does not give them to the counter."""
     sites: CallSites = ()
-    """The lines of the program that sent the first of them, where they are known."""
+    """The lines of the program that sent its first bytes; empty if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -58,76 +58,75 @@ class Counts:
     """The counts of one operation."""
 
     connections: int = 0
-    """Connections opened in it."""
+    """Connections opened in the operation."""
     bytes_up: int = 0
-    """Bytes the client put on the link; TCP/IP headers are not counted."""
+    """Bytes that the client put on the link, without TCP/IP headers."""
     bytes_down: int = 0
-    """Bytes the server put on the link."""
+    """Bytes that the server put on the link, without TCP/IP headers."""
     flights_up: int = 0
-    """Messages with bytes, from the client."""
+    """Messages with bytes from the client."""
     flights_down: int = 0
-    """Messages with bytes, from the server."""
+    """Messages with bytes from the server."""
     depth: int = 0
-    """Greatest depth of a message delivered to the client, handshakes included."""
+    """The greatest depth of a message delivered to the client, including handshakes."""
     depth_without_handshake: int = 0
-    """The same, as if every connection had been open before."""
+    """The greatest depth as if every connection had been open before."""
     packets_up: int = 0
-    """Packet network: packets of any kind from the client, copies and acknowledgements too."""
+    """Packet network: packets of any kind from the client, including copies and acknowledgements."""
     packets_down: int = 0
-    """Packet network: packets from the server."""
+    """Packet network: packets of any kind from the server."""
     repeated: int = 0
-    """Packet network: packets of both directions that carried bytes for the second time."""
+    """Packet network: packets of both directions that carried only bytes that were sent before."""
     dropped: int = 0
     """Packet network: packets of both directions that the link lost."""
     not_tcp: int = 0
-    """Packet network: packets of both directions that are no TCP (UDP, say), and so in no count of anything else."""
+    """Packet network: packets of both directions that are not TCP, for example UDP. No other count includes them."""
     seconds: float = 0.0
-    """From the first thing the client did to the last message delivered to it."""
+    """The time from the client's first action to the last message delivered to the client."""
     application_rounds: float | None = None
-    """Simulator: time the client waited / RTT of the link then, handshakes included. Exact on a link without rate,
-    jitter and stall where no timer was waited for. None where that RTT is 0, or connections had links of different
-    RTTs."""
+    """Simulator: the time that the client waited, divided by the RTT of that time, including handshakes. It is exact on
+    a link without rate, jitter and stall if no timer was waited for. None if an RTT was 0, or RTTs were mixed."""
     application_rounds_without_handshake: float | None = None
-    """The same without the time spent connecting."""
+    """`application_rounds` without the time of handshakes."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
-    """The first messages, in the order they were begun."""
+    """The first messages, in the order of their beginning."""
     omitted: int = 0
-    """Messages after those."""
+    """The number of messages after those in `messages`."""
 
     @property
     def rounds(self) -> int:
-        """Round trips, handshakes included: a request on a fresh connection is 2, on a held one 1."""
+        """The round trips, including handshakes: 2 for a request on a fresh connection, 1 on an open one."""
         return -(-self.depth // 2)
 
     @property
     def rounds_without_handshake(self) -> int:
-        """Round trips, as if every connection had been open before."""
+        """The round trips as if every connection had been open before."""
         return -(-self.depth_without_handshake // 2)
 
     @property
     def handshake_rounds(self) -> int:
-        """The round trips that opening connections added (side by side they add one together)."""
+        """The round trips added by opening connections. Connections opened concurrently add one together."""
         return self.rounds - self.rounds_without_handshake
 
     @property
     def used(self) -> bool:
-        """True if anything happened at all: a connection or a byte."""
+        """True if the operation used the network: a connection or a byte."""
         return bool(self.connections or self.bytes_up or self.bytes_down)
 
 
 @dataclass(slots=True)
 class _Side:
-    """The deepest message that was delivered to one side."""
+    """The depths of the deepest message that was delivered to one side."""
 
     depth: int = 0
     without_handshake: int = 0
 
 
 class Counter:
-    """Counts one operation. Each network tells it what enters and what leaves their links; times are nanoseconds."""
+    """The counter of one operation. A network calls it when bytes enter and leave its link; times are nanoseconds."""
 
     def __init__(self) -> None:
-        self._sides = {True: _Side(), False: _Side()}  # by direction they send
+        self._sides = {True: _Side(), False: _Side()}  # by the direction in which the side sends
         self._opened: dict[int, int] = {}
         self._taken: dict[int, int] = {}
         self._current: dict[tuple[int, bool], Message] = {}
@@ -142,20 +141,20 @@ class Counter:
         self._connections = 0
 
     def opened(self, connection: int, now: int, *, handshake: bool) -> None:
-        """The client opens a connection."""
+        """Note that the client opens a connection; `handshake`: true if that costs a round trip."""
         self._begin(now)
         self._connections += 1
         if handshake:
             self._opened[connection] = self._sides[True].depth + 2
 
     def taken(self, message: Message) -> None:
-        """Note that the server took what a client sent with a connection's first packet: only later bytes wait for the
-        handshake."""
+        """Note that the server took the bytes of a connection's first packet (TCP Fast Open). Only the client's later
+        bytes wait for the handshake."""
         self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:
-        """Note that the server refused what a client sent with a connection's first packet: the client waits for a
-        handshake and sends it again."""
+        """Note that the server refused the bytes of a connection's first packet. The client sends them again after the
+        handshake."""
         self._opened[message.connection] = message.depth + 1
         self._bytes[message.up] -= message.size
         self._flights[message.up] -= 1
@@ -165,9 +164,9 @@ class Counter:
         self._messages = kept
 
     def established(self, connection: int, now: int) -> None:
-        """The answer to a handshake, or a refusal, reaches the client: what it does from now on may be because of it.
+        """Note that the answer to a handshake, or a refusal, reaches the client. Its later messages may depend on it.
 
-        Of a connection opened before this operation, or without a handshake, it is nothing.
+        This does nothing for a connection that was opened before this operation or without a handshake.
         """
         depth = self._opened.get(connection, 0)
         if depth:
@@ -188,17 +187,17 @@ class Counter:
         content: bytes | memoryview = b"",
         sites: Callable[[], CallSites] | None = None,
     ) -> Message | None:
-        """Bytes enter the link, or the end of a stream does; `ended`: the receiver has ended its own side.
+        """Note that `size` bytes, or with `end` the end of a stream, enter the link. Return their message, which the
+        caller passes to `delivered`; None for an end that is no message.
 
-        `content` (those bytes) and `sites` (who sent them; asked once a message) are for display.
-
-        Returns the message they belong to, to be given to `delivered`; None for an end that is no message.
+        `ended`: true if the receiver has ended its own side. For display there are `content`, the bytes themselves, and
+        `sites`, which returns the lines that sent them and is called once for each message.
         """
         self._begin(now)
         side = self._sides[up]
         before = self._opened.get(connection, 0)
         if before and not up:
-            before += 1  # the server knows of the connection by the third packet of the handshake
+            before += 1  # the server gets the connection with the third packet of the handshake
         if up:
             before = max(before, self._taken.get(connection, 0))
         depth = 1 + max(side.depth, before)
@@ -225,11 +224,11 @@ class Counter:
         return message
 
     def repeated(self, packets: int = 1) -> None:
-        """Packets enter that carry bytes, none of them for the first time."""
+        """Note packets that carry only bytes that were sent before."""
         self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
-        """Some of a message comes out at the remote end."""
+        """Note that bytes of a message come out at the remote end."""
         if message.delivered is None:
             message.delivered = now / 1e9
         receiver = self._sides[not message.up]
@@ -247,7 +246,7 @@ class Counter:
     def counts(
         self, application_rounds: float | None = None, application_rounds_without_handshake: float | None = None
     ) -> Counts:
-        """The counts so far."""
+        """Return the counts so far."""
         return Counts(
             connections=self._connections,
             bytes_up=self._bytes[True],

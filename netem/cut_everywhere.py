@@ -1,19 +1,19 @@
 """Run an operation once for each place at which its connection can be lost, each time on a fresh state.
 
-    def make():                                  # the state before, and the network its operation will use
+    def make():                                  # the state before, and the network that the operation will use
         network = SimulatedNetwork(Link(rtt=1.0))
         return network, Account(network)
 
-    def check(trial):                            # whatever was cut where: before or after, and never between
+    def check(trial):                            # wherever the link was cut: all or nothing
         assert trial.state.balance() in (100, 90)
         if trial.error is None:
-            assert trial.state.balance() == 90   # what was acknowledged is there
+            assert trial.state.balance() == 90   # the acknowledged payment is there
 
     cut_everywhere(make, lambda account: account.pay(10), check)
 
-First it runs whole, and what enters the link is noted. Then the same connection is cut at every boundary (at the end
-of each write, or where the caller's `frames` says), and at a sample of the bytes in between. An exception tells in its
-notes where the link was cut.
+First the operation runs without a cut, and the bytes that enter the link are recorded. Then each connection is cut at
+every boundary (the end of each write, or of each frame that the caller's `frames` returns), and at a sample of the
+bytes in between. The notes of an exception have the place of the cut.
 """
 
 from __future__ import annotations
@@ -29,47 +29,47 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""Bytes in between, of each direction of each connection, at which it is cut too."""
+"""The number of places between boundaries, in each direction of each connection, at which it is cut too."""
 
 S = TypeVar("S")
 
 Frames = Callable[[bytes], Iterable[int]]
-"""A function that gives the ends of frames in all that one direction of a connection carried."""
+"""A function from all bytes of one direction of a connection to the ends of the frames in them."""
 
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A place at which a link is cut: for both ends, when so many bytes of one direction have come out."""
+    """A place at which a link is cut for both ends: after `after` bytes of one direction have come out."""
 
     connection: int
-    """Which of those that the operation opens, from 1 on."""
+    """The number of the connection in the operation, from 1."""
     up: bool
     after: int
     boundary: bool
-    """A frame or a write ends here."""
+    """True if a frame or a write ends here."""
 
     def __str__(self) -> str:
-        """`connection 1, up, after 131 bytes (a boundary)`."""
+        """Return the place as `connection 1, up, after 131 bytes (a boundary)`."""
         where = f"connection {self.connection}, {'up' if self.up else 'down'}, after {self.after} bytes"
         return f"{where} (a boundary)" if self.boundary else where
 
     def link(self, whole: Link) -> Link:
-        """The same link, cut here."""
+        """Return the same link with a cut at this place."""
         cut = Cut(self.after)
         return replace(whole, up=(*whole.up, cut)) if self.up else replace(whole, down=(*whole.down, cut))
 
 
 @dataclass(frozen=True)
 class Trial(Generic[S]):
-    """The outcome of one cut."""
+    """The outcome of the operation with one cut."""
 
     point: CutPoint
     state: S
-    """The state that `make` gave; its network is whole again."""
+    """The state from `make`. Its network has no cut any more."""
     result: object
-    """The operation's return value; None where it raised."""
+    """The operation's return value; None if it raised."""
     error: Exception | None
-    """The error that it raised, of the kinds in `lost`."""
+    """The error that the operation raised, of the types in `lost`; None if it returned."""
 
 
 def cut_everywhere(
@@ -83,16 +83,16 @@ def cut_everywhere(
     inside: int | None = INSIDE,
     seed: int = 0,
 ) -> list[CutPoint]:
-    """Run `operation` on a state of `make`, cut at one place after the other, and `check` each; the places.
+    """Run `operation` on a fresh state of `make` for each place of a cut, and `check` each trial. Return the places.
 
-    `lost`: what it may raise for a lost connection. `attempts`: so many connections in a row are cut at the place, for
-    an operation that tries again by itself. `inside`: so many bytes between boundaries, or None for all of them. The
-    operation opens its connections itself (one that is open already is not cut), and does the same each time it is run.
+    `lost`: the errors that it may raise for a lost connection. `attempts`: the number of successive connections that
+    are cut at the place, for an operation that retries by itself. `inside`: the number of places between boundaries;
+    None for every byte. The operation must open its connections itself (one that is open already is not cut), and must
+    send the same bytes each time.
 
     Raises:
-        ValueError: the operation opened no connection on the network that `make` gave; or a frame ends outside what
-            was carried.
-        AssertionError: a trial carried too few bytes to be cut at its place: the operation does not do the same again.
+        ValueError: the operation opened no connection on the network of `make`, or a frame ends outside the bytes.
+        AssertionError: a trial sent too few bytes to be cut at its place, so the operation does not repeat itself.
     """
     places = _places(*make(), operation, frames, inside, random.Random(seed))
     for place in places:
@@ -143,7 +143,7 @@ def _places(
     inside: int | None,
     chance: random.Random,
 ) -> list[CutPoint]:
-    """Every place: of each connection first what goes up, then what goes down, in the order of the bytes."""
+    """Return all places: for each connection first upwards, then downwards, in the order of the bytes."""
     before = network.opened
     written: dict[tuple[int, bool], list[bytes]] = {}
     network.tap = lambda number, up, content: written.setdefault((number, up), []).append(content)
@@ -156,14 +156,14 @@ def _places(
         pieces = written.get((number, up), [])
         size = sum(map(len, pieces))
         if not size:
-            continue  # no byte that a cut could wait for
+            continue  # without bytes there is no cut
         ends = set(_ends(pieces, frames))
         if min(ends) < 0 or max(ends) > size:
             which = f"connection {number - before}, {'up' if up else 'down'}"
             raise ValueError(f"{which}: a frame ends at {min(ends) if min(ends) < 0 else max(ends)}, of {size} bytes")
         tried: Iterable[int] = range(size)
         if inside is not None and inside + len(ends) < size:
-            tried = chance.sample(range(size), inside + len(ends))  # of which so many may be ends
+            tried = chance.sample(range(size), inside + len(ends))  # `len(ends)` of them may be ends
         between = list(itertools.islice((at for at in tried if at not in ends), inside))
         places += [CutPoint(number - before, up, at, at in ends) for at in sorted([*ends, *between])]
     return places

@@ -1,4 +1,4 @@
-"""The link: what it is made of, and the queue of one direction of one connection on it. It reads no clock."""
+"""The link: its properties, and the queue of one direction of one connection on it. It reads no clock."""
 
 from __future__ import annotations
 
@@ -11,51 +11,50 @@ from netem.tcp_model import TcpModel
 from netem.units import NEVER, nanoseconds
 
 BUFFER = 128 * 1024
-"""Bytes a sender may have in its socket buffer, not yet on the link, as with TCP_NOTSENT_LOWAT of 128 KiB. What is on
-the way is not among them, so it costs no throughput."""
+"""The most bytes in a sender's socket buffer that are not yet on the link, as with TCP_NOTSENT_LOWAT of 128 KiB. Bytes
+on the way do not count, so the limit costs no throughput."""
 
 WINDOW = 64 * 1024 * 1024
-"""Bytes sent and not yet taken by the receiver, at most: a link of 1 Gbit/s and 0.5 s is full with this."""
+"""The most bytes that are sent and not yet taken by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""
 
 
 @dataclass(frozen=True)
 class Link:
-    """A symmetric link, and what else is done to each direction of it."""
+    """A symmetric link, and further effects on each direction of it."""
 
     rtt: float
-    """Seconds of one round trip: half each way."""
+    """Seconds of one round trip, half of them each way."""
     rate: float | None = None
     """Bytes a second, each way and for each connection; None: no limit."""
     up: Sequence[Effect] = ()
-    """Further effects from client to server: those on the way after the rate, all others before it, each in order."""
+    """Further effects from client to server. Those with `on_the_way` act after the rate, the others before it."""
     down: Sequence[Effect] = ()
-    """The same from server to client."""
+    """Further effects from server to client, in the same order."""
     buffer: int = BUFFER
-    """Bytes a sender may have waiting for the link."""
+    """The most bytes of a sender that wait for the link."""
     window: int = WINDOW
-    """Bytes of one direction sent and not yet taken by the receiver."""
+    """The most bytes of one direction that are sent and not yet taken by the receiver."""
     tcp: TcpModel | None = None
-    """The congestion window of each direction of a connection made on this link, in the simulator; None: none."""
+    """The model of TCP's congestion window, in the simulator alone; None: the window has no limit."""
     seed: int | str = 0
-    """The seed of all that happens by chance. Each effect has a chance of its own in each direction of each
-    connection."""
+    """The seed of all random numbers. Each effect has its own ones in each direction of each connection."""
 
     def __post_init__(self) -> None:
-        """Refuse a link that cannot be."""
+        """Refuse an impossible link."""
         nanoseconds(self.rtt)
         if self.buffer < 1 or self.window < 1:
             raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
         self._effects(self.up)
 
     def check_streams(self, *, simulated: bool = False) -> None:
-        """Refuse a link with something that means nothing where streams of bytes pass, in simulator and proxy."""
+        """Refuse a link that is meaningless for streams of bytes; `simulated`: in the simulator, not in the proxy."""
         if self.tcp is not None and not simulated:
             raise ValueError("a link with TCP's model, and here are sockets: only the simulated network has one")
         for effect in (*self.up, *self.down):
             effect.check_streams()
 
     def check_packets(self) -> None:
-        """Refuse a link with something that means nothing where packets pass."""
+        """Refuse a link that is meaningless for packets."""
         if self.tcp is not None:
             raise ValueError("a link with TCP's model, and here are packets: only the simulated network has one")
         if (self.buffer, self.window) != (BUFFER, WINDOW):
@@ -67,7 +66,7 @@ class Link:
             effect.check_packets()
 
     def _effects(self, extra: Iterable[Effect]) -> list[Effect]:
-        # Bytes wait at the sender to get onto the link, and are then under way.
+        # Bytes first wait at the sender for the link, and then are on the way.
         rate = [] if self.rate is None else [Rate(self.rate)]
         return sorted([*extra, *rate, Delay(self.rtt / 2)], key=lambda effect: effect.on_the_way)
 
@@ -77,35 +76,35 @@ class Link:
         return self._effects(effect.seeded(f"{stream} {place}") for place, effect in enumerate(extra))
 
     def lane(self, *, up: bool, connection: int) -> Lane:
-        """A fresh queue for one direction of the connection with that number."""
+        """Return a fresh queue for one direction of the connection with that number."""
         return Lane(self, up=up, connection=connection)
 
     def stages(self, *, up: bool, connection: int) -> list[Stage]:
-        """The stages that the bytes of one direction of the connection with that number pass."""
+        """Return the stages that bytes pass in one direction of the connection with that number."""
         return [effect.begin() for effect in self._seeded(str(connection), up=up)]
 
     def packet_stages(self, *, up: bool) -> list[Stage]:
-        """The stages that the packets of one direction pass, all connections together."""
+        """Return the stages that the packets of all connections pass in one direction."""
         return [effect.begin_packets() for effect in self._seeded("packets", up=up)]
 
     @property
     def trains(self) -> bool:
-        """True if packets may pass as trains of segments: nothing is done to them one by one."""
+        """True if packets may pass as trains of segments, because no effect needs single packets."""
         return not any(effect.splits_trains for effect in (*self._effects(self.up), *self.down))
 
     def one_way(self, *, up: bool) -> int:
-        """Nanoseconds that one byte on an empty link takes."""
+        """Return the nanoseconds that one byte takes on an empty link in one direction."""
         extra = self.up if up else self.down
         return nanoseconds(self.rtt / 2) + sum(nanoseconds(e.seconds) for e in extra if isinstance(e, Delay))
 
     @property
     def round_trip(self) -> int:
-        """Nanoseconds of one round trip, the extra delays of both directions included."""
+        """The nanoseconds of one round trip, including the extra delays of both directions."""
         return self.one_way(up=True) + self.one_way(up=False)
 
 
 class Lane:
-    """One direction of one connection: what is on the way, first in, first out."""
+    """The queue of the bytes on the way in one direction of one connection, first in, first out."""
 
     def __init__(self, link: Link, *, up: bool, connection: int) -> None:
         self._up = up
@@ -116,7 +115,7 @@ class Lane:
         self._unsent = 0
         self._at = 0
         self.undelivered = 0
-        """Bytes that entered and were not taken out."""
+        """The number of bytes in the queue."""
 
     def _use(self, link: Link) -> None:
         self._stages = link.stages(up=self._up, connection=self._connection)
@@ -126,7 +125,7 @@ class Lane:
     def enter(
         self, now: int, content: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
     ) -> list[Parcel]:
-        """Let bytes (and what follows them) onto the link at time `now`; the parcels they became."""
+        """Put bytes, and the ending that follows them, onto the link at time `now`. Return their parcels."""
         parcels = [Parcel(content, now, now, ending, tag)]
         for stage in self._stages:
             parcels = [out for parcel in parcels for out in stage(parcel)]
@@ -140,15 +139,15 @@ class Lane:
         return parcels
 
     def change(self, now: int, link: Link) -> list[Parcel]:
-        """Let another link do the rest; effects that count bytes begin anew.
+        """Replace the link. Effects that count bytes start again from 0.
 
-        What is on the way comes out as it would have. What was stuck is sent again: those parcels are returned.
+        Parcels on the way come out as before. Stuck parcels are sent again; return their new parcels.
         """
         self._use(link)
         stuck = [parcel for parcel in self._queue if parcel.stuck]
         self._queue = deque(parcel for parcel in self._queue if not parcel.stuck)
         self._at = self._queue[-1].at if self._queue else now
-        # Not those of what is stuck, which may have left: they wait anew.
+        # Without stuck parcels, which may have left the sender's buffer: they enter again below.
         self._waiting = deque((p.left, len(p.content)) for p in self._queue if p.left > now and p.content)
         self._unsent = sum(size for _, size in self._waiting)
         self.undelivered = sum(len(parcel.content) for parcel in self._queue)
@@ -156,32 +155,32 @@ class Lane:
 
     @property
     def next_at(self) -> int:
-        """When the next parcel comes out; `NEVER` when there is none, or it is stuck."""
+        """The time when the next parcel comes out; `NEVER` if there is none, or it is stuck."""
         return self._queue[0].at if self._queue else NEVER
 
     def take(self) -> Parcel:
-        """The next parcel, taken out of the queue."""
+        """Remove the next parcel from the queue and return it."""
         parcel = self._queue.popleft()
         self.undelivered -= len(parcel.content)
         return parcel
 
     def clear(self) -> None:
-        """Drop what is on the way."""
+        """Drop all bytes on the way."""
         self._queue.clear()
         self._waiting.clear()
         self._unsent = self.undelivered = 0
 
     def unsent(self, now: int) -> int:
-        """Bytes still in the sender's buffer."""
+        """Return the number of bytes that are still in the sender's buffer."""
         while self._waiting and self._waiting[0][0] <= now:
             self._unsent -= self._waiting.popleft()[1]
         return self._unsent
 
     def room(self, now: int) -> int:
-        """Bytes that may enter: what buffer and window leave."""
+        """Return the number of bytes that may enter, limited by buffer and window."""
         return max(0, min(self._buffer - self.unsent(now), self._window - self.undelivered))
 
     def next_left(self, now: int) -> int:
-        """When the next bytes leave the sender's buffer; `NEVER` when none will."""
+        """Return the time when the next bytes leave the sender's buffer; `NEVER` if there are none."""
         self.unsent(now)
         return self._waiting[0][0] if self._waiting else NEVER

@@ -1,6 +1,6 @@
-"""Round trips of anything that can be run, from outside: how much longer it takes when the link is longer.
+"""The round trips of any command, measured from outside: the slope of its time over the RTT of the link.
 
-What does not depend on the RTT (CPU, disk, fixed timers, a rate limit) falls into the intercept. Where the time is no
+Time that does not depend on the RTT (CPU, disk, fixed timers, a rate limit) is in the intercept. If the time is not a
 straight line in the RTT (retransmission timers, slow start overlapping a rate), the residual shows it.
 """
 
@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 MOST_TILT = 0.1
-"""Round trips that late timers may have added to the slope or taken from it: far from the half at which a whole number
-of trips would be read as the next."""
+"""The most round trips by which late timers may change the slope. A half would change a whole number of round trips
+into the next."""
 
 MOST_TILT_SHARE = 0.02
-"""The same as a share of the slope, where that is more: the waits that can be late are as many as the trips."""
+"""The same limit as a share of the slope, if that is more, because each round trip has a wait that can be late."""
 
 MOST_RESIDUAL = 0.1
-"""Share of the greatest RTT that a run may lie off the line by. Were all runs at one end late by so much, with RTTs of
-0.2, 0.6 and 1 s, the slope would be an eighth of a round trip off."""
+"""The greatest residual, as a share of the greatest RTT. If all runs at one end were late by so much, with RTTs of 0.2,
+0.6 and 1 s, the slope would be wrong by an eighth of a round trip."""
 
 APART = 0.9
-"""Round trips between slope and count that are remarked: a whole one, which the slope tells to a tenth."""
+"""The least difference between slope and count, in round trips, that is reported. The slope is exact to a tenth."""
 
 
 @dataclass(frozen=True)
@@ -29,22 +29,22 @@ class Slope:
     """The straight line through (RTT, seconds)."""
 
     rounds: float
-    """Its slope: seconds of duration a second of RTT, which is round trips."""
+    """The slope, in seconds of duration per second of RTT, which are round trips."""
     intercept: float
-    """Seconds at RTT 0."""
+    """The seconds at RTT 0."""
     residual: float
     """The greatest distance of a point from the line, in seconds."""
     points: tuple[tuple[float, float], ...]
-    """(RTT, seconds) of each run."""
+    """The (RTT, seconds) of each run."""
 
 
 def slope(run: Callable[[float], float], rtts: Sequence[float] = (0.2, 0.6, 1.0), repeat: int = 3) -> Slope:
-    """Run at each RTT `repeat` times and fit by least squares; `run` takes an RTT and returns the seconds it took.
+    """Call `run` at each RTT `repeat` times and fit a line. `run` takes an RTT and returns the seconds of the run.
 
-    The RTTs take turns, so that a machine that grows slower meanwhile does not look like a slope.
+    The RTTs take turns, so that a machine that becomes slower does not look like a slope.
 
     Raises:
-        ValueError: fewer than three different RTTs (two points always lie on a line), or no run.
+        ValueError: there are fewer than three different RTTs (two points always lie on a line), or no runs.
     """
     if len(set(rtts)) < 3:
         raise ValueError(f"{len(set(rtts))} different RTTs: expected 3 or more, to see whether they lie on a line")
@@ -54,7 +54,7 @@ def slope(run: Callable[[float], float], rtts: Sequence[float] = (0.2, 0.6, 1.0)
 
 
 def fit(points: Sequence[tuple[float, float]]) -> Slope:
-    """The least-squares line through points of at least two different RTTs."""
+    """Return the least-squares line through points of at least two different RTTs."""
     mean_x = sum(x for x, _ in points) / len(points)
     mean_y = sum(y for _, y in points) / len(points)
     spread = sum((x - mean_x) ** 2 for x, _ in points)
@@ -67,10 +67,10 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def tilt(found: Slope, late: Sequence[float]) -> float:
-    """By how many round trips lateness may have moved the slope, if run after run was late by no more than `late`.
+    """Return the most round trips by which lateness may have changed the slope. `late`: each run's most seconds.
 
-    What makes all runs late alike is in the intercept. The slope moves most when the runs of the longer RTTs were late
-    and the others were not, or the other way round.
+    Lateness that is equal in all runs is in the intercept. The slope changes most if the runs of the longer RTTs were
+    late and the others were not, or the other way round.
     """
     mean = sum(rtt for rtt, _ in found.points) / len(found.points)
     spread = sum((rtt - mean) ** 2 for rtt, _ in found.points)
@@ -79,7 +79,7 @@ def tilt(found: Slope, late: Sequence[float]) -> float:
 
 
 def doubt(found: Slope, late: Sequence[float]) -> str:
-    """Why the measurement should not be judged, `late` being seconds run after run; empty when it may be."""
+    """Return the reason why a measurement is not reliable; empty if it is reliable. `late` is as in `tilt`."""
     may_tilt = max(MOST_TILT, MOST_TILT_SHARE * found.rounds)
     may_be_off = MOST_RESIDUAL * max(rtt for rtt, _ in found.points)
     tilted = tilt(found, late)
@@ -97,9 +97,9 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
 
 
 def apart(found: Slope, counted: Sequence[int]) -> str:
-    """A remark on a slope that differs by a whole round trip from the count of every run; empty when it does not.
+    """Return a remark if the slope differs by a whole round trip from the count of every run, else an empty string.
 
-    Neither is wrong: they tell of different things.
+    Neither is wrong, because they measure different things.
     """
     nearest = min(counted, key=lambda rounds: abs(rounds - found.rounds))
     distance = found.rounds - nearest

@@ -1,7 +1,7 @@
-"""The interface of every network of netem, whatever carries its bytes; `tests/conformance` holds each to it.
+"""The interface that every network of netem has; `tests/conformance` checks each network against it.
 
-How a connection is opened differs (a stream of the simulator, a port of the proxy, a socket of a namespace), so that is
-not here.
+Opening a connection is not part of it, because that differs: a stream of the simulator, a port of the proxy, a socket
+of a namespace.
 """
 
 from __future__ import annotations
@@ -14,30 +14,30 @@ from netem.link import Link
 
 
 class Network(Protocol):
-    """Connections over one link, counted together; a context manager that closes it."""
+    """Connections over one link, counted together. Used as a context manager, the network is closed at the end."""
 
     @property
     def link(self) -> Link:
-        """The link that it has now."""
+        """The present link."""
 
     def change(self, link: Link) -> None:
-        """Make it another link from now on, for open connections too.
+        """Replace the link from now on, for open connections too.
 
         Raises:
-            ValueError: an effect of it has no meaning here; the link stays as it was.
+            ValueError: this network does not support an effect of `link`; the old link stays.
         """
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the start); a new operation begins."""
+        """Return the counts since the last `take` (or the start), and begin a new operation."""
 
     def counts(self) -> Counts:
-        """Return the counts so far, and go on counting."""
+        """Return the counts so far without resetting them."""
 
     def close(self) -> None:
-        """End what it runs. Twice is nothing."""
+        """End the network's threads and processes. Closing twice is harmless."""
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the network."""
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
+        """Close the network."""

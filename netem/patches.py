@@ -1,8 +1,8 @@
-"""Patches that reach the sockets of a running program: methods of their classes, replaced for a time.
+"""Patches for the sockets of a running program: methods of their classes are replaced for a time.
 
-The classes are the standard library's, and Twisted's once the program has loaded it: nothing is imported here that the
-program did not ask for. asyncio and Twisted buffer what is written and send it from their loops, so their `write`
-methods are replaced besides those of the socket.
+The classes are the standard library's, and Twisted's once the program has imported it; this module does not import
+Twisted itself. asyncio and Twisted buffer written bytes and send them from their loops. So their `write` methods are
+replaced besides those of the socket.
 """
 
 from __future__ import annotations
@@ -22,39 +22,39 @@ class Witness(Protocol):
     """An observer of a program's sockets."""
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
-        """The program connects a socket; `connect` does it, to the address it is given."""
+        """Connect a socket of the program, by calling `connect` with an address, and return the result."""
 
     async def connected(self, sock: socket.socket) -> None:
-        """A loop of asyncio has connected a socket, and its program is going to be told."""
+        """Note that an asyncio loop has connected a socket. The program continues after this."""
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
-        """The program sends; `send` does it. Both say how many bytes the socket took."""
+        """Send for the program, by calling `send`, and return the number of bytes that the socket took."""
 
     def write(self, sock: socket.socket, size: int) -> None:
-        """The program writes to a transport, which sends from that socket when it likes."""
+        """Note that the program writes `size` bytes to a transport, which sends them from the socket later."""
 
 
 CONTENT = ("data", "list_of_data", "iovec")
-"""The names of the argument with the bytes to send, in methods that take it by name."""
+"""The names of the argument with the bytes to send, in the methods that accept it by name."""
 
 
 def size_of(content: Any) -> int:
-    """Bytes of an object with the buffer interface."""
+    """Return the size in bytes of an object with the buffer interface."""
     return memoryview(content).nbytes
 
 
 def sum_of(contents: Any) -> int:
-    """Bytes of several of them."""
+    """Return the size in bytes of several such objects."""
     return sum(map(size_of, contents))
 
 
 def _content(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
-    """The bytes to send, among the arguments of a method that sends."""
+    """Return the bytes to send from the arguments of a method that sends."""
     return arguments[0] if arguments else next((named[name] for name in CONTENT if name in named), None)
 
 
 class Patches:
-    """Replaced methods, each with what it was before."""
+    """The replaced methods, with the original of each."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness
@@ -72,12 +72,12 @@ class Patches:
         self._replace(asyncio.selector_events.BaseSelectorEventLoop, "sock_connect", self._connecting_later)
         transport = asyncio.selector_events._SelectorSocketTransport  # type: ignore[attr-defined]
         self._replace(transport, "write", self._writing("_sock", size_of))
-        if "writelines" in vars(transport):  # else it calls `write`
+        if "writelines" in vars(transport):  # otherwise it calls `write`
             self._replace(transport, "writelines", self._writing("_sock", sum_of))
         self.look_for_twisted()
 
     def look_for_twisted(self) -> None:
-        """Replace Twisted's methods too, if the program has loaded it by now."""
+        """Replace Twisted's methods too, if the program has imported it by now."""
         module = sys.modules.get("twisted.internet.abstract")
         if module is not None and not self._twisted:
             self._twisted = True
@@ -85,12 +85,12 @@ class Patches:
             self._replace(module.FileDescriptor, "writeSequence", self._writing("socket", sum_of))
 
     def undo(self) -> None:
-        """Put everything back as it was."""
+        """Restore the original methods."""
         while self._before:
             kind, name, before = self._before.pop()
             if before is not None:
                 setattr(kind, name, before)
-            elif name in vars(kind):  # else it was not yet replaced
+            elif name in vars(kind):  # otherwise it was not yet replaced
                 delattr(kind, name)  # it was inherited
         self._twisted = False
 

@@ -1,8 +1,8 @@
-"""The proxy: a TCP relay that puts a link between a client and a server, in wall time, and counts what passes.
+"""The proxy: a TCP relay that puts a link between a client and a server, in wall time, and counts the round trips.
 
-Bytes of each direction come out in order at absolute times, so errors do not add up, and what is on the way does not
-wait for what is ahead of it (pipelining is kept). TCP's own behaviour over distance (slow start, Nagle, retransmission)
-is not there: both sockets of a connection are on this machine.
+Bytes of each direction come out in order at absolute times. So errors do not add up, and bytes on the way do not wait
+for the bytes ahead of them (pipelining works). TCP's own behaviour over distance (slow start, Nagle, retransmission)
+is absent, because both sockets of a connection are on this machine.
 """
 
 from __future__ import annotations
@@ -24,26 +24,26 @@ from netem.proxy_thread import ProxyError as ProxyError
 from netem.proxy_thread import ProxyThread
 
 REFILL = 0.02
-"""Seconds of the rate that wait for the link at the least."""
+"""The least room for bytes that wait for the link, in seconds of the rate."""
 
 TURNS = 6
-"""Turns of the loop in which a socket that was just being accepted becomes a connection, and is lost as the others
-are."""
+"""Turns of the loop at the end of a proxy, in which a socket that was just accepted becomes a connection and is
+aborted."""
 
 DOORS: set[tuple[str, int]] = set()
-"""The addresses on which the proxies of this process listen: connections to them are counted there."""
+"""The addresses on which the proxies of this process listen. They count the connections to these addresses."""
 
 
 def filled(link: Link) -> Link:
-    """The link as a proxy can fill it: with room for `REFILL` seconds of its rate, where no other buffer was chosen."""
-    # On a fast link the loop must not come too late to fill it again.
+    """Return the link with a buffer for `REFILL` seconds of its rate, unless it has another buffer than the default."""
+    # On a fast link, a smaller buffer would be empty before the loop fills it again.
     if link.rate is None or link.buffer != BUFFER:
         return link
     return replace(link, buffer=max(BUFFER, int(link.rate * REFILL)))
 
 
 class Proxy:
-    """A link in front of `upstream` (None: of what `relay` names), on its own thread; use it as a context manager.
+    """A link in front of a server, on its own thread; use it as a context manager.
 
     `rtt` is in seconds, `rate` in bytes a second (each way, each connection). Clients connect to `host`, `port`.
     """
@@ -64,21 +64,21 @@ class Proxy:
         on_operation: Callable[[Counts], None] | None = None,
         on_refused: Callable[[OSError], None] | None = None,
     ) -> None:
-        """Begun by `start`.
+        """Prepare the proxy; `start` starts it.
 
-        `upstream`: (host, port) of the server, to which there is a connection for each client's; `listen`: the same for
-        clients, port 0 for any free one. `up`, `down`: effects on what the client, the server sends. `handshake`:
-        whether opening a connection costs a round trip; if not, all is as if it had been open. `buffer`: bytes that may
-        wait for a link with a rate, in each direction of each connection; None: see `filled`. `window`: bytes of one
-        direction sent and not yet taken by the receiver, at most; then the sender is no longer read from. `seed`: of
-        all that happens by chance.
+        `upstream`: (host, port) of the server, or None if `relay` adds the servers. `listen`: (host, port) for clients;
+        port 0 means any free port. `up`, `down`: effects on the bytes from the client and from the server.
+        `handshake`: true if opening a connection costs a round trip. `buffer`: the most bytes that wait for the link,
+        in each direction of each connection; None: see `filled`. `window`: the most bytes of one direction that are
+        sent and not yet taken by the receiver; then the proxy stops reading from the sender. `seed`: of all random
+        numbers.
 
-        The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed
-        (without it, only `take` ends one), and `on_refused` with the error when the server cannot be reached. Nothing
-        passes meanwhile, so they must not wait; what they raise, the next call raises as `ProxyError`.
+        The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed;
+        without it, only `take` ends an operation. It calls `on_refused` with the error if the server cannot be reached.
+        Nothing passes during these calls, so they must not wait. If they raise, the next call raises `ProxyError`.
 
         Raises:
-            ValueError: there can be no such link, or an effect has no meaning for streams.
+            ValueError: the link is impossible, or an effect is impossible for streams.
         """
         link = Link(rtt, rate, up, down, BUFFER if buffer is None else buffer, window, seed=seed)
         link.check_streams()
@@ -86,13 +86,14 @@ class Proxy:
         self.upstream = upstream
         self.handshake = handshake
         self.on_accepted: Callable[[int, Ends], None] | None = None
-        """Told on the proxy's thread of a connection that is counted from now on: its number, and its ends."""
+        """A function that the proxy's thread calls with (number, ends) of a connection that is counted from now on."""
         self.on_established: Callable[[int], None] | None = None
-        """Told there of its number when its handshake is over."""
+        """A function that the proxy's thread calls with the number of a connection whose handshake is over."""
         self.on_ended: Callable[[int], None] | None = None
-        """The same, when nothing is left of it."""
+        """A function that the proxy's thread calls with the number of a connection that has ended on both sides."""
         self.sites: Callable[[int, int], CallSites] | None = None
-        """Asked there for all that clients send: who sent the next so many bytes on the connection of that number."""
+        """A function that the proxy's thread calls with the number of a connection and a size when a client has sent so
+        many bytes. It returns the lines that sent them."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused
@@ -115,35 +116,35 @@ class Proxy:
             self.check()
 
     def start(self) -> None:
-        """Listen; `port` is then the real one.
+        """Listen. Set `port` to the real port.
 
         Raises:
-            OSError: it cannot listen there.
+            OSError: the proxy cannot listen on that address.
         """
         self._thread.start()
 
     def close(self) -> None:
-        """Stop listening and close every connection, so that neither side waits for the other. Twice is nothing."""
+        """Stop listening and close every connection, so that neither side waits. Closing twice is harmless."""
         self._thread.stop()
 
     def check(self) -> None:
-        """Check that all is well."""
+        """Raise `ProxyError` if the proxy's thread failed."""
         self._thread.check()
 
     def change(self, link: Link) -> None:
-        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+        """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        What is on the way comes out as it would have; what was held for ever is sent again. A `buffer` that is the
-        default of `Link` is as great as its rate needs, as in a proxy that begins with it.
+        Bytes on the way come out as before; bytes that were held for ever are sent again. The default `buffer` is
+        replaced as by `filled`.
 
         Raises:
-            ValueError: an effect has no meaning for streams.
+            ValueError: an effect is impossible for streams.
         """
         link.check_streams()
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """Change the link as `change` does, but only for connections that are open, as if a router had forgotten them.
+        """Replace the link as `change` does, but only for open connections, as if a router had forgotten them.
 
         Raises:
             ValueError, ProxyError: as `change`.
@@ -159,22 +160,22 @@ class Proxy:
                 connection.change(link)
 
     def relay(self, upstream: tuple[str, int], listen: tuple[str, int] = ("127.0.0.1", 0)) -> tuple[str, int]:
-        """Listen for one more server, over the same link and counted together; where its clients connect.
+        """Listen for one more server over the same link, counted together. Return the address for its clients.
 
         Raises:
-            OSError: it cannot listen there.
+            OSError: the proxy cannot listen on that address.
         """
         return self._thread.ask_running(lambda: self._listen(upstream, listen))
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the start), over all connections; a new operation begins.
+        """Return the counts of all connections since the last `take` (or the start), and begin a new operation.
 
-        What a client has read is counted. After `close` it gives what was left.
+        All bytes that a client has read are counted. The call also works after `close`.
         """
         return self._thread.ask(self._take)
 
     def counts(self) -> Counts:
-        """Return the counts so far, and go on counting."""
+        """Return the counts so far without resetting them."""
         return self._thread.ask(lambda: self._counter.counts())
 
     def _take(self) -> Counts:
@@ -190,7 +191,7 @@ class Proxy:
             _, self.port = await self._listen(self.upstream, (self.host, self.port))
         self._thread.listening.set()
         await stopping.wait()
-        # Not closed yet: of one that is closed in the turn in which it accepts, the new socket is lost.
+        # Do not close the listeners yet: a socket accepted in the same turn would be lost.
         for listener in (listener for server in self._servers for listener in server.sockets):
             loop.remove_reader(listener.fileno())
         for _ in range(TURNS):
@@ -206,7 +207,7 @@ class Proxy:
         host, port = listen
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         loop = asyncio.get_running_loop()
-        if host:  # `create_server` loses what is said of a name that there is not
+        if host:  # `create_server` hides the error of an unknown name
             await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_STREAM)
         listener = socket.create_server((host, port), family=family, backlog=128)
         self._servers.append(await loop.create_server(partial(self._accept, upstream), sock=listener))
@@ -216,7 +217,7 @@ class Proxy:
 
     def _accept(self, upstream: tuple[str, int]) -> ProxySocket:
         if self._on_operation is not None and all(c.client.ended for c in self._connections):
-            # The client has ended all it had: what it opens now is another operation.
+            # The client has ended all its connections, so a new one begins another operation.
             self._counter = Counter()
         self._number += 1
         told = ConnectionObserver(

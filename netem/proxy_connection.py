@@ -1,8 +1,8 @@
-"""One connection through the proxy: the client's socket, the one made for it to the server, and how both end.
+"""One connection through the proxy: the client's socket, the proxy's socket to the server, and the end of both.
 
-The kernel accepts a client at once, so its handshake is charged here: what it sends in the first round trip is held
-until that is over, and the server hears of it half a round trip later. A reset by one side, like a cut, is a reset of
-the other once it has what came out before. A socket reads no more than its lane has room for.
+The kernel accepts a client at once, so the proxy emulates the handshake. Bytes that the client sends in the first round
+trip are held until its end, and the server gets the connection half a round trip later. After a reset by one side, or a
+cut, the other side is reset once it has received the earlier bytes. A socket reads no more than its lane has room for.
 """
 
 from __future__ import annotations
@@ -26,42 +26,42 @@ from netem.units import NANOSECONDS, NEVER
 Address = tuple[str, int]
 
 Ends = tuple[Address, Address]
-"""The addresses of a connection's client and of its server. A later connection may have the same."""
+"""The addresses of a connection's client and of its server. A later connection may have the same ones."""
 
 SLACK = 50_000
-"""Nanoseconds a parcel may come out early: less than one turn of the loop, and it saves arming a timer for it."""
+"""Nanoseconds by which a parcel may come out early. It is less than one turn of the loop, and saves a timer."""
 
 KERNEL_BUFFER = 64 * 1024
-"""Receive buffer of a socket on a link with a rate: bytes there are on no link yet, so they must be few. Linux begins
-with as much, so it is early enough to set it once there is a connection."""
+"""Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.
+Linux begins with this size, so it can be set after the connection is made."""
 
 UNSENT = 0x894B
-"""Linux: the ioctl (SIOCOUTQNSD) that asks how many bytes a socket took and has not sent."""
+"""The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has taken and not sent."""
 
 FLUSHING = 0.005
-"""Seconds between two looks whether a socket has sent what it took, before it is reset."""
+"""Seconds between two checks whether a socket has sent all its bytes and can be reset."""
 
 
 @dataclass(frozen=True)
 class ConnectionObserver:
-    """An observer of a connection, called on the proxy's thread."""
+    """The callbacks of a connection, which are called on the proxy's thread."""
 
     ended: Callable[[ProxyConnection], None]
-    """Nothing of it is left."""
+    """The function to call when the connection has ended on both sides."""
     failed: Callable[[BaseException], None]
-    """A bug of ours."""
+    """The function to call with the exception after a bug of the proxy."""
     refused: Callable[[OSError], None] | None = None
-    """There is no server."""
+    """The function to call with the error if the server cannot be reached."""
     accepted: Callable[[int, Ends], None] | None = None
-    """The connection of that number is counted from now on; these are the ends of the client's."""
+    """The function to call with the number and the client's ends when the connection begins to be counted."""
     established: Callable[[int], None] | None = None
-    """Its handshake is over: it is open, or refused."""
+    """The function to call with the number when the handshake is over: the connection is open, or refused."""
     sites: Callable[[int, int], CallSites] | None = None
-    """Says who sent the next so many bytes of the client of that number."""
+    """The function to call with the number and a size, which returns the lines that sent the client's next bytes."""
 
 
 class ProxyConnection:
-    """One connection of the client, and the one made for it to `upstream`."""
+    """One connection of a client, and the proxy's connection to `upstream` for it."""
 
     def __init__(
         self, link: Link, upstream: Address, number: int, counter: Counter, told: ConnectionObserver, *, handshake: bool
@@ -81,12 +81,12 @@ class ProxyConnection:
         self._opening: Counter | None = counter if handshake else None
 
     def opened(self) -> ProxySocket:
-        """The kernel has accepted a client: charge the handshake and find the server."""
+        """Count the handshake of a client that the kernel has accepted, and connect to the server."""
         now = int(self.loop.time() * NANOSECONDS)
         self.counter.opened(self.number, now, handshake=self._handshake)
         if self._handshake:
             self.client.not_before = now + self.link.round_trip
-            # A server hears of a connection with the third packet, half a round trip after the client does.
+            # A server gets a connection with the third packet, half a round trip after the client.
             self.server.not_before = self.client.not_before + self.link.one_way(up=True)
         self._task = self.loop.create_task(self._connect(now))
         self._task.add_done_callback(self._connected)
@@ -112,14 +112,14 @@ class ProxyConnection:
             self._told.failed(error)
 
     def accepted(self) -> None:
-        """The client's end is there, and counted."""
+        """Note that the client's socket is ready and counted."""
         if self._told.accepted is not None:
             client, here = map(self.client.transport.get_extra_info, ("peername", "sockname"))
             self._told.accepted(self.number, (client[:2], here[:2]))
         self.loop.call_at(self.client.not_before / NANOSECONDS, self._established)
 
     def _established(self) -> None:
-        """A round trip after it was opened: only now would the client know. Counted where the opening was."""
+        """Note that the handshake is over, one round trip after the opening, in the counter that has the opening."""
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.established(self.number, int(self.loop.time() * NANOSECONDS))
@@ -127,7 +127,7 @@ class ProxyConnection:
                 self._told.established(self.number)
 
     def sites(self, size: int) -> Callable[[], CallSites] | None:
-        """The lines that sent the next `size` bytes of the client, where they are known."""
+        """Return a function for the lines that sent the client's next `size` bytes; None if they are unknown."""
         if self._told.sites is None:
             return None
         found = self._told.sites(self.number, size)
@@ -137,13 +137,13 @@ class ProxyConnection:
         await asyncio.sleep(max(0.0, when / NANOSECONDS - self.loop.time()))
 
     def change(self, link: Link) -> None:
-        """Go on over another link."""
+        """Replace the link."""
         self.link = link
         self.client.change()
         self.server.change()
 
     def close(self) -> None:
-        """Both directions have ended, or there is no server: close what is open."""
+        """Close both sockets, because both directions have ended or the server cannot be reached."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()
@@ -152,7 +152,7 @@ class ProxyConnection:
         self.check_over()
 
     def reset(self) -> None:
-        """The connection is lost: reset what is open, each side as soon as it has what came out for it."""
+        """Reset both sockets after a loss of the connection, each as soon as it has sent its bytes."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()
@@ -160,7 +160,7 @@ class ProxyConnection:
         self.check_over()
 
     def abort(self) -> None:
-        """Lose both sides now."""
+        """Abort both sockets at once."""
         self.over = True
         if self._task is not None:
             self._task.cancel()
@@ -171,17 +171,17 @@ class ProxyConnection:
                 end.transport.abort()
 
     def check_over(self) -> None:
-        """Tell the proxy when nothing of it is left."""
+        """Tell the proxy if the connection has ended on both sides."""
         if self.client.lost and (self.server.lost or not self.server.made):
             if not self.server.made and self._task is not None and not self._task.done() and not self.over:
-                return  # the client is gone before the server was reached: it still gets what was sent
+                return  # the client ended before the server was reached, which still gets the client's bytes
             self.over = True
-            self._established()  # it was to be told of before its end
+            self._established()  # an observer must hear of this before the end
             self._told.ended(self)
 
 
 class ProxySocket(asyncio.Protocol):
-    """One of the two sockets of a connection: what it receives goes into its direction's lane, towards the other."""
+    """One of the two sockets of a connection. Bytes that it receives enter the lane towards the other socket."""
 
     transport: asyncio.Transport
 
@@ -197,20 +197,20 @@ class ProxySocket(asyncio.Protocol):
         self.made = False
         self.lost = False
         self.ended = False
-        """It sends no more: its end of stream has entered the link, or it is gone."""
+        """True if it sends no more: its end of stream has entered the link, or it is lost."""
         self.end_delivered = False
         self.not_before = 0
-        """The least time at which its bytes count as sent: connections are made late here."""
+        """The earliest time at which its bytes count as sent, because of the emulated handshake."""
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there: tell the lane, which may have waited for it."""
+        """Set the socket up, and start the other lane, which may have waited for it."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.made = True
-        # Nothing in user space: what the socket does not take stays in the lane, where it is counted.
+        # No buffer in user space: bytes that the socket does not take stay in the lane, where they are counted.
         transport.set_write_buffer_limits(high=0)
-        with contextlib.suppress(OSError):  # reset before it was seen
+        with contextlib.suppress(OSError):  # the peer has reset it already
             transport.get_extra_info("socket").setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         self._fit()
         self.peer.pump()
@@ -218,8 +218,8 @@ class ProxySocket(asyncio.Protocol):
             self._connection.accepted()
 
     def data_received(self, data: bytes) -> None:
-        """Bytes enter the link."""
-        if self._connection.over:  # it is going to be reset
+        """Put received bytes onto the link."""
+        if self._connection.over:  # it is about to be reset
             return
         now = self._now()
         connection = self._connection
@@ -230,7 +230,7 @@ class ProxySocket(asyncio.Protocol):
         self._enter(now, data, Ending.MORE, message)
 
     def eof_received(self) -> bool:
-        """The end of its stream enters the link; the other direction stays open."""
+        """Put the end of the stream onto the link; the other direction stays open."""
         if self._connection.over:
             return True
         now = self._now()
@@ -242,17 +242,17 @@ class ProxySocket(asyncio.Protocol):
         return True
 
     def pause_writing(self) -> None:
-        """It takes no more for now."""
+        """Stop writing to the socket for now."""
         self._writing = False
 
     def resume_writing(self) -> None:
-        """It takes more."""
+        """Write to the socket again."""
         self._writing = True
-        # Not at once: asyncio calls this in the middle of its own writing, where closing would be done twice.
+        # Not at once: asyncio calls this during its own write, where closing would be done twice.
         self._loop.call_soon(self.peer.pump)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """It is gone, which the other side hears as a cut."""
+        """Note that the socket is lost, which is a cut for the other side."""
         self.lost = self.ended = self._writing = True
         if not self._connection.over:
             self._enter(self._now(), b"", Ending.CUT, None)
@@ -267,20 +267,20 @@ class ProxySocket(asyncio.Protocol):
         self.pump()
 
     def _fit(self) -> None:
-        """Let little wait in the kernel on a link with a rate; what was made small once stays so."""
+        """On a link with a rate, make the kernel's receive buffer small. It is never enlarged again."""
         if self._connection.link.rate is not None and self.made and not self.lost:
-            with contextlib.suppress(OSError):  # reset before it was seen
+            with contextlib.suppress(OSError):  # the peer has reset it already
                 self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
 
     def change(self) -> None:
-        """The connection has another link."""
+        """Use the connection's new link."""
         self._fit()
         self._lane.change(self._now(), self._connection.link)
         self._low = min(self._connection.link.buffer, self._connection.link.window) // 2
         self.pump()
 
     def pump(self) -> None:
-        """Let come out what is due, and see to it that this runs again when the next is."""
+        """Write the parcels that are due, and set a timer for the next one."""
         if self._connection.over:
             return
         if self._timer is not None:
@@ -291,9 +291,9 @@ class ProxySocket(asyncio.Protocol):
         while peer.made and peer._writing and lane.next_at <= now + SLACK:
             parcel = lane.take()
             if peer.lost:
-                continue  # to nobody
+                continue  # drop it
             counter, message = parcel.tag
-            # Counted before it is written: who has read it finds it counted.
+            # Count before writing, so that a reader of the bytes finds them counted.
             if message is not None and (parcel.content or parcel.ending is Ending.EOF):
                 counter.delivered(message, now)
             if parcel.content:
@@ -325,13 +325,13 @@ class ProxySocket(asyncio.Protocol):
             self._connection.close()
 
     def reset(self) -> None:
-        """Reset it, once it has sent what it took: a reset throws away the rest."""
+        """Reset the socket once it has sent all its bytes, because a reset drops unsent ones."""
         self.ended = True
         if not self.made or self.lost:
             return
         sock = self.transport.get_extra_info("socket")
         if self.transport.get_write_buffer_size() or unsent(sock):
-            if not self._reading:  # else it would not be told of the other's end
+            if not self._reading:  # only a reading socket notices that the remote end is lost
                 self._reading = True
                 self.transport.resume_reading()
             self._timer = self._loop.call_later(FLUSHING, self.reset)
@@ -341,7 +341,7 @@ class ProxySocket(asyncio.Protocol):
         self.transport.abort()
 
     def forget(self) -> None:
-        """Drop what is on the way."""
+        """Drop all bytes on the way."""
         self._lane.clear()
         if self._timer is not None:
             self._timer.cancel()
@@ -349,7 +349,7 @@ class ProxySocket(asyncio.Protocol):
 
 
 def unsent(sock: Any) -> int:
-    """Bytes that the kernel took and has not sent: 0 of a connection that is gone, and where no kernel tells."""
+    """Return the bytes that the kernel has taken and not sent; 0 if the connection is lost, or the system not Linux."""
     if sys.platform != "linux":
         return 0
     try:

@@ -1,4 +1,5 @@
-"""A loop on a thread of its own, and how others ask it: what fails on that thread is told to whoever asks next."""
+"""A thread with an asyncio loop, and calls to it from other threads. A failure of the thread is raised by the next
+call."""
 
 from __future__ import annotations
 
@@ -13,25 +14,25 @@ THREAD = "netem proxy"
 """The name of a proxy's thread."""
 
 STARTING = 30.0
-"""Seconds the thread may take to listen, and to answer."""
+"""Timeout in seconds for the thread to listen, and for each call to it."""
 
 _T = TypeVar("_T")
 
 
 class ProxyError(Exception):
-    """The proxy's own thread failed, or does not answer; what it measured is worth nothing. Any call may raise it."""
+    """The proxy's own thread failed or does not answer, so its counts are invalid. Any call may raise it."""
 
 
 class ProxyThread:
-    """Runs `serve` in a loop until `stop`, or until something in it failed; then it calls `gone`.
+    """A thread that runs `serve` in an asyncio loop until `stop` or a failure, and then calls `gone`.
 
-    `serve` sets `listening` as soon as others may go on, waits for the event that it is given, and tidies up.
+    `serve` must set `listening` when it listens, then wait for the event that is its argument, and clean up.
     """
 
     def __init__(self, serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], gone: Callable[[], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping: asyncio.Event | None = None
-        """Set on the thread."""
+        """The event that ends `serve`; set it on the thread alone."""
         self.thread: threading.Thread | None = None
         self.listening = threading.Event()
         self._serve = serve
@@ -39,10 +40,10 @@ class ProxyThread:
         self._failure: BaseException | None = None
 
     def start(self) -> None:
-        """Begin, and wait until it listens.
+        """Start the thread and wait until it listens.
 
         Raises:
-            OSError: it cannot listen there.
+            OSError: it cannot listen on that address.
         """
         self.thread = threading.Thread(target=self.run, name=THREAD, daemon=True)
         self.thread.start()
@@ -54,10 +55,10 @@ class ProxyThread:
         self.check()
 
     def stop(self) -> None:
-        """End it. Twice is nothing."""
+        """End the thread. Stopping twice is harmless."""
         if self.thread is None:
             return
-        if not self.listening.wait(STARTING):  # until then it hears of no end: its start was interrupted
+        if not self.listening.wait(STARTING):  # it cannot be ended before, if `start` was interrupted
             return
         if self.loop is not None and self.stopping is not None and self.thread.is_alive():
             with contextlib.suppress(RuntimeError):  # the loop closed between the two lines
@@ -65,12 +66,12 @@ class ProxyThread:
         self.thread.join()
 
     def check(self) -> None:
-        """Check that all is well."""
+        """Raise `ProxyError` if the thread failed."""
         if self._failure is not None:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """Call a function there and return its result; call it here if the thread does not run."""
+        """Call a function on the thread and return its result; call it here if the thread does not run."""
         self.check()
         loop, thread = self.loop, self.thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():
@@ -79,38 +80,38 @@ class ProxyThread:
         answered: Future[_T] = Future()
 
         def answer() -> None:
-            if not answered.set_running_or_notify_cancel():  # nobody waits for it any more
+            if not answered.set_running_or_notify_cancel():  # the caller does not wait any more
                 return
             try:
                 answered.set_result(question())
-            except BaseException as error:  # told to whoever asked
+            except BaseException as error:  # raised to the caller
                 answered.set_exception(error)
 
         try:
-            loop.call_soon_threadsafe(answer)  # no coroutine: who is interrupted here would leave one that never ran
-        except RuntimeError:  # closed meanwhile
+            loop.call_soon_threadsafe(answer)  # no coroutine: an interrupted caller would leave one that never ran
+        except RuntimeError:  # the loop was closed in between
             return question()
         return _answer(answered)
 
     def ask_running(self, question: Callable[[], Coroutine[Any, Any, _T]]) -> _T:
-        """Run a coroutine there and return its result."""
+        """Run a coroutine on the thread and return its result."""
         self.check()
         if self.loop is None or self.loop.is_closed():
             raise ProxyError("the proxy was not started, or is closed")
         return _answer(asyncio.run_coroutine_threadsafe(question(), self.loop))
 
     def failed(self, error: BaseException) -> None:
-        """End it for this; said on its thread."""
+        """Note a failure and end the thread; called on the thread itself."""
         if self._failure is None:
             self._failure = error
         if self.stopping is not None:
             self.stopping.set()
 
     def run(self) -> None:
-        """Run the thread."""
+        """Run the loop; the target of the thread."""
         try:
             asyncio.run(self._main())
-        except BaseException as error:  # the thread's end: told to whoever asks next
+        except BaseException as error:  # raised by the next call
             self._failure = error
         finally:
             self._gone()
@@ -132,7 +133,7 @@ def _answer(future: Future[_T]) -> _T:
     try:
         return future.result(STARTING)
     except TimeoutError as error:
-        if future.done():  # its own
+        if future.done():  # the called function raised it
             raise
         future.cancel()
         raise ProxyError(f"the proxy does not answer after {STARTING:g} s") from error

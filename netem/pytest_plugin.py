@@ -1,11 +1,12 @@
-"""pytest: fixtures for the networks, and a mark that fails a test which takes too many round trips.
+"""The pytest plugin: fixtures for the networks, and a mark that fails a test that takes too many round trips.
 
     @pytest.mark.max_round_trips(1)
     def test_pull(network): ...
 
-The mark counts what the test's networks saw since their last `take`; several networks are added up. `handshake=False`
-leaves out what opening connections cost. A marked test that used no network fails: its limit could never be reached.
-Instead of a number it may name a budget of the file that the ini option `round_trip_budgets` says.
+The mark counts the round trips of the test's networks since their last `take`; several networks are added up.
+`handshake=False` leaves out the handshakes of connections. A marked test that used no network fails, because its limit
+could never be reached. Instead of a number the mark may name a budget in the file of the ini option
+`round_trip_budgets`.
 """
 
 from __future__ import annotations
@@ -43,16 +44,16 @@ __all__ = [
 MARK = "max_round_trips"
 FILE = "round_trip_budgets"
 MEASURED = "round trips of "
-"""Begins the name of the property by which a test's report says what was measured under a budget."""
+"""The prefix of the property of a test's report that has the round trips measured for a budget."""
 
 UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
-"""Options with which files of tests are not even looked at (`-k` and `-m` leave out what was collected)."""
+"""Options with which pytest does not collect some files. (With `-k` and `-m` it collects them and deselects tests.)"""
 
 _NETWORKS = pytest.StashKey[list[Callable[[], Counts]]]()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Declare the file of budgets, and the option that lets them fall."""
+    """Declare the ini option for the file of budgets, and the command-line option that lowers them."""
     parser.addini(FILE, "file of the most round trips each operation may take, for max_round_trips(NAME)", default="")
     parser.getgroup("netem").addoption(
         "--update-budgets", action="store_true", help="let round-trip budgets fall to what was measured, in their file"
@@ -68,7 +69,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("update_budgets") and (
         getattr(config.option, "numprocesses", None) or getattr(config.option, "tx", None)
     ):
-        # The process that lowers budgets collects no tests there, so it cannot tell which were left out.
+        # With pytest-xdist, the process that lowers budgets collects no tests, so it does not know which are missing.
         raise pytest.UsageError("--update-budgets: not with pytest-xdist; run the tests in one process (-n 0)")
     if config.getoption("update_budgets") and (named := _not_all(config)):
         raise pytest.UsageError(
@@ -87,7 +88,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _not_all(config: pytest.Config) -> str:
-    """Return why only some tests are collected, so that other budgets may not fall; empty if all are."""
+    """Return the reason why only some tests are collected; empty if all are."""
     if config.args_source is pytest.Config.ArgsSource.ARGS:
         return " ".join(config.args)
     if config.inipath is not None and config.invocation_params.dir != config.inipath.parent:
@@ -97,17 +98,17 @@ def _not_all(config: pytest.Config) -> str:
 
 @dataclass(frozen=True)
 class Limit:
-    """The content of a mark."""
+    """The limit that a mark sets."""
 
     at_most: int
     handshake: bool
-    """True if opening connections counts."""
+    """True if handshakes count."""
     budget: str = ""
-    """The name of the budget, if it is one."""
+    """The name of the budget; empty if the mark has a number."""
 
 
 class Limits:
-    """The limits of one run of pytest: each test is held to its own, and what it took may lower a budget."""
+    """The limits of one run of pytest. It checks each test against its limit and can lower budgets."""
 
     def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
         self._budgets = budgets
@@ -116,19 +117,19 @@ class Limits:
         self._error: OSError | None = None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note that a budget is going to be measured."""
+        """Note that a budget will be measured."""
         mark = item.get_closest_marker(MARK)
         if self._budgets is not None and mark is not None and mark.args and isinstance(mark.args[0], str):
             self._budgets.expect(mark.args[0])
 
     def pytest_runtest_setup(self, item: pytest.Item) -> None:
-        """Refuse a mark that says nothing."""
+        """Fail a test whose mark is malformed."""
         for mark in item.iter_markers(MARK):
             self._limit(mark)
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """After the test's body compare its networks with its mark."""
+        """Compare the test's round trips with its limit after its body."""
         result = yield
         mark = item.get_closest_marker(MARK)
         if mark is not None:
@@ -139,14 +140,14 @@ class Limits:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note what was measured."""
+        """Note the measured round trips of a test that passed."""
         if self._budgets is not None and report.when == "call" and report.passed:
             for name, rounds in report.user_properties:
                 if name.startswith(MEASURED) and isinstance(rounds, int):
                     self._budgets.measured(name.removeprefix(MEASURED), rounds)
 
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Let budgets fall, where that was asked for; a file that cannot be written fails the run."""
+        """Lower budgets if the option asks for it. If the file cannot be written, the run fails."""
         if self._budgets is None or not self._lower:
             return
         falls = self._budgets.falls()
@@ -159,7 +160,7 @@ class Limits:
             self._fell = falls
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Tell which budgets fell, or may."""
+        """Print which budgets fell or may fall."""
         if self._error is not None:
             terminalreporter.write_line(f"no budget fell: {self._error}")
         for name, (budget, rounds) in self._fell.items():
@@ -170,7 +171,7 @@ class Limits:
                 terminalreporter.write_line(line)
 
     def _limit(self, mark: pytest.Mark) -> Limit:
-        """Read a mark; an empty one fails its test."""
+        """Return the limit of a mark. A malformed mark fails its test."""
         handshake = mark.kwargs.get("handshake", True)
         if type(handshake) is bool and not set(mark.kwargs) - {"handshake"} and len(mark.args) == 1:
             (limit,) = mark.args
@@ -193,7 +194,7 @@ class Limits:
 
 
 def _compare(taken: list[Counts], limit: Limit) -> int:
-    """The round trips of a test; fails it when they are more than it may take, or when it could take none."""
+    """Return the round trips of a test. Fail the test if they exceed its limit, or if it used no network."""
     used = [counts for counts in taken if counts.used]
     if not used:
         said = limit.budget or limit.at_most
@@ -214,25 +215,25 @@ def _watch(request: pytest.FixtureRequest, counts: Callable[[], Counts]) -> None
 
 @pytest.fixture
 def netem_link() -> Link:
-    """The link `network` is made of: 1000 ms, no rate. Override it for another."""
+    """The link of `network`: 1000 ms, no rate. Override it for another."""
     return Link(rtt=1.0)
 
 
 @pytest.fixture
 def netem_rtt() -> float:
-    """Seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override it for another."""
+    """The seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override it for another time."""
     return 0.05
 
 
 @pytest.fixture
 def netem_packet_link(netem_rtt: float) -> Link:
-    """The link `packet_network` is made of: of `netem_rtt`, no rate. Override it for another."""
+    """The link of `packet_network`: `netem_rtt`, no rate. Override it for another."""
     return Link(rtt=netem_rtt)
 
 
 @pytest.fixture
 def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwork:
-    """A simulated network, counted."""
+    """A simulated network, which the mark counts."""
     made = SimulatedNetwork(netem_link)
     _watch(request, made.counts)
     return made
@@ -240,7 +241,7 @@ def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwor
 
 @pytest.fixture
 def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[Watched]:
-    """The network under the sockets that the code under test opens to servers on this machine, counted."""
+    """The network under the test's own sockets to servers on this machine, which the mark counts."""
     from netem.watched import Watched  # asyncio takes 30 ms to load, which only tests on real sockets need
 
     with Watched(netem_rtt) as made:
@@ -250,8 +251,8 @@ def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[W
 
 @pytest.fixture
 def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> Iterator[Packets]:
-    """Two network namespaces joined by a link of real TCP, counted. Where there can be none the test is skipped with
-    the reason; with REQUIRE_ALL=1 in the environment it fails."""
+    """Two network namespaces joined by a link of real TCP, which the mark counts. If the system permits none, the test
+    is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
     from netem.packets.errors import Unavailable  # as above
     from netem.packets.network import Packets
 
@@ -272,7 +273,8 @@ def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> I
 
 @pytest.fixture
 def proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]:
-    """A factory of running proxies, counted: `proxy(upstream=(host, port), rtt=0.05)`; they end with the test."""
+    """A factory of running proxies, which the mark counts: `proxy(upstream=(host, port), rtt=0.05)`. They are closed
+    with the test."""
     from netem.proxy import Proxy  # as above
 
     made: list[Proxy] = []

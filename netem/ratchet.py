@@ -1,8 +1,9 @@
-"""The file of budgets: operation -> the most round trips it may take. Budgets fall when less was measured; none rises.
+"""The file of budgets: operation -> the most round trips that it may take. A budget falls when fewer were measured, and
+never rises.
 
-The file is TOML that a person keeps: tables as they like, each budget a line of its own, `"push" = 1`, its reason in a
-comment. A name stands once in the file, whatever table it is in. Only the number of a line is ever rewritten, in the
-file as it is by then: what a person changed while the tests ran stays.
+The file is TOML that a person edits: any tables, each budget on a line of its own, `"push" = 1`, its reason in a
+comment. A name may occur only once in the file, even in different tables. Only the number of a line is ever rewritten,
+in the newest content of the file: edits made while the tests ran stay.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ LINE = re.compile(
 
 
 class BudgetsError(ValueError):
-    """The file of budgets is not one, or lacks a name."""
+    """The file of budgets is malformed, or lacks a name."""
 
 
 class Budgets:
-    """The budgets of one file, and what was measured under them."""
+    """The budgets of one file, and the round trips that were measured for them."""
 
     def __init__(self, path: Path) -> None:
         """Read the file.
 
         Raises:
-            OSError: it cannot be read.
-            BudgetsError: it is no TOML; a line of it is no budget; a name stands twice.
+            OSError: the file cannot be read.
+            BudgetsError: the file is not TOML, a line is not a budget, or a name occurs twice.
         """
         self.path = path
         self._budgets: dict[str, int] = {}
         self._expected: Counter[str] = Counter()
         self._measured: dict[str, list[int]] = {}
         try:
-            text = path.read_bytes().decode("utf-8")  # not `read_text`, which would change the ends of lines
+            text = path.read_bytes().decode("utf-8")  # not `read_text`, which would change line endings
             tomllib.loads(text)
         except (UnicodeDecodeError, tomllib.TOMLDecodeError) as error:
             raise BudgetsError(f"{path}: {error}") from None
@@ -58,10 +59,10 @@ class Budgets:
         self._budgets[name] = int(found["budget"])
 
     def __getitem__(self, name: str) -> int:
-        """The budget of an operation.
+        """Return the budget of an operation.
 
         Raises:
-            BudgetsError: it has none.
+            BudgetsError: the file has no such name.
         """
         try:
             return self._budgets[name]
@@ -69,15 +70,15 @@ class Budgets:
             raise BudgetsError(f"{self.path} has no budget of {name!r}") from None
 
     def expect(self, name: str) -> None:
-        """An operation is going to be measured once more. If it is not (a test failed), its budget may not fall."""
+        """Note that an operation will be measured once more. If it is not (a test failed), its budget cannot fall."""
         self._expected[name] += 1
 
     def measured(self, name: str, rounds: int) -> None:
-        """An operation took so many; of several times the greatest counts."""
+        """Note that an operation took `rounds` round trips. The greatest number of several measurements counts."""
         self._measured.setdefault(name, []).append(rounds)
 
     def falls(self) -> dict[str, tuple[int, int]]:
-        """Each name whose budget may fall, with what it is and what it may be, as in the file."""
+        """Return each name whose budget may fall, in the order of the file, with (budget, measured)."""
         return {
             name: (budget, max(measured))
             for name, budget in self._budgets.items()
@@ -87,10 +88,10 @@ class Budgets:
         }
 
     def lower(self) -> None:
-        """Let them fall, in the file too; all else in it stays as it is by now, and no fall writes nothing.
+        """Lower the budgets that may fall, here and in the file. Without any, the file is not written.
 
         Raises:
-            OSError: it cannot be read any more, or not be written.
+            OSError: the file cannot be read or written.
         """
         falls = self.falls()
         before = self.path.read_bytes() if falls else b""
@@ -108,7 +109,7 @@ class Budgets:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file by renaming another over it: who reads it sees the old or the new, and never a part."""
+    """Write a file by renaming another over it, so that a reader sees the old or the new content, never a part."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(number, "wb") as written:

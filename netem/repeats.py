@@ -1,4 +1,4 @@
-"""Repeated requests: the same bytes more than once, or one line of the program that waited each time."""
+"""Repeated requests: the same bytes sent more than once, or one line of the program that waits again and again."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from netem.counter import Message
 from netem.units import plural
 
 SAME_LINE = 3
-"""Waits one line must have made to be pointed at: two may be a question and its continuation."""
+"""The least number of waits at one line that is reported: two may be a request and its continuation."""
 
 
 def repeats(messages: Sequence[Message]) -> list[str]:
-    """A line for each suspicion, the most often repeated first."""
+    """Return a line of text for each suspected repetition, the most frequent first."""
     asked = [message for message in messages if message.up and message.size]
     same_bytes: dict[bytes, list[Message]] = {}
     same_line: dict[CallSites, list[Message]] = {}
     for message in asked:
-        if message.size == len(message.content):  # kept whole
+        if message.size == len(message.content):  # the content is complete
             same_bytes.setdefault(message.content, []).append(message)
         if message.sites:
             same_line.setdefault(message.sites, []).append(message)
@@ -31,7 +31,7 @@ def repeats(messages: Sequence[Message]) -> list[str]:
             )
             told.append(group)
     for group in same_line.values():
-        waits = len({message.depth for message in group})  # side by side is no loop
+        waits = len({message.depth for message in group})  # concurrent requests are not a loop
         if waits >= SAME_LINE and group not in told:
             found.append((waits, f"{waits} round trips were made one after the other{_from(group)}"))
     return [f"{line}: an N+1?" for _, line in sorted(found, key=lambda each: -each[0])]

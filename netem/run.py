@@ -1,4 +1,4 @@
-"""Any client and any server across a link of packets, each in a namespace of its own: what `netem run` does."""
+"""Run any client and server across a link of packets, each in a namespace of its own, for `netem run`."""
 
 from __future__ import annotations
 
@@ -16,18 +16,18 @@ from netem.packets.network import CLIENT, SERVER, Packets
 from netem.units import show_status
 
 LISTENING = 15.0
-"""Seconds a server may take until it listens."""
+"""Timeout in seconds for a server to listen."""
 WAITING = 5.0
-"""Seconds after which it is said what is waited for."""
+"""Seconds after which the user is told that a server does not listen yet."""
 LOOK = 0.01
-"""Seconds between looks at whether it does: the kernel tells nobody."""
+"""Seconds between two checks whether a server listens, for which the kernel has no notification."""
 
 TOLD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that a client is told of."""
+"""The signals that are passed on to a client."""
 
 
 class RunError(Exception):
-    """A command could not be run across the link; the message is for its user."""
+    """A command could not be run across the link. The message is for the user."""
 
 
 @dataclass(frozen=True)
@@ -35,18 +35,18 @@ class RunResult:
     """The outcome of a client's run."""
 
     status: int
-    """Its exit status; negative: the signal that ended it."""
+    """The client's exit status; negative: the signal that ended it."""
     seconds: float
-    """Wall time, from its start to its end."""
+    """The wall time from the client's start to its end."""
     counts: Counts
     lateness: float = 0.0
-    """The lateness of packets, at the most: see `Packets.lateness`."""
+    """The most seconds by which packets were late: see `Packets.lateness`."""
     least_lateness: float = 0.0
-    """At the least."""
+    """The least seconds by which packets were late: see `Packets.least_lateness`."""
 
 
 class Crossing:
-    """Servers behind a link, for clients to be run before it; use it as a context manager."""
+    """Running servers on one side of a link, and clients on the other side; use it as a context manager."""
 
     def __init__(
         self,
@@ -56,30 +56,30 @@ class Crossing:
         *,
         on_waiting: Callable[[str], None] | None = None,
     ) -> None:
-        """`servers`: commands as a shell user writes them (no shell runs them); `{server}` is their address.
+        """`servers`: commands in the words of a shell, but run without one; `{server}` is replaced by their address.
 
-        `settings`: of the kernel's, and what they are to be on both sides before a server starts.
-        `on_waiting`: told, in a line for people, when a server takes long to listen.
+        `settings`: names and values of kernel settings, set on both sides before a server starts.
+        `on_waiting`: called with a line for the user if a server takes long to listen.
 
         Raises:
-            RunError: one is no command.
+            RunError: an item of `servers` is not a command.
         """
         self.network = network
         self.running: Command | None = None
-        """The client, while there is one."""
+        """The running client; None if none runs."""
         self._commands = [self._words(command) for command in servers]
         self._settings = settings
         self._on_waiting = on_waiting
         self._servers: list[int] = []
-        """The sessions of those that listen."""
+        """The session ids of the servers that listen."""
 
     def __enter__(self) -> Self:
-        """Start network and servers, one after the other, and wait until each listens.
+        """Start the network and the servers, one after the other, and wait until each server listens.
 
         Raises:
-            RunError: one does not, or there is no such setting.
-            Unavailable: there are no packet networks here.
-            ValueError: an effect of its link has no meaning for packets.
+            RunError: a server does not listen, or a setting is refused.
+            Unavailable: the system has no packet networks.
+            ValueError: an effect of the link is impossible for packets.
         """
         self.network.start()
         self._servers.clear()
@@ -94,19 +94,20 @@ class Crossing:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End them."""
+        """End the servers and the network."""
         self.network.close()
 
     def run(self, command: Sequence[str], *, stdout: int = 1) -> RunResult:
-        """Run a client; `{server}` in its words is the servers' address, `stdout` an open descriptor.
+        """Run a client to its end. `{server}` in its words is replaced by the servers' address; `stdout` is an open
+        descriptor.
 
         Raises:
-            RunError: it could not be started.
+            RunError: the client could not be started.
         """
         words = [self._with_address(word) for word in command]
         self.network.take()
         begun = time.monotonic()
-        # A signal finds either no client, or one that it can be passed on to.
+        # Block signals until `running` is set, so that a handler passes each signal on to a client that has started.
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, TOLD)
         try:
             self.running = self._start(CLIENT, words, stdout)
@@ -143,7 +144,7 @@ class Crossing:
     def _serve(self, command: Sequence[str]) -> None:
         """Start a server, and wait until one more socket listens that no earlier server's session holds.
 
-        What it prints goes to standard error.
+        Its standard output goes to standard error.
         """
         before = self.network.listening(SERVER, besides=self._servers)
         server = self._start(SERVER, command, 2)
@@ -151,7 +152,7 @@ class Crossing:
             begun = time.monotonic()
             tell = self._on_waiting
             while self.network.listening(SERVER, besides=self._servers) <= before:
-                # One that ended well may have left a daemon behind.
+                # A server that ended with status 0 may have started a daemon.
                 if server.ended() and (status := server.wait()):
                     raise RunError(
                         f"the server {shlex.join(command)} ended with {show_status(status)} before it listened"

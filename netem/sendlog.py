@@ -1,9 +1,9 @@
-"""The senders of each byte of one connection: bytes handed to a socket, matched with those that arrive on the link.
+"""The senders of each byte of one connection: bytes that the program sends are matched with bytes that reach the link.
 
 A program sends at once (`socket.send`), or writes to a transport that sends later, when no line of the program is being
-run. Offsets in the stream join the two, so buffers cannot mix senders up, nor can threads that send in turns; of two
-that send at once, the bytes are taken to be in the order in which the sends ended. Where the socket sends more than was
-handed to it (TLS), the match is the latest sender.
+run. Offsets in the stream connect the two, so buffers cannot confuse senders, nor can threads that send in turns. If
+two threads send at the same time, their bytes are taken to be in the order in which the calls returned. If the socket
+sends more bytes than it was given (TLS), the match is the latest sender.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from netem.callsites import CallSites
 
 
 class _OfThread(threading.local):
-    """The state of each thread."""
+    """The state of each thread of the program."""
 
     sent = 0
-    """Bytes the socket took from it."""
+    """The number of bytes that the socket took from the thread."""
 
 
 class SendLog:
-    """The senders of one connection; the program's threads write it, the link's thread reads it."""
+    """The log of the senders of one connection. The program's threads write it, the link's thread reads it."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -32,34 +32,35 @@ class SendLog:
         self._written = 0
         self._received = 0
         self.sent = 0
-        """Bytes the socket took."""
+        """The number of bytes that the socket took."""
 
     def writing(self, size: int, sites: CallSites) -> None:
-        """The program hands `size` bytes to a transport, which sends them now or later."""
+        """Note that the program writes `size` bytes to a transport, which sends them now or later."""
         with self._lock:
             begin = max(self._written, self.sent)
             self._note(begin, sites)
             self._written = begin + size
 
     def send(self, sites: CallSites, send: Callable[[], int]) -> int:
-        """Let a socket send, and say how many bytes it took; `send` may come here again, as `sendall` calls `send`.
+        """Call `send` and return the number of bytes that the socket took. `send` may call this method again, as
+        `sendall` calls `send`.
 
-        If a transport was handed these bytes, it is known who wrote them.
+        The call sites are ignored for bytes of a transport, whose writer is known.
         """
         with self._lock:
             self._sending(sites)
         begun = self._thread.sent
         size = send()
-        missing = begun + size - self._thread.sent  # what a call inside took, it has counted
+        missing = begun + size - self._thread.sent  # an inner call has counted its own bytes
         if missing > 0:
             with self._lock:
-                self._sending(sites)  # once more: another thread may have begun, or sent, meanwhile
+                self._sending(sites)  # again, because another thread may have sent during `send`
                 self.sent += missing
             self._thread.sent += missing
         return size
 
     def received(self, size: int) -> CallSites:
-        """The lines that sent the first of the next `size` bytes that came onto the link."""
+        """Return the lines that sent the first of the next `size` bytes on the link."""
         with self._lock:
             while len(self._begun) > 1 and self._begun[1][0] <= self._received:
                 self._begun.popleft()
@@ -71,6 +72,6 @@ class SendLog:
             self._note(self.sent, sites)
 
     def _note(self, begin: int, sites: CallSites) -> None:
-        while self._begun and self._begun[-1][0] >= begin:  # that try sent nothing
+        while self._begun and self._begun[-1][0] >= begin:  # an attempt that sent nothing
             self._begun.pop()
         self._begun.append((begin, sites))

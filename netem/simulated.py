@@ -1,7 +1,7 @@
 """The simulated network: a real blocking client and a real server in one thread, on a virtual clock.
 
 The client waits in `read`, `poll` or `connect`; waiting runs the clock, and the clock runs the server. Computing takes
-no virtual time, so the time that passed is waiting and nothing else: divided by the RTT of then it is the round trips.
+no virtual time, so all time that passes is waiting. Divided by the RTT at that time, it is the number of round trips.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ __all__ = ["LOW_WATER", "Deadlock", "ServerProtocol", "ServerTransport", "Simula
 
 
 class Deadlock(Exception):
-    """The client waits, and nothing is left that could ever happen."""
+    """The client waits, and no event is left that could end the wait."""
 
 
 class SimulatedNetwork:
@@ -34,21 +34,21 @@ class SimulatedNetwork:
         link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
-        """The links of the next connections, one each; when there is none left, `link`."""
+        """The links of the next connections, one each. Later connections use `link`."""
         self.tap: Tap | None = None
-        """Is told of all bytes that enter the link."""
+        """A function that is called with all bytes that enter the link, or None."""
         self.clock = Clock() if clock is None else clock
         self.counter = Counter()
         """The counter of the present operation."""
         self.opened = 0
-        """Connections so far; the last one has this number."""
+        """The number of connections so far, which is the number of the last one."""
         self._waiting = Waiting()
         self._ends: WeakValueDictionary[tuple[int, bool], Endpoint] = WeakValueDictionary()
 
     def change(self, link: Link) -> None:
-        """Make it another link from now on, for open connections too; effects that count bytes begin anew.
+        """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        What is on the way comes out as it would have; what was held for ever is sent again.
+        Bytes on the way come out as before; bytes that were held for ever are sent again.
         """
         link.check_streams(simulated=True)
         self.link = link
@@ -59,14 +59,13 @@ class SimulatedNetwork:
     def connect(
         self, server_factory: Callable[[ServerTransport], ServerProtocol] | None, *, handshake: bool = True
     ) -> SimulatedStream:
-        """Open a connection to a server that `server_factory` makes from its transport.
+        """Open a connection to a server that `server_factory` makes from its transport; None: no server listens.
 
-        With `handshake` the client waits one round trip first, as long as it is at the beginning, and the server is
-        made when the handshake's third packet arrives; without, the connection counts as open already. None for the
-        factory: nobody listens.
+        With `handshake` the client first waits one round trip, of the length that it has at the beginning. The server
+        is made when the handshake's third packet arrives. Without it, the connection counts as open already.
 
         Raises:
-            ConnectionRefusedError: nobody listens.
+            ConnectionRefusedError: no server listens.
         """
         self.opened += 1
         number = self.opened
@@ -74,7 +73,7 @@ class SimulatedNetwork:
         link = self.links.popleft() if self.links else self.link
         client = SimulatedStream(self, number, link)
         server = ServerTransport(self, number, link)
-        self._ends[number, True], self._ends[number, False] = client, server  # for a change meanwhile
+        self._ends[number, True], self._ends[number, False] = client, server  # for a change during the handshake
         counter.opened(number, self.clock.nanoseconds, handshake=handshake)
         if handshake:
             end = self.clock.nanoseconds + link.round_trip
@@ -92,19 +91,19 @@ class SimulatedNetwork:
         return client
 
     def __enter__(self) -> Self:
-        """There is nothing to start."""
+        """Return the network itself, which has nothing to start."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
     def close(self) -> None:
-        """Nothing: it holds no thread and no socket. Other networks do."""
+        """Do nothing: unlike other networks, this one has no thread and no socket."""
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the beginning); a new operation begins.
+        """Return the counts since the last `take` (or the start), and begin a new operation.
 
-        A wait that is under way, when a server or a timer calls this, is divided between the two.
+        If a server or a timer calls this during a wait, the wait is divided between the two operations.
         """
         counts = self.counts()
         self.counter = Counter()
@@ -112,7 +111,7 @@ class SimulatedNetwork:
         return counts
 
     def counts(self) -> Counts:
-        """Return the counts so far, and go on counting."""
+        """Return the counts so far without resetting them."""
         self._waiting.charge(self.clock.nanoseconds)
         return self.counter.counts(*self._waiting.rounds(self.link.round_trip))
 
@@ -122,7 +121,7 @@ class SimulatedNetwork:
         """Let time pass until `met`, at most `timeout` seconds, and count it as waiting on a link of `rtt` nanoseconds.
 
         Raises:
-            Deadlock: without a timeout: it will never be.
+            Deadlock: there is no timeout, and `met` will never be true.
         """
         self._waiting.begin(self.clock.nanoseconds, rtt, connecting=connecting)
         try:

@@ -1,4 +1,4 @@
-"""One end of a simulated connection, whichever it is: what it sends waits for windows, then crosses to its peer."""
+"""One end of a simulated connection, client or server. Its bytes wait for the windows and then go to its peer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from netem.tcp_model import CongestionWindow
 from netem.units import NEVER
 
 Tap = Callable[[int, bool, bytes], object]
-"""Is told of bytes that enter the link: the number of their connection, whether they go up, and the bytes."""
+"""A function that is called with bytes that enter the link: (number of the connection, true if up, bytes)."""
 
 
 class Surroundings(Protocol):
@@ -30,18 +30,18 @@ class Surroundings(Protocol):
         """Let time pass until `met`, and count it as waiting of the client on a link of `rtt` nanoseconds.
 
         Raises:
-            Deadlock: without a timeout: it will never be.
+            Deadlock: there is no timeout, and `met` will never be true.
         """
 
 
 class Endpoint(ABC):
-    """One end of a connection: what it sends goes through its lane to its peer."""
+    """One end of a connection, which sends through its lane to its peer."""
 
     def __init__(self, network: Surroundings, number: int, link: Link, *, up: bool) -> None:
         self._network = network
         self._clock = network.clock
         self.link = link
-        """The link that it goes over now."""
+        """The present link of the connection."""
         self._up = up
         self._number = number
         self._lane: Lane = link.lane(up=up, connection=number)
@@ -56,19 +56,19 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _received(self, content: bytes) -> None:
-        """Bytes have come from the peer."""
+        """Take bytes from the peer."""
 
     @abstractmethod
     def _ended(self) -> None:
-        """The peer sends no more."""
+        """Note that the peer sends no more."""
 
     @abstractmethod
     def _lost(self, error: ConnectionError) -> None:
-        """The connection is gone."""
+        """Note that the connection is lost."""
 
     @property
     def _unread(self) -> int:
-        """Bytes received that nobody has taken."""
+        """The number of bytes that were received and not read."""
         return 0
 
     def _room(self) -> int:
@@ -85,7 +85,7 @@ class Endpoint(ABC):
             self._pump()
 
     def _pump(self) -> None:
-        """Move what was written onto the link, as far as windows go: the receiver's, and TCP's where it is modelled."""
+        """Move written bytes onto the link, as far as the receiver's window and TCP's modelled window allow."""
         peer = self._peer
         if peer is None or self._error is not None:
             return
@@ -135,7 +135,7 @@ class Endpoint(ABC):
                 self._clock.call_at(parcel.left, self._left)
 
     def change(self, link: Link) -> None:
-        """Go on over another link."""
+        """Replace the link."""
         self.link = link
         if self._congestion is not None:
             self._congestion.measured(link.round_trip)
@@ -144,10 +144,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _left(self) -> None:
-        """Bytes have left the buffer."""
+        """Note that bytes have left the sender's buffer."""
 
     def _deliver(self) -> None:
-        """Take the next parcel off the link to the peer (one that is reset loses what comes after the reset)."""
+        """Deliver the next parcel to the peer. A peer that was reset gets nothing more."""
         peer = self._peer
         if self._error is not None or peer is None:
             return
@@ -156,7 +156,7 @@ class Endpoint(ABC):
         if self._congestion is not None and parcel.content:
             self._acknowledge(self._congestion, len(parcel.content))
         if peer._closed and parcel.content:
-            # Nobody will read this: the kernel answers with a reset.
+            # The peer never reads this, so its kernel answers with a reset.
             self._clock.call_at(self._clock.nanoseconds + self.link.one_way(up=not self._up), self._refused)
         elif not peer._closed and peer._error is None:
             if message is not None and (parcel.content or parcel.ending is Ending.EOF):
@@ -171,7 +171,7 @@ class Endpoint(ABC):
         self._pump()
 
     def _acknowledge(self, congestion: CongestionWindow, size: int) -> None:
-        """Tell the sender one way later that bytes came out: its window has room again, and more of it."""
+        """Tell the sender half a round trip later that bytes came out, which opens and enlarges its window."""
 
         def acknowledged() -> None:
             congestion.acknowledged(size)
@@ -200,5 +200,5 @@ class Endpoint(ABC):
 
     @staticmethod
     def join(client: Endpoint, server: Endpoint) -> None:
-        """Make each the other's peer: from now on bytes move."""
+        """Make each end the other's peer, so that bytes move from now on."""
         client._peer, server._peer = server, client

@@ -1,4 +1,4 @@
-"""The server's end of a simulated connection: it never waits, it is called."""
+"""The server's end of a simulated connection. It never waits: the clock calls it."""
 
 from __future__ import annotations
 
@@ -9,31 +9,31 @@ from netem.link import Link
 from netem.simulated_endpoint import Endpoint, Surroundings
 
 LOW_WATER = 64 * 1024
-"""A server transport asks for more when fewer bytes than this wait to get onto the link."""
+"""The default number of waiting bytes below which a server transport calls `want_more`."""
 
 
 class ServerProtocol(Protocol):
-    """The server's side of one connection: what the network calls. An exception here reaches the waiting client."""
+    """The server's callbacks for one connection. An exception in one is raised in the waiting client."""
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Take bytes from the client."""
 
     def eof_received(self) -> None:
-        """The client sends no more; the server may still write, and closes when it is done."""
+        """Note that the client sends no more. The server may still write, and closes when it is done."""
 
     def connection_lost(self, error: ConnectionError | None) -> None:
-        """The last call: None after the server's own `close`, else why it is lost."""
+        """Note the end of the connection, in the last call. `error` is None after the server's own `close`."""
 
 
 class ServerTransport(Endpoint):
-    """The server's end: writes never wait."""
+    """The server's end, whose writes never wait."""
 
     def __init__(self, network: Surroundings, number: int, link: Link) -> None:
         super().__init__(network, number, link, up=False)
         self.low_water = LOW_WATER
-        """Bytes waiting below which `want_more` is called."""
+        """The number of waiting bytes below which `want_more` is called."""
         self.want_more: Callable[[], None] | None = None
-        """A producer's turn: called after a `write` and when bytes have left, while fewer than `low_water` wait."""
+        """A function to call after a `write`, and when bytes have left, while fewer than `low_water` bytes wait."""
         self._protocol: ServerProtocol | None = None
         self._make: Callable[[ServerTransport], ServerProtocol] | None = None
         self._asking = False
@@ -41,24 +41,24 @@ class ServerTransport(Endpoint):
         self._told = False
 
     def serve(self, protocol: ServerProtocol) -> None:
-        """Call `protocol` from now on."""
+        """Call the methods of `protocol` from now on."""
         self._protocol = protocol
 
     def expect(self, make: Callable[[ServerTransport], ServerProtocol]) -> None:
-        """Have `make` make the protocol at `accept`, or before the first thing that comes if that is earlier."""
+        """Set the function that makes the protocol at `accept`, or earlier if bytes come earlier."""
         self._make = make
 
     def accept(self) -> None:
-        """The handshake is over: make the protocol, unless it is made."""
+        """Make the protocol unless it exists, because the handshake is over."""
         make, self._make = self._make, None
         if make is not None:
             self._protocol = make(self)
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
-        """Send `content` after what was written before. After the connection was lost it goes nowhere.
+        """Send `content` after earlier writes. After a loss of the connection it is dropped.
 
         Raises:
-            ValueError: after `close`.
+            ValueError: the transport is closed.
         """
         if self._eof_written:
             raise ValueError("write after close")
@@ -67,18 +67,18 @@ class ServerTransport(Endpoint):
             self._put(bytes(content))
 
     def pending(self) -> int:
-        """Bytes written that are not yet on the link: behind its rate, or behind a client that does not read."""
+        """Return the number of written bytes that wait for the link's rate, or for a client that does not read."""
         return self._outbox_size + self._lane.unsent(self._clock.nanoseconds)
 
     def close(self) -> None:
-        """End the stream after what was written. What the client sends from now on is answered with a reset."""
+        """End the stream after the written bytes. Bytes that the client sends from now on are answered with a reset."""
         if not self._eof_written:
             self._put_eof()
             self._closed = True
             self._clock.call_later(0, lambda: self._tell(None))
 
     def abort(self) -> None:
-        """Lose the connection at once, and what was written with it."""
+        """Reset the connection at once and drop the written bytes."""
         self._abort()
 
     def _pump(self) -> None:
@@ -88,7 +88,7 @@ class ServerTransport(Endpoint):
     def _left(self) -> None:
         if self.pending() < min(self._asked_at, self.low_water) and not self._asking:
             self._asking = True
-            # Not from inside `write`: a producer that writes when asked would recurse.
+            # Not from inside `write`: a producer that writes in `want_more` would recurse.
             self._clock.call_later(0, self._more)
 
     def _more(self) -> None:
@@ -103,7 +103,7 @@ class ServerTransport(Endpoint):
             self._protocol.connection_lost(error)
 
     def _received(self, content: bytes) -> None:
-        self.accept()  # a link changed meanwhile may bring this before the handshake's third packet
+        self.accept()  # after a change of the link, bytes may come before the handshake's third packet
         assert self._protocol is not None
         self._protocol.data_received(content)
 

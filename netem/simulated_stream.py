@@ -1,4 +1,4 @@
-"""The client's end of a simulated connection: the only one at which somebody waits."""
+"""The client's end of a simulated connection, the only end that waits."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from netem.simulated_endpoint import Endpoint, Surroundings
 
 
 class SimulatedStream(Endpoint):
-    """The client's end: a blocking duplex byte stream with the shape of a medium.
+    """The client's end: a blocking duplex byte stream with the methods of a medium.
 
-    `read` and `poll` let virtual time pass; `write_some`, `half_close` and `close` do not.
+    `read`, `poll` and `send` let virtual time pass; `write_some`, `half_close` and `close` do not.
     """
 
     def __init__(self, network: Surroundings, number: int, link: Link) -> None:
@@ -25,19 +25,19 @@ class SimulatedStream(Endpoint):
         return self._buffered
 
     def readable(self) -> bool:
-        """True if `read` would return (or raise) at once; no time passes."""
+        """Tell whether `read` would return (or raise) at once; no time passes."""
         return bool(self._buffered or self._eof or self._error is not None)
 
     def writable(self) -> bool:
-        """True if a third of the socket buffer is free (the kernel's rule), or writing would raise; no time passes."""
+        """Tell whether a third of the socket buffer is free (the kernel's rule), or a write would raise at once."""
         return self._error is not None or self._room() * 3 >= min(self.link.buffer, self.link.window)
 
     def write_some(self, content: bytes | bytearray | memoryview) -> int:
-        """Take as much of `content` as the socket buffer has room for, and say how much; no time passes.
+        """Write as much of `content` as the socket buffer has room for, and return the number of bytes. No time passes.
 
         Raises:
             ConnectionError: the connection is lost.
-            ValueError: this side was closed.
+            ValueError: this side is closed.
         """
         self._check_open()
         if self._eof_written:
@@ -50,11 +50,11 @@ class SimulatedStream(Endpoint):
         return size
 
     def send(self, content: bytes | bytearray | memoryview) -> None:
-        """Take all of `content`, letting time pass while the socket buffer is full.
+        """Write all of `content`, letting time pass while the socket buffer is full.
 
         Raises:
             ConnectionError: the connection is lost.
-            Deadlock: there will never be room.
+            Deadlock: the buffer will never have room.
         """
         rest = memoryview(content)
         while rest:
@@ -66,8 +66,8 @@ class SimulatedStream(Endpoint):
         """Wait for bytes and return 1 to `size` of them, or none at the end of the stream.
 
         Raises:
-            ConnectionError: the connection is lost (after what had come before).
-            Deadlock: nothing will ever come.
+            ConnectionError: the connection is lost, and all received bytes were read.
+            Deadlock: no byte will ever come.
         """
         self._check_open()
         if size < 1:
@@ -83,15 +83,15 @@ class SimulatedStream(Endpoint):
             content = content[:size]
         self._buffered -= len(content)
         if self._peer is not None:
-            self._peer._pump()  # the window has room again; telling the sender so costs nothing here
+            self._peer._pump()  # the window has room again, which the sender learns here without a delay
         return content
 
     def poll(self, read: bool = True, write: bool = False, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait until one of those asked for is possible: (readable, writable), both false after `timeout` seconds.
+        """Wait until a requested read or write is possible, at most `timeout` seconds. Return (readable, writable).
 
         Raises:
-            Deadlock: without a timeout: neither will ever be.
-            ValueError: asked for neither, without a timeout.
+            Deadlock: there is no timeout, and neither will ever be possible.
+            ValueError: both are false and there is no timeout.
         """
         self._check_open()
         if not read and not write and timeout is None:
@@ -105,18 +105,18 @@ class SimulatedStream(Endpoint):
         return read and self.readable(), write and self.writable()
 
     def half_close(self) -> None:
-        """Send no more; reading goes on."""
+        """Send no more; reading is still possible."""
         self._check_open()
         self._put_eof()
 
     def close(self) -> None:
-        """Send no more and read no more; what was written is still delivered. Closing twice is nothing."""
+        """Send no more and read no more. Written bytes are still delivered; closing twice is harmless."""
         if self._closed:
             return
         self._put_eof()
         self._closed = True
         if self._buffered:
-            # Bytes that came and were never read: the kernel resets instead of ending the stream politely.
+            # After unread bytes, the kernel resets the connection instead of ending the stream.
             self._buffer.clear()
             self._buffered = 0
             self._abort()
@@ -126,7 +126,7 @@ class SimulatedStream(Endpoint):
             raise ValueError(f"connection {self._number} is closed")
 
     def _left(self) -> None:
-        pass  # `poll` looks again after each event
+        pass  # `poll` checks again after each event
 
     def _received(self, content: bytes) -> None:
         self._buffer.append(content)
@@ -136,4 +136,4 @@ class SimulatedStream(Endpoint):
         self._eof = True
 
     def _lost(self, error: ConnectionError) -> None:
-        pass  # the next call tells
+        pass  # the next call raises the error

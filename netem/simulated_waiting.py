@@ -1,7 +1,7 @@
-"""The time a simulated client waited, in round trips: each wait is divided by the RTT that its link had then.
+"""The time that a simulated client waited, in round trips: each wait is divided by the RTT of its link at that time.
 
-Where connections that were waited on have links of different RTTs side by side, nobody can say which of them a wait was
-for, so there is no number.
+If the client waits on connections whose links have different RTTs at the same time, a wait belongs to no single link.
+Then there is no number.
 """
 
 from __future__ import annotations
@@ -10,30 +10,30 @@ from __future__ import annotations
 class Waiting:
     """The time that the client of one operation waited, in nanoseconds.
 
-    A wait may be inside another one, where a server is a client too: that time is the inner one's alone.
+    A wait may be inside another one, if a server is a client too. Its time belongs to the inner wait alone.
     """
 
     def __init__(self) -> None:
-        self._waited: dict[int, int] = {}  # by the RTT then; summed so, ten waits of 0.1 s are exactly one second
+        self._waited: dict[int, int] = {}  # by RTT; as whole numbers, ten waits of 0.1 s are exactly one second
         self._connecting: dict[int, int] = {}
-        self._beside: set[int] = set()  # RTTs since the link was changed
+        self._beside: set[int] = set()  # the RTTs of all waits since the link was replaced
         self._mixed = False
-        self._open: list[tuple[int, bool]] = []  # the RTT, and whether it is a handshake; the innermost is the last
+        self._open: list[tuple[int, bool]] = []  # (RTT, is a handshake) of each wait, the innermost last
         self._since = 0
 
     def begin(self, now: int, rtt: int, *, connecting: bool = False) -> None:
-        """The client begins to wait on a connection whose link has this RTT."""
+        """Begin a wait on a connection whose link has this RTT."""
         self.charge(now)
         self._open.append((rtt, connecting))
         self._note(rtt)
 
     def end(self, now: int) -> None:
-        """The innermost wait is over."""
+        """End the innermost wait."""
         self.charge(now)
         self._open.pop()
 
     def charge(self, now: int) -> None:
-        """Count what was waited until now."""
+        """Add the time since the last call to the innermost wait."""
         if self._open:
             rtt, connecting = self._open[-1]
             self._waited[rtt] = self._waited.get(rtt, 0) + now - self._since
@@ -42,7 +42,7 @@ class Waiting:
         self._since = now
 
     def change(self, now: int, rtt: int) -> None:
-        """All open connections have another link, in the middle of a wait too; a handshake under way keeps its own."""
+        """Note that all open connections have another link, also during waits. A handshake under way keeps its RTT."""
         self.charge(now)
         self._beside.clear()
         for place, (_, connecting) in enumerate(self._open):
@@ -51,7 +51,7 @@ class Waiting:
                 self._note(rtt)
 
     def rest(self, now: int) -> Waiting:
-        """Begin another operation, with the time that is waited from now on: open waits continue there."""
+        """Return the waiting time of a new operation, in which the open waits continue."""
         self.charge(now)
         rest = Waiting()
         for rtt, connecting in self._open:
@@ -63,8 +63,8 @@ class Waiting:
         self._mixed = self._mixed or len(self._beside) > 1
 
     def rounds(self, rtt: int) -> tuple[float | None, float | None]:
-        """Round trips, with connecting and without; None where links were mixed, and on one without delay, which `rtt`
-        says where nothing was waited for."""
+        """Return the round trips with and without handshakes. They are None if RTTs were mixed, or an RTT was 0; `rtt`
+        is the link's RTT, in case that there was no wait."""
         if self._mixed or not all(self._waited or [rtt]):
             return None, None
         return (

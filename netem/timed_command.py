@@ -1,6 +1,6 @@
-"""Run a command to its end, take its time, and leave nothing of it behind when we are stopped, or killed.
+"""Run a command to its end and measure its time. If this process is stopped or killed, the command is killed too.
 
-What it prints goes to files, not pipes: a child that outlives it and holds them keeps nobody waiting.
+Its output goes to files, not pipes: otherwise a child that outlives the command and holds a pipe would make us wait.
 """
 
 from __future__ import annotations
@@ -15,35 +15,35 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 KEPT = 64 * 1024
-"""Bytes of what it last wrote to stderr that are kept."""
+"""The number of bytes kept of the end of stderr."""
 
 PATIENCE = 3.0
-"""Seconds that a command we stop has to end by itself."""
+"""Seconds for a command to end after SIGTERM."""
 
 GUARD = ("/bin/sh", "-c", "trap '' TERM; read _; kill -KILL 0")
-"""Leads the command's process group and kills it when its stdin ends: when we end, in whatever way."""
+"""The leader of the command's process group. It kills the group when its stdin ends, so when this process ends."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
-"""Statuses of commands that could not be begun, as shells have them."""
+"""Exit statuses of commands that could not be started, as in shells."""
 
 
 @dataclass(frozen=True)
 class CommandResult:
-    """A command that has ended."""
+    """The result of a command that has ended."""
 
     status: int
-    """Its exit status; 128 + N if signal N ended it."""
+    """The exit status; 128 + N if signal N ended the command."""
     seconds: float
-    """From before it was begun until it had ended."""
+    """The time from before the start of the command to its end."""
     stderr: str
-    """The last of what it wrote there."""
+    """The end of its standard error, at most `KEPT` bytes."""
 
 
 def timed(command: Sequence[str]) -> CommandResult:
-    """Run `command`, without input, its output dropped; it has a process group of its own.
+    """Run `command` in a process group of its own, without input, and drop its output.
 
-    When the wait is interrupted, the group is told to end (SIGTERM), and after a while made to; when this process is
-    killed, so is the group.
+    When the wait is interrupted, the group gets SIGTERM, and after `PATIENCE` SIGKILL. When this process is killed, so
+    is the group.
     """
     with tempfile.TemporaryFile() as errors, _group() as group:
         begun = time.monotonic()
@@ -67,7 +67,7 @@ def timed(command: Sequence[str]) -> CommandResult:
 
 @contextlib.contextmanager
 def _group() -> Iterator[int]:
-    """A process group whose members are killed when this process is; those that are left in the end go on."""
+    """Yield a process group that is killed when this process is killed. Members left at the end keep running."""
     with subprocess.Popen(GUARD, stdin=subprocess.PIPE, process_group=0) as guard:
         try:
             yield guard.pid
@@ -78,7 +78,7 @@ def _group() -> Iterator[int]:
 def _stop(process: subprocess.Popen[bytes], group: int) -> None:
     try:
         _signal(process, group, signal.SIGTERM)
-    finally:  # Also where this wait is interrupted. It ends the guard too, which keeps the number taken until then.
+    finally:  # Even if this wait is interrupted. It kills the guard too, which reserves the group's number until then.
         _signal(process, group, signal.SIGKILL)
 
 

@@ -1,6 +1,6 @@
-"""A test of this machine's timers: a thread sleeps for short times, again and again, and notes how late it wakes.
+"""A test of this machine's timers: a thread sleeps again and again for a short time, and measures how late it wakes.
 
-It is a thread of this process, as the proxy's is: what makes it late makes the proxy late.
+It is a thread of this process, like the proxy's thread, so both are late for the same reasons.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ PAUSE = 0.005
 
 
 def percentile_99(numbers: Iterable[float]) -> float:
-    """The least of some numbers that 99 in 100 of them do not exceed (by nearest rank); of none 0."""
+    """Return the 99th percentile of some numbers (by nearest rank); 0 if there are none."""
     ordered = sorted(numbers)
     return ordered[-(-len(ordered) * 99 // 100) - 1] if ordered else 0.0
 
@@ -26,7 +26,7 @@ def wakings(
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], object] = time.sleep,
 ) -> list[float]:
-    """Sleep again and again while `running`; by how many seconds each waking was late."""
+    """Sleep again and again while `running()`. Return the seconds by which each waking was late."""
     late = []
     while running():
         due = clock() + PAUSE
@@ -36,11 +36,11 @@ def wakings(
 
 
 class Timekeeping:
-    """Looks while it is entered: `with Timekeeping() as kept: ...`."""
+    """A context manager that tests the timers while it is entered: `with Timekeeping() as kept: ...`."""
 
     def __init__(self) -> None:
         self.p99 = 0.0
-        """By how many seconds 99 in 100 wakings were late at the most; known when it is left."""
+        """The 99th percentile of the lateness of wakings, in seconds; set when the context is left."""
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._run, name="netem timekeeping", daemon=True)
 
@@ -48,11 +48,11 @@ class Timekeeping:
         self.p99 = percentile_99(wakings(lambda: not self._stopped.is_set()))
 
     def __enter__(self) -> Self:
-        """Begin."""
+        """Start the thread."""
         self._thread.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End, within one sleep."""
+        """End the thread, which takes one sleep at most."""
         self._stopped.set()
         self._thread.join()

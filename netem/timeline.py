@@ -1,4 +1,4 @@
-"""A picture of one operation: time runs down, each message an arrow from one side to the other (SVG 1.1)."""
+"""A picture of one operation as SVG 1.1: time runs down, and each message is an arrow from one side to the other."""
 
 from __future__ import annotations
 
@@ -9,17 +9,18 @@ from netem.units import plural, show_size
 
 WIDTH, LEFT, RIGHT, TOP = 760, 150, 610, 70
 PIXELS_PER_ROUND = 90
-"""Height of one round trip."""
+"""The height of one round trip in pixels."""
 LINES_APART = 30
-"""Pixels between lines of the grid, at the least or nearly so."""
+"""The least distance in pixels between lines of the grid, about."""
 TALLEST = 20_000
-"""Pixels: an operation of more round trips is drawn smaller."""
+"""The greatest height in pixels. A longer operation is drawn at a smaller scale."""
 COLOURS = ("#0b62a4", "#b5462f", "#3d7d3d", "#7a4d9c", "#8a6d1d")
-"""One a connection, in turn."""
+"""The colours of connections, in turn."""
 
 
 def svg(counts: Counts, rtt: float, title: str = "") -> str:
-    """The picture; `rtt` in seconds sets the scale and the grid, a line for each round trip where there is room."""
+    """Return the picture. `rtt`, in seconds, sets the scale and the grid, which has a line for each round trip if there
+    is room."""
     begun = min((message.sent for message in counts.messages), default=0.0)
     ended = max((_end(message) for message in counts.messages), default=begun)
     rounds = (ended - begun) / rtt if rtt else 1.0

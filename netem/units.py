@@ -1,5 +1,5 @@
-"""Times, sizes and rates as people write them, and back. A time or a rate without its unit is refused, as all
-that is none: with a `ValueError` that says why."""
+"""Parse and format times, sizes and rates as people write them. Each parser raises a `ValueError` that says what is
+wrong; a missing unit of a time or a rate is an error."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ import re
 import signal
 
 NANOSECONDS = 1_000_000_000
-"""Every time inside netem is a whole number of nanoseconds, so that sums are exact; the interface speaks seconds."""
+"""Nanoseconds of a second. Inside netem, times are whole nanoseconds, so sums are exact; the interface has seconds."""
 
 NEVER = 1 << 62
-"""A time that does not come."""
+"""A time in nanoseconds that never comes."""
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {
@@ -34,7 +34,7 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
 
 
 def parse_time(text: str) -> float:
-    """Seconds of `1000ms`, `1s`, `50us`, `0`."""
+    """Return the seconds of `1000ms`, `1s`, `50us`, `0`."""
     number, unit = _split(text, "time", "1000ms or 1s")
     if not number:
         return 0.0
@@ -51,7 +51,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Bytes of `65536`, `64KiB`, `1.5MB`."""
+    """Return the bytes of `65536`, `64KiB`, `1.5MB`."""
     number, unit = _split(text, "size", "65536 or 64KiB")
     if unit not in _SIZES:
         raise ValueError(f"{text!r}: unknown unit of size {unit!r}; known: B, kB, MB, GB, KiB, MiB, GiB")
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`."""
+    """Return the bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`."""
     number, unit = _split(text, "rate", "1mbit or 125kB/s")
     if not number:
         raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
@@ -79,7 +79,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """The share from 0 to 1 that `1%` or `0.01` says."""
+    """Return the share, from 0 to 1, of `1%` or `0.01`."""
     number, sign = text.strip(), text.strip().endswith("%")
     try:
         share = float(number.removesuffix("%")) / (100 if sign else 1)
@@ -91,14 +91,14 @@ def parse_share(text: str) -> float:
 
 
 def nanoseconds(seconds: float) -> int:
-    """The nearest whole number of nanoseconds."""
+    """Return seconds as the nearest whole number of nanoseconds."""
     if not 0 <= seconds < NEVER / NANOSECONDS:
         raise ValueError(f"{seconds!r} seconds: expected a time from 0 on")
     return round(seconds * NANOSECONDS)
 
 
 def show_size(size: int) -> str:
-    """`240 B`, `1.1 KB`, `20.0 MB`: decimal units, one digit."""
+    """Return a size as `240 B`, `1.1 KB`, `20.0 MB`, in decimal units with one digit."""
     if size < 1000:
         return f"{size} B"
     number = float(size)
@@ -110,16 +110,16 @@ def show_size(size: int) -> str:
 
 
 def show_address(address: tuple[str, int]) -> str:
-    """`example.org:9418`, `[::1]:9418`: as it is written on the command line."""
+    """Return an address as it is written on the command line: `example.org:9418`, `[::1]:9418`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def show_status(status: int) -> str:
-    """`status 3`, `signal 11 (Segmentation fault)` for -11."""
+    """Return an exit status as `status 3`, or as `signal 11 (Segmentation fault)` for -11."""
     return f"status {status}" if status >= 0 else f"signal {-status} ({signal.strsignal(-status)})"
 
 
 def plural(number: int, noun: str) -> str:
-    """`1 round trip`, `2 round trips`."""
+    """Return a number with its noun: `1 round trip`, `2 round trips`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"

@@ -1,7 +1,7 @@
-"""The network under a program's own sockets: what it opens goes through a proxy, and each message knows who sent it.
+"""The network under a program's own sockets: their connections go through a proxy, and each message has its call sites.
 
-A connection to a server on this machine (or to a named one) is led through a `Proxy` on its way, so it takes the RTT it
-is given and is counted like any other. The lines of the program that send are found by looking at its stack.
+A connection to a server on this machine (or to a given server) is redirected through a `Proxy`, so it takes the RTT of
+the link and is counted. The stack of the program shows the lines that send.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from netem.units import NANOSECONDS
 
 
 class AlreadyWatched(RuntimeError):
-    """The sockets of this process are under another network already."""
+    """Another `Watched` is entered in this process already."""
 
 
 _one_at_a_time = threading.Lock()
@@ -44,24 +44,25 @@ def _promise() -> Future[None]:
 
 @dataclass
 class _Client:
-    """One connection of the program. Its thread and the proxy's both hear of it, and either may be first."""
+    """One connection of the program. The program's thread or the proxy's thread may be the first to create it."""
 
     ends: Ends
     log: SendLog = field(default_factory=SendLog)
     counted: Future[None] = field(default_factory=_promise)
-    """Done when the proxy counts it."""
+    """Done when the proxy counts the connection."""
     established: Future[None] = field(default_factory=_promise)
     """Done when its handshake is over."""
     known: bool = False
-    """The program's thread has heard of it."""
+    """True if the program's thread has registered the connection."""
     ended: bool = False
-    """Nothing is left of it in the proxy."""
+    """True if the connection has ended in the proxy."""
 
 
 class Watched:
-    """Puts every TCP connection that this process opens to `servers` on a link, as long as it is entered.
+    """A context manager that puts every TCP connection of this process to `servers` on a link.
 
-    `servers`: (host, port) of those meant; None: every server on a loopback address. `options` are those of `Proxy`.
+    `servers`: the (host, port) of each server; None: every server on a loopback address. `options` are those of
+    `Proxy`.
 
         with Watched(rtt=0.05) as network, round_trips(network, at_most=2):
             urllib.request.urlopen("http://127.0.0.1:8000/")
@@ -76,22 +77,22 @@ class Watched:
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
         self._opening_door = threading.Lock()
-        """The lock of `_doors`. Its holder waits for the proxy's thread, which therefore must never want it."""
+        """The lock of `_doors`. Its holder waits for the proxy's thread, which therefore must never take it."""
         self._clients: dict[Ends, _Client] = {}
-        """The last one with those ends: what is left of an earlier one may still be in the proxy."""
+        """The last connection with those ends; an earlier one may not have ended in the proxy yet."""
         self._lock = threading.Lock()
         """The lock of `_clients`. Its holder never waits."""
         self._numbered: dict[int, _Client] = {}
-        """By their numbers in the proxy; of its thread alone."""
+        """The connections by their numbers in the proxy. Only the proxy's thread uses it."""
         self._patches = Patches(self)
         self._process = os.getpid()
         self._entered = False
 
     def __enter__(self) -> Self:
-        """Begin.
+        """Start the proxy and patch the sockets.
 
         Raises:
-            AlreadyWatched: inside another one.
+            AlreadyWatched: another `Watched` is entered.
         """
         if not _one_at_a_time.acquire(blocking=False):
             raise AlreadyWatched("the sockets of this process are watched already")
@@ -112,7 +113,7 @@ class Watched:
             self._proxy.check()
 
     def close(self) -> None:
-        """Let the sockets be as they were, and close what went over the link. Twice is nothing."""
+        """Undo the patches and close the connections on the link. Closing twice is harmless."""
         if self._entered:
             self._entered = False
             self._patches.undo()
@@ -121,32 +122,32 @@ class Watched:
 
     @property
     def link(self) -> Link:
-        """The link that it has now."""
+        """The present link."""
         return self._proxy.link
 
     def change(self, link: Link) -> None:
-        """Make it another link from now on, for open connections too; see `Proxy.change`."""
+        """Replace the link from now on, for open connections too; see `Proxy.change`."""
         self._proxy.change(link)
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the beginning), over all connections; a new operation begins."""
+        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
         return self._proxy.take()
 
     def counts(self) -> Counts:
-        """Return the counts so far, and go on counting."""
+        """Return the counts so far without resetting them."""
         return self._proxy.counts()
 
     def connect(self, sock: socket.socket, address: Any, connect: Callable[[Any], Any]) -> Any:
-        """Lead a connection through the proxy, if it is one of those meant. Who blocks waits for the handshake."""
+        """Redirect a connection to one of the servers through the proxy. A blocking connect waits for the handshake."""
         door = self._door(sock, address)
         if door is None:
             return connect(address)
-        if _is_connected(sock):  # Twisted asks a second time, to learn whether it is
+        if _is_connected(sock):  # Twisted connects a second time, to find out whether the socket is connected
             return connect(door)
         self._patches.look_for_twisted()
         patience = STARTING + self._proxy.link.round_trip / NANOSECONDS
         try:
-            error = connect(door)  # of `connect_ex`; `connect` raises it
+            error = connect(door)  # `connect_ex` returns an error, `connect` raises it
         except BlockingIOError:
             self._opened(sock, door)
             raise
@@ -157,17 +158,17 @@ class Watched:
         return error
 
     async def connected(self, sock: socket.socket) -> None:
-        """Let the handshake pass, which the kernel says is over already."""
+        """Wait for the emulated handshake; the kernel's own one is over already."""
         client = self._client(sock)
         if client is not None and self._proxy.handshake and threading.current_thread().name != THREAD:
             await wrap_future(client.established)
 
     def _opened(self, sock: socket.socket, door: Address) -> _Client:
-        """A connection is made, or being made. It is counted before the program goes on, so that `take` finds it."""
+        """Register a connection that is made, or being made. Wait until it is counted, so that `take` includes it."""
         ends: Ends = sock.getsockname()[:2], door
         with self._lock:
             client = self._clients.get(ends)
-            if client is None or client.known:  # of an earlier connection
+            if client is None or client.known:  # an earlier connection
                 client = self._clients[ends] = _Client(ends)
             client.known = True
             if client.ended:
@@ -185,7 +186,7 @@ class Watched:
     def _accepted(self, number: int, ends: Ends) -> None:
         with self._lock:
             client = self._clients.get(ends)
-            if client is None or client.counted.done():  # of an earlier connection
+            if client is None or client.counted.done():  # an earlier connection
                 client = self._clients[ends] = _Client(ends)
         self._numbered[number] = client
         client.counted.set_result(None)
@@ -199,16 +200,16 @@ class Watched:
             client.ended = True
             if client.known and self._clients.get(client.ends) is client:
                 del self._clients[client.ends]
-        if not client.established.done():  # the proxy was closed meanwhile
+        if not client.established.done():  # the proxy was closed before the end of the handshake
             client.established.set_result(None)
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
-        """Note who sends."""
+        """Send for the program and log its call sites."""
         client = self._client(sock)
         return send() if client is None else client.log.send(call_sites(), send)
 
     def write(self, sock: socket.socket, size: int) -> None:
-        """Note who will have sent."""
+        """Log the call sites of bytes that a transport sends later."""
         client = self._client(sock)
         if client is not None:
             client.log.writing(size, call_sites())
@@ -223,17 +224,17 @@ class Watched:
         return self._numbered[number].log.received(size)
 
     def _door(self, sock: socket.socket, address: Any) -> Address | None:
-        """The address on which the proxy listens for that server; None when the connection is left alone."""
+        """Return the address on which the proxy listens for that server; None if the connection is not redirected."""
         if sock.family not in (socket.AF_INET, socket.AF_INET6) or sock.type != socket.SOCK_STREAM:
             return None
-        if threading.current_thread().name == THREAD:  # a proxy on its way to the server
+        if threading.current_thread().name == THREAD:  # a proxy connects to its server
             return None
-        if os.getpid() != self._process:  # a fork, in which no proxy runs
+        if os.getpid() != self._process:  # a forked process, in which no proxy runs
             return None
         try:
             server = _addresses(address[0], address[1], sock.family)[0]
         except (OSError, LookupError, TypeError, ValueError):
-            return None  # connecting says what is wrong
+            return None  # the connect itself raises the error
         if not (_is_loopback(server[0]) if self._servers is None else server in self._servers):
             return None
         with self._opening_door:
@@ -246,7 +247,7 @@ class Watched:
 
 
 def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
-    """The addresses of a name."""
+    """Return the addresses of a host."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(str(address[0]), int(address[1])) for *_, address in found]
 
@@ -265,7 +266,7 @@ def _is_loopback(host: str) -> bool:
 
 
 def _is_door(server: Address) -> bool:
-    """True if a proxy of this process listens there, or on all addresses of that family."""
+    """Tell whether a proxy of this process listens on an address, or on all addresses of its family."""
     found = _reached(server[0])
     for host, port in list(DOORS):
         if port == server[1] and found is not None:
@@ -277,12 +278,12 @@ def _is_door(server: Address) -> bool:
 
 
 def _reached(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    """Whom a connection to that address reaches; None: it is no address."""
+    """Return the address that a connection to `host` reaches; None if `host` is not an IP address."""
     try:
         found = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:
         return None
     found = getattr(found, "ipv4_mapped", None) or found
-    if found.is_unspecified:  # of all addresses of this machine, this one
+    if found.is_unspecified:  # a connection to the unspecified address reaches the loopback address
         return ipaddress.ip_address("127.0.0.1" if found.version == 4 else "::1")
     return found

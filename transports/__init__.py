@@ -1,1 +1,1 @@
-"""File stores behind one interface: where a repository's bytes lie."""
+"""File stores behind one interface, in which repositories keep their files."""

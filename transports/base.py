@@ -1,4 +1,4 @@
-"""`Transport`: what a file store promises. Capabilities are asked, never guessed."""
+"""`Transport`: the interface of a file store. A caller reads the store's capabilities and never guesses them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from transports.errors import (
 )
 
 RECORD = "record"
-"""The name of the file in a folder that was published."""
+"""The name of the file inside a folder that `publish_as_folder` made."""
 
 
 class Capability(enum.Flag):
@@ -29,13 +29,13 @@ class Capability(enum.Flag):
 
     NONE = 0
     ROUND_TRIPS = enum.auto()
-    """Each call waits for another machine: callers perform their steps together."""
+    """Each call waits for another machine, so callers pass many steps to one `perform`."""
     OBJECTS = enum.auto()
-    """Files need no folders, and each step is a request of its own: callers do not guess what may be there."""
+    """Files need no folders, and each step is a request of its own, so callers do not read files on a guess."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()
-    """A file that is open stays readable when its name is deleted or given to another."""
+    """An open file stays readable when its name is deleted or given to another file."""
 
 
 class EntryKind(enum.Enum):
@@ -48,7 +48,7 @@ class EntryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """Size in bytes and time of last change in seconds by the store's own clock."""
+    """The kind of a path, its size in bytes and the time of its last change in seconds by the store's own clock."""
 
     kind: EntryKind
     size: int
@@ -56,20 +56,20 @@ class Stat:
 
 
 class ReadFile(abc.ABC):
-    """An open file for reading by position; usable from several threads at once, closed with its last reference.
+    """An open file for reading by position. Several threads may use it at once; it is closed with its last reference.
     With `Capability.HANDLES` it stays readable after a delete or rename. A read after `close` raises `TransportFailed`.
     """
 
     @abc.abstractmethod
     def read_at(self, offset: int, size: int) -> bytes:
-        """At most `size` bytes at `offset`; fewer only at the end of the file.
+        """Return `size` bytes at `offset`, or fewer at the end of the file.
 
         Raises:
             TransportFailed: the store failed.
         """
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read each (offset, size) as `read_at` does, in that order, in as few trips as the store allows.
+        """Return the bytes of each (offset, size), in that order, in as few round trips as the store allows.
 
         Raises:
             TransportFailed: the store failed.
@@ -78,30 +78,30 @@ class ReadFile(abc.ABC):
 
     @property
     def descriptor(self) -> int | None:
-        """That of a file of this machine, as long as this is open; None of any other."""
+        """The file descriptor of an open file of this machine; None if the file lies elsewhere."""
         return None
 
     @abc.abstractmethod
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file early, once the reads under way are done; closing twice is harmless."""
+        """Close the file before its last reference is gone. Reads under way still end; closing twice is harmless."""
 
 
 class BytesFile(ReadFile):
-    """Content in memory, for what reads files of transports; no transport's own: it stays readable after `close`."""
+    """Content in memory as a `ReadFile`. It belongs to no transport and stays readable after `close`."""
 
     def __init__(self, content: bytes) -> None:
         self._content = content
 
     def read_at(self, offset: int, size: int) -> bytes:
-        """Return bytes as any file does."""
+        """Return `size` bytes at `offset`, or fewer at the end of the content."""
         return self._content[offset : offset + size]
 
     def size(self) -> int:
-        """Length in bytes."""
+        """Return the length in bytes."""
         return len(self._content)
 
     def close(self) -> None:
@@ -113,7 +113,7 @@ class WriteFile(abc.ABC):
 
     @abc.abstractmethod
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append `data` whole.
+        """Append all of `data`.
 
         Raises:
             NoSpace: the store is full.
@@ -122,7 +122,7 @@ class WriteFile(abc.ABC):
 
     @abc.abstractmethod
     def sync(self) -> None:
-        """Return only when every byte written is durable. A failed sync is never tried again: the bytes may be gone.
+        """Return only when every byte written is durable. Never retry a failed sync: the bytes may be lost.
 
         Raises:
             TransportFailed: durability is unknown.
@@ -130,87 +130,87 @@ class WriteFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close without a promise of durability; closing twice is harmless."""
+        """Close the file without making it durable; closing twice is harmless."""
 
 
 @dataclass(eq=False, slots=True)
 class Step(abc.ABC):
-    """One thing to do."""
+    """One operation that `Transport.perform` is asked for."""
 
     path: str
 
     @property
     def paths(self) -> tuple[str, ...]:
-        """All that it names."""
+        """All paths that the step names."""
         return (self.path,)
 
     def below(self, folder: str) -> Self:
-        """The same step, as a transport names it that `folder` is below; both hold what comes of either."""
+        """Return a copy of the step with `folder` put before its paths. Both share one result."""
         made = copy.copy(self)
         made.path = paths.join(folder, self.path)
         return made
 
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
-        """Perform it by the calls of one file.
+        """Perform the step alone, by the method of `transport` for one file.
 
         Raises:
-            TransportError: as that call.
+            TransportError: as that method.
         """
 
 
 def published_folder(source: str) -> str:
-    """The path at which `Transport.publish` makes a folder of `source`, if it must."""
+    """Return the path of the temporary folder that `Transport.publish_as_folder` makes for `source`."""
     return f"{source}.folder"
 
 
 class Transport(abc.ABC):
-    """A tree of files below one place. Paths are relative, `/`-separated, UTF-8, `''` is the place itself.
+    """A tree of files below one root. Paths are relative, `/`-separated and UTF-8; `''` is the root itself.
 
-    An error names the path from the outermost transport, so that a child's errors say which file it was, and never
-    where on the machine. A path that cannot be one is a bug of the caller: `ValueError`.
+    An error names the path from the outermost transport. So the error of a child says which file failed, and never
+    where the store lies. An invalid path is a bug of the caller and raises `ValueError`.
 
-    Order and durability: a name made, renamed or deleted is visible at once to every reader and durable after
-    `sync_directory` of its folder (a rename between two folders: of the new name's folder, then of the old one's);
-    content is durable after `WriteFile.sync`. Nothing else is promised after a crash.
+    Order and durability: a name that is made, renamed or deleted is visible at once to every reader. It is durable
+    after `sync_directory` of its folder (after a rename: of the new name's folder, then of the old one's).
+    Content is durable after `WriteFile.sync`. Nothing else is promised after a crash.
     """
 
     capabilities: Capability = Capability.NONE
 
     @abc.abstractmethod
     def child(self, path: str) -> Transport:
-        """A transport rooted at `path` below this one; nothing is looked up."""
+        """Return a transport rooted at `path` below this one, without asking the store."""
 
     @abc.abstractmethod
     def describe(self, path: str = "") -> str:
-        """The path as a person would name it, for messages on this machine only: it may say where the store is."""
+        """Return the path as a person would name it. It may say where the store is, so show it on this machine only."""
 
     def real_path(self, path: str = "") -> str:
-        """The place to which `path` leads when every link on the way is followed; it need not exist.
+        """Return the place to which `path` leads when every symbolic link is followed. It need not exist.
 
-        What stays inside this place is `real_path()` itself or begins with it and a `/`.
+        A path stays inside this transport if its real path is `real_path()` or begins with that and a `/`.
         """
         return self.describe(path)
 
     def whole(self) -> tuple[Transport, str]:
-        """All of the store that this is a part of, over the same connection, and the path from there to here; itself
-        where nothing can be told of what lies above."""
+        """Return a transport for the whole store, over the same connection, and the path from its root to this one.
+        Return this transport and `''` if the folders above cannot be named."""
         return self, ""
 
     @property
     def connections(self) -> int:
-        """The number of connections made to it so far; it counts no others. After another one was made, what was read
-        before may not be there any more: the machine behind it may have lost power."""
+        """The number of connections made to the store so far. When it grows, files that were read before may be lost:
+        the store's machine may have lost power."""
         return 0
 
     def local_folder(self) -> str | None:
-        """The folder of this machine in which another process finds the same files; None where there is none, or where
-        this does more than to read them."""
+        """Return the folder of this machine in which another process finds the same files. Return None if there is
+        none, or if this transport does more than read and write them."""
         return None
 
     @abc.abstractmethod
     def get(self, path: str) -> bytes:
-        """The whole content.
+        """Return the whole content of a file.
 
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.
@@ -218,7 +218,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def open_read(self, path: str) -> ReadFile:
-        """Open for reading by position.
+        """Open a file for reading by position.
 
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.
@@ -226,16 +226,16 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def create(self, path: str) -> WriteFile:
-        """A new file.
+        """Create a file and open it for writing.
 
         Raises:
             FileExists: the name is taken.
-            NoSuchFile: its folder is not there.
+            NoSuchFile: its folder is missing.
             PermissionDenied, NoSpace, TransportFailed.
         """
 
     def append(self, path: str) -> WriteFile:
-        """A file that is there, to be written on from its end; what is in it stays.
+        """Open an existing file for writing at its end.
 
         Raises:
             NotSupported: without `Capability.APPEND`.
@@ -245,35 +245,35 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def rename(self, source: str, target: str) -> None:
-        """Give a file or folder another name, replacing a file that has it: atomic for every reader.
+        """Rename a file or folder, replacing a file at `target`. The rename is atomic for every reader.
 
         Raises:
             NoSuchFile, PermissionDenied, TransportFailed.
         """
 
     def link(self, source: str, target: str) -> None:
-        """Give a file a second name, which nothing has: of any number of callers one succeeds.
+        """Give a file a second name, which must be free. Of several concurrent callers, one succeeds.
 
         Raises:
             NotSupported: the store has no hard links; nothing was done.
-            FileExists: the target's name is taken. An empty folder that has it may be replaced.
+            FileExists: the target's name is taken. An empty folder there may be replaced.
             NoSuchFile, PermissionDenied, NoSpace, TransportFailed.
         """
         raise NotSupported("link")
 
     def publish(self, source: str, target: str) -> None:
-        """Give a file, whose content is whole and durable, the name `target`, which nothing has: of any number of
-        callers, on any ways to the store, one succeeds. The name is durable after `sync_directory` of its folder.
+        """Give a file, whose content is complete and durable, the name `target`, which must be free. Of several
+        concurrent callers, on any machines, one succeeds. The name is durable after `sync_directory` of its folder.
 
-        The file is linked to `target` and its old name removed. Where the store has no links, it is published as a
-        folder with the file in it (`publish_as_folder`). Both forms exclude each other. An empty folder counts as
-        nothing, since a loss of power may leave one.
+        The file is linked to `target` and its old name removed. If the store has no links, it is published as a
+        folder that contains the file (`publish_as_folder`). Both forms exclude each other. An empty folder counts as
+        a free name, since a power failure may leave one.
 
-        After success `source` is gone. After an error it may be there, and `published_folder(source)` too: each try
-        uses a new name for its source, and whatever clears the source's folder deletes both.
+        After success `source` is deleted. After an error, `source` and `published_folder(source)` may exist. So each
+        attempt must use a new name for its source, and the cleanup of the source's folder must delete both.
 
         Raises:
-            FileExists: the name is taken; over a network file system, perhaps by this very call.
+            FileExists: the name is taken; over a network file system, perhaps by this same call.
             NoSuchFile: the source is missing, or the target's folder is.
             TransportFailed: the store failed; whether the file was published is unknown.
             PermissionDenied, NoSpace.
@@ -290,17 +290,17 @@ class Transport(abc.ABC):
         except NotSupported:
             self.publish_as_folder(source, target)
             return
-        with contextlib.suppress(TransportError):  # It is published, whatever becomes of its old name.
+        with contextlib.suppress(TransportError):  # The file is published even if its old name stays.
             self.delete(source)
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """Publish without links. No rename replaces a file by a folder, or a folder that is not empty: so a
-        folder with the file in it is renamed to `target`."""
+        """Publish without links: rename a folder that contains the file to `target`. No rename of a folder replaces a
+        file or a folder that is not empty."""
         paths.check(target)
-        self.open_read(source).close()  # A folder would be renamed as well.
+        self.open_read(source).close()  # Fail if `source` is a folder, which could be renamed as well.
         folder = published_folder(source)
         record = paths.join(folder, RECORD)
-        with contextlib.suppress(FileExists):  # A try that failed may have left it.
+        with contextlib.suppress(FileExists):  # A failed attempt may have left it.
             self.make_directory(folder)
         try:
             self.rename(source, record)
@@ -316,7 +316,7 @@ class Transport(abc.ABC):
             raise
 
     def open_published(self, path: str) -> ReadFile:
-        """Open what was published, in either form, for reading by position.
+        """Open a published file, in either form, for reading by position.
 
         Raises:
             NoSuchFile: nothing is published there.
@@ -330,7 +330,7 @@ class Transport(abc.ABC):
             raise NoSuchFile(error.path.removesuffix(RECORD).rstrip("/")) from None
 
     def get_published(self, path: str) -> bytes:
-        """The whole content of what was published, in either form.
+        """Return the whole content of a published file, in either form.
 
         Raises:
             NoSuchFile: nothing is published there.
@@ -340,8 +340,8 @@ class Transport(abc.ABC):
             return file.read_at(0, file.size())
 
     def withdraw(self, path: str, aside: str) -> None:
-        """Remove what was published, in either form. A folder is first renamed to `aside`, which nothing has: an empty
-        folder can be replaced by a rename. What cannot be removed there stays there.
+        """Remove a published file, in either form. The folder form is first renamed to `aside`, which must be free,
+        because a rename may replace an emptied folder. Anything that cannot be removed stays at `aside`.
 
         Raises:
             NoSuchFile: nothing has that name.
@@ -367,7 +367,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def make_directory(self, path: str) -> None:
-        """Make one folder.
+        """Create one folder.
 
         Raises:
             FileExists, NoSuchFile (its parent), PermissionDenied, NoSpace.
@@ -383,7 +383,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def list_directory(self, path: str) -> list[str]:
-        """The names in a folder, sorted.
+        """Return the names in a folder, sorted.
 
         Raises:
             NoSuchFile, NotADirectory, PermissionDenied.
@@ -391,7 +391,7 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def stat(self, path: str) -> Stat:
-        """The stat of a file or folder.
+        """Return the `Stat` of a file or folder.
 
         Raises:
             NoSuchFile, PermissionDenied.
@@ -406,10 +406,10 @@ class Transport(abc.ABC):
         """
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Do the steps in order, in as few trips as the store allows; those that ask hold their results then.
+        """Perform the steps in order, in as few round trips as the store allows. Queries then hold their results.
 
-        The first that fails ends it: the steps before it are done, and of those after it no change is made. Where there
-        are none, nobody is reached.
+        The first step that fails ends the call: the steps before it are done, and no change of a later step is made.
+        The store is not contacted if there are no steps.
 
         Raises:
             TransportError: as the step that failed.
@@ -418,7 +418,7 @@ class Transport(abc.ABC):
             step.do(self)
 
     def exists(self, path: str) -> bool:
-        """True if anything has that name."""
+        """Tell whether a file or folder has that name."""
         try:
             self.stat(path)
         except (NoSuchFile, NotADirectory):

@@ -1,4 +1,4 @@
-"""`CodedError`, the root of every error that may cross the wire, and what a transport raises.
+"""`CodedError`, the root of every error that may cross the wire, and the errors that a transport raises.
 
 CodedError
 └── TransportError
@@ -41,7 +41,7 @@ class CodedError(Exception):
         CodedError.by_code[code] = cls
 
     def wire_arguments(self) -> dict[str, object]:
-        """The fields by name, as they travel; one that was added later and says nothing does not."""
+        """Return the fields to send, by name. A field that has its default value is left out."""
         if not dataclasses.is_dataclass(self):
             return {"message": str(self)}
         values = [(field, getattr(self, field.name)) for field in dataclasses.fields(self)]
@@ -49,11 +49,11 @@ class CodedError(Exception):
 
 
 class TransportError(CodedError):
-    """A file store could not do what was asked."""
+    """An operation of a file store failed."""
 
 
 def _of(path: str) -> str:
-    """The path at the end of a message; nothing of the store's own root, which has no name here."""
+    """Return the end of a message, which names the path; `''` for the store's own root, which has no name here."""
     return f": {path!r}" if path else ""
 
 
@@ -79,7 +79,7 @@ class FileExists(TransportError, code="file-exists"):
 
 @dataclasses.dataclass(eq=False)
 class PermissionDenied(TransportError, code="permission-denied"):
-    """The store does not let this user do that; `reason`: why it would let nobody."""
+    """The store does not permit this user the operation. `reason`: why it would permit nobody; empty if unknown."""
 
     path: str
     reason: str = ""
@@ -100,7 +100,7 @@ class NotADirectory(TransportError, code="not-a-directory"):
 
 @dataclasses.dataclass(eq=False)
 class DirectoryNotEmpty(TransportError, code="directory-not-empty"):
-    """A folder that still holds something cannot be removed."""
+    """A folder that is not empty cannot be removed or replaced."""
 
     path: str
 
@@ -110,7 +110,7 @@ class DirectoryNotEmpty(TransportError, code="directory-not-empty"):
 
 @dataclasses.dataclass(eq=False)
 class NoSpace(TransportError, code="no-space"):
-    """The store is full, or the user's quota is."""
+    """The store is full, or the user's quota is used up."""
 
     path: str
 
@@ -120,7 +120,7 @@ class NoSpace(TransportError, code="no-space"):
 
 @dataclasses.dataclass(eq=False)
 class TransportFailed(TransportError, code="transport-failed"):
-    """The store failed: what it said, and where."""
+    """The store failed. `reason` is the store's message; `path` is empty if the connection failed."""
 
     path: str
     reason: str
@@ -131,7 +131,7 @@ class TransportFailed(TransportError, code="transport-failed"):
 
 @dataclasses.dataclass(eq=False)
 class NotSupported(TransportError, code="transport-not-supported"):
-    """This kind of store lacks the capability asked for."""
+    """This kind of store lacks the requested capability."""
 
     capability: str
 

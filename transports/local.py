@@ -1,4 +1,4 @@
-"""`LocalTransport`: files of the operating system. Every call is one or two system calls; nothing is cached."""
+"""`LocalTransport`: files of the operating system. Most calls are one or two system calls; nothing is cached."""
 
 from __future__ import annotations
 
@@ -35,24 +35,24 @@ ERRORS: dict[int, Callable[[str], TransportError]] = {
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
-"""The system's error numbers and the errors of a transport; any other is `TransportFailed`."""
+"""The error of a transport for each error number of the system; any other number is `TransportFailed`."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""The system's errors for a hard link on a file system without them."""
+"""The error numbers of a hard link on a file system that has no hard links."""
 
 READ_ONLY = "read-only file system"
-"""Why everybody is denied there: other permissions would not help."""
+"""The reason of `PermissionDenied` on such a file system, where other permissions would not help."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 SMALL = 4096
-"""Bytes of what is read at once, before it is known how long it is."""
+"""Bytes that `get_published` reads at once, without asking for the size; a file that fills them is read again."""
 
 
 def translate(error: OSError, path: str) -> TransportError:
-    """The error of ours for one of the system's."""
+    """Return the error of a transport for one of the system."""
     if error.errno == errno.EROFS:
         return PermissionDenied(path, READ_ONLY)
     cls = ERRORS.get(error.errno or 0)
@@ -68,7 +68,7 @@ def _translated(path: str) -> Iterator[None]:
 
 
 def _sync(descriptor: int, path: str) -> None:
-    """Whatever goes wrong, a full disk too, is `TransportFailed`: what is durable is unknown from here on."""
+    """Sync a descriptor. Every error, even of a full disk, is `TransportFailed`: durability is unknown afterwards."""
     if descriptor < 0:
         raise TransportFailed(path, "the file is closed")
     try:
@@ -82,7 +82,7 @@ def _sync(descriptor: int, path: str) -> None:
 
 class _Descriptor:
     """An open descriptor, closed with the last reference to it. A call that uses the number holds a reference, so that
-    no other thread can close it meanwhile: the system would give the number to another file, whose bytes were read."""
+    no other thread closes it meanwhile. Otherwise the system could reuse the number, and another file would be read."""
 
     __slots__ = ("number",)
 
@@ -111,7 +111,7 @@ class _LocalReadFile(ReadFile):
             chunk = os.pread(descriptor.number, size, offset)
             if len(chunk) == size or not chunk:
                 return chunk
-            chunks = [chunk]  # A signal or the system's limit of 2 GiB a call may cut a read short.
+            chunks = [chunk]  # A signal, or the system's limit of 2 GiB per call, may end a read early.
             offset, size = offset + len(chunk), size - len(chunk)
             while size and (chunk := os.pread(descriptor.number, size, offset)):
                 chunks.append(chunk)
@@ -159,8 +159,8 @@ class _LocalWriteFile(WriteFile):
 class LocalTransport(Transport):
     """A folder of this machine.
 
-    Links are followed: that none leads out of the folder is for the caller to check with `real_path`. The modes of new
-    files and folders are what the process's umask leaves.
+    Symbolic links are followed. A caller that must stay inside the folder checks each path with `real_path`. The
+    process's umask decides the modes of new files and folders.
     """
 
     capabilities = Capability.APPEND | Capability.HANDLES
@@ -170,7 +170,7 @@ class LocalTransport(Transport):
         self._prefix = _prefix
 
     def _at(self, path: str) -> bytes:
-        """Bytes, so that the locale of the process has no say in which file is meant."""
+        """Return the path for the system, as bytes, so that it does not depend on the locale of the process."""
         relative = paths.join(self._prefix, path)
         return os.fsencode(self._root) + (b"/" + relative.encode() if relative else b"")
 
@@ -196,7 +196,8 @@ class LocalTransport(Transport):
         return os.fsdecode(os.path.realpath(self._at(path)))
 
     def _open_plain(self, path: str, mode: int = os.O_RDONLY) -> tuple[int, int]:
-        """A descriptor and the size of a plain file. O_NONBLOCK: opening a named pipe must not wait for its writer."""
+        """Open a plain file and return its descriptor and size. O_NONBLOCK keeps a named pipe from waiting for its
+        writer."""
         name = self._name(path)
         with _translated(name):
             descriptor = os.open(self._at(path), mode | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -218,7 +219,7 @@ class LocalTransport(Transport):
         return _LocalReadFile(descriptor, self._name(path))
 
     def get_published(self, path: str) -> bytes:
-        # A request looks for a few small files, most of which are not there: 4 us each, where the general way takes 20.
+        # A request looks for a few small files, most of which are missing: 4 us each, against 20 us in the base class.
         try:
             descriptor = os.open(self._at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
         except OSError as error:
@@ -227,7 +228,7 @@ class LocalTransport(Transport):
             content = os.pread(descriptor, SMALL, 0)
             if len(content) < SMALL:
                 return content
-        except OSError:  # A folder, or what is no file: the general way says so.
+        except OSError:  # A folder, or no plain file: the base class handles it.
             pass
         finally:
             os.close(descriptor)
@@ -278,7 +279,7 @@ class LocalTransport(Transport):
             os.rmdir(self._at(path))
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a folder, sorted; one that is not UTF-8 cannot be a path of a transport and is left out."""
+        """Return the names in a folder, sorted. Leave out names that are not UTF-8, which no path can contain."""
         names: list[str] = []
         with _translated(self._name(path)):
             for name in os.listdir(self._at(path)):
@@ -307,7 +308,7 @@ class LocalTransport(Transport):
 
 
 def from_url(url: str) -> LocalTransport:
-    """A folder of this machine: `file:///srv/repositories`.
+    """Return a folder of this machine: `file:///srv/repositories`.
 
     Raises:
         ValueError: as `folder_of`.
@@ -316,10 +317,10 @@ def from_url(url: str) -> LocalTransport:
 
 
 def folder_of(url: str) -> str:
-    """The folder that a file:// URL names.
+    """Return the folder that a file:// URL names.
 
     Raises:
-        ValueError: it names another machine, or no absolute path.
+        ValueError: the URL names another machine, or has no absolute path.
     """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):

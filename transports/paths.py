@@ -1,13 +1,13 @@
-"""Paths of a transport: relative, `/`-separated, UTF-8. One that cannot be one is a bug of the caller: `ValueError`."""
+"""Paths of a transport: relative, `/`-separated, UTF-8. An invalid path is a bug of the caller: `ValueError`."""
 
 from __future__ import annotations
 
 
 def check(path: str) -> str:
-    """`path` itself, when it can be one; `''` is the place of the transport.
+    """Return `path` if it is valid; `''` is the root of the transport.
 
     Raises:
-        ValueError: absolute, an empty, `.` or `..` part, a NUL, or not UTF-8.
+        ValueError: it is absolute, has an empty, `.` or `..` part or a NUL, or is not UTF-8.
     """
     if path:
         if "\0" in path:
@@ -20,10 +20,10 @@ def check(path: str) -> str:
 
 
 def join(prefix: str, path: str) -> str:
-    """`path` below `prefix`; either may be `''`.
+    """Return `path` below `prefix`; either may be `''`.
 
     Raises:
-        ValueError: `path` cannot be one.
+        ValueError: `path` is invalid.
     """
     check(path)
     if not prefix:
@@ -32,6 +32,6 @@ def join(prefix: str, path: str) -> str:
 
 
 def split(path: str) -> tuple[str, str]:
-    """The folder a path lies in and its last part."""
+    """Return the folder of a path, which may be `''`, and its last part."""
     folder, _, name = path.rpartition("/")
     return folder, name

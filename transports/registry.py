@@ -1,4 +1,4 @@
-"""URL scheme -> what opens it, as a dotted name that is loaded when a URL first needs it."""
+"""`open_url`: open the transport that a URL names. A transport's module is imported when a URL first needs it."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ OPENERS: dict[str, str] = {
     "sftp": "transports.sftp:from_url",
     "vfs": "smartserver.client.vfs_transport:from_url",
 }
-"""Scheme -> `module:function`; the function takes the URL and gives a `Transport`."""
+"""Scheme -> `module:function`; the function takes the URL and returns a `Transport`."""
 
 
 def open_url(url: str) -> Transport:
-    """The transport a URL names.
+    """Return the transport that a URL names.
 
     Raises:
-        ValueError: no transport has that scheme, the scheme's transport has no such place, or it needs a library that
-            is not installed.
+        ValueError: no transport has that scheme, the URL is invalid for its scheme, or a library is not installed.
     """
     scheme = urlsplit(url).scheme
     opener = OPENERS.get(scheme)

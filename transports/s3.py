@@ -1,30 +1,30 @@
-"""`S3Transport`: a prefix of a bucket of an S3 store, by the library obstore (the extra `s3`).
+"""`S3Transport`: a prefix of a bucket of an S3 store, through the library obstore (the extra `s3`).
 
 Endpoint, region and credentials come from the environment, as obstore reads it: `AWS_ENDPOINT_URL`, with
 `AWS_ALLOW_HTTP=true` for one without TLS, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the role of
-a container or a machine. `AWS_TIMEOUT` is the time of one call, `30 seconds` where it is not set. Profiles of `~/.aws`
+a container or a machine. `AWS_TIMEOUT` is the timeout of one call, by default `30 seconds`. Profiles of `~/.aws`
 are not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
 `s3:ListBucket`: without it, a store answers "denied" for a missing file.
 
 S3 has no folders and no rename, so some promises of `transports.base` are kept in another way:
 
-- *A file in a folder named `incoming` lies in this process*, in memory or in a temporary file without a name. Nobody
-  else sees it. A rename to another folder uploads it, and so does `publish`. When the process dies, it is gone.
-- *Any other new file is uploaded at its first sync*, or when it is closed. Only then is its name found to be taken.
-- *A folder is there when something lies below it*, or this process has made it. No call is made for one. So nothing is
-  exclusive about a folder, and no file needs one. A creation does not rely on it: it publishes record 1 and `format`,
-  and the first of them is the trace that a creation above or below finds (`store/creation.py`).
-- *A change that was answered is durable*, so to sync is to do nothing.
-- *To delete a missing file succeeds*: S3 does not say whether there was one.
-- *What lies below a file*, or a listing of a file, is missing, and not `NotADirectory`.
-- *A file of the bucket is renamed by a copy and a deletion.* `recover` alone does that.
+- *A file in a folder named `incoming` is held by this process*, in memory or in a temporary file without a name. No
+  other process sees it. A rename to another folder uploads it, and so does `publish`. It is lost with the process.
+- *Any other new file is uploaded at its first sync*, or when it is closed. `FileExists` is raised only then.
+- *A folder exists if a file lies below it*, or if this process has made it. Making one needs no call to the store. So
+  making a folder excludes no other client, and no file needs one. A creation does not rely on folders: it publishes
+  record 1 and `format`, and a concurrent creation above or below finds the first of them (`store/creation.py`).
+- *A change that was answered is durable*, so a sync does nothing.
+- *Deleting a missing file succeeds*: S3 does not say whether the file existed.
+- *A path below a file*, or a listing of a file, raises `NoSuchFile`, not `NotADirectory`.
+- *A file of the bucket is renamed by a copy and a deletion.* Only `recover` does that.
 
-`publish` is one conditional PUT (`If-None-Match: *`), which the library does not send again: a second one would be
-refused because of the first, and nobody could tell. Other calls are sent again for `RETRIES` seconds where the store
-fails.
+`publish` is one conditional PUT (`If-None-Match: *`), which the library does not retry: a retry would be refused
+because of the first PUT, and the refusal would look like that of another client. Other calls are retried for `RETRIES`
+seconds if the store fails.
 
-The library's threads do not survive a fork: a process forked from one that has used a bucket is refused, in place of
-hanging for ever.
+The library's threads do not survive a fork. So a process that was forked after a bucket was used gets an error, because
+it would hang for ever.
 """
 
 from __future__ import annotations
@@ -69,32 +69,32 @@ from transports.steps import (
 )
 
 INCOMING = "incoming"
-"""The folder whose files lie in this process."""
+"""The name of a folder whose files are held by this process."""
 PART = 5 << 20
-"""Bytes of a part of an upload: S3 takes none that is smaller, but for the last."""
+"""Bytes of one part of an upload, the smallest size that S3 accepts for all but the last part."""
 PARTS = 4
-"""Parts of one upload that are sent at the same time."""
+"""The number of parts of one upload that are sent concurrently."""
 MOST_PARTS = 10_000
-"""Parts of one upload that S3 takes."""
+"""The most parts that S3 accepts in one upload."""
 NEAR = 128 << 10
-"""Bytes between two ranges that are read with them: 10 ms at 100 Mbit/s, less than a call takes."""
+"""The largest gap in bytes between two ranges that are read by one call: 10 ms at 100 Mbit/s, less than a call."""
 MANY = 4
-"""Records that are all read at once. Of fewer, the last is read after the others: mostly one of them is missing, and
-the last would be read twice."""
+"""The number of records from which all are read at once. Of fewer, the last is read after the others: usually one of
+those is missing, and the last would have to be read again."""
 LOOKS = 3
-"""Looks at files of one folder that cost more than to list it: one at a missing file is two calls."""
+"""The number of stats in one folder from which a listing is cheaper: the stat of a missing file takes two calls."""
 
 
 class S3Transport(Transport):
-    """A prefix of a bucket. See the module for what differs from a folder.
+    """A prefix of a bucket. The head of the module lists the differences from a folder.
 
-    Steps are performed with as few waits as their order allows. A change is made when all before it was answered, but
-    for uploads: those that follow each other are made together with the reads behind them that name other files.
-    Reads between two changes are made together; one that follows a listing is made after it, so that what that names
-    is found.
-    A *record* is a published file whose name is a number. Records are deleted in rising order and asked for from the
-    newest down, so that each is read after those above it (design 0032). Where they are few, the last is read
-    after the others. One that is there, and was not read after the missing one above it, is read once more.
+    Steps are performed with as few waits as their order allows. A change is made when all earlier steps were answered,
+    with one exception: successive uploads are made together with the reads after them that name other files.
+    Reads between two changes are made together. A read after a listing waits for it, so that listed files are found.
+
+    A *record* is a published file whose name is a number. Records are deleted in rising order and requested from the
+    newest down, so that each is read after those above it (design 0032). If they are few, the last is read after the
+    others. A record that exists, and was not read after the missing one above it, is read once more.
     """
 
     capabilities = Capability.ROUND_TRIPS | Capability.OBJECTS
@@ -107,11 +107,11 @@ class S3Transport(Transport):
 
     @property
     def calls(self) -> Counter[str]:
-        """Calls to the store so far, by method, of all transports of this place."""
+        """The number of calls to the store so far, by method, of this transport and all that share its bucket."""
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:
-        """The path as errors name it, and the key in the bucket."""
+        """Return the path as errors name it, and the key in the bucket."""
         full = paths.join(self._prefix, path)
         return full, paths.join(self._root, full)
 
@@ -147,7 +147,7 @@ class S3Transport(Transport):
         return self.open_read(path)
 
     def _ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Ranges of a file of the bucket; those that are near each other by one call."""
+        """Return ranges of a file of the bucket. One call reads ranges that are near each other."""
         full, key = self._at(path)
         store, pieces = self._bucket.store(), list[tuple[int, int]]()
         for offset, size in sorted(each for each in ranges if each[1]):
@@ -161,7 +161,7 @@ class S3Transport(Transport):
             try:
                 return self._bucket.call("GET", full, lambda: bytes(got().bytes()))
             except TransportFailed as error:
-                if error.reason.startswith("InvalidRange:"):  # It begins behind the end.
+                if error.reason.startswith("InvalidRange:"):  # The range begins after the end of the file.
                     return b""
                 raise
 
@@ -195,8 +195,8 @@ class S3Transport(Transport):
             raise
 
     def _clock(self, path: str) -> float:
-        """The seconds by which the store's clock is ahead; asked once, of a file that is made in the place of an own
-        one."""
+        """Return the store's clock minus `time.monotonic`, in seconds. The first call measures it with a temporary file
+        in the bucket at `path`, which is the path of a file of this process."""
         bucket, (full, key) = self._bucket, self._at(path)
         if bucket.ahead is None:
             store = bucket.store()
@@ -206,11 +206,11 @@ class S3Transport(Transport):
         return bucket.ahead
 
     def _is_kept(self, key: str) -> bool:
-        """True if it is a folder that no file need lie in."""
+        """Tell whether a key is a folder that exists even if it is empty."""
         return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
-        """The files and folders that the bucket has in a folder."""
+        """Return the files and folders in a folder of the bucket, by name."""
         full, key = self._at(path)
         store = self._bucket.store()
         found = self._bucket.call("LIST", full, lambda: obstore.list_with_delimiter(store, key or None))
@@ -241,7 +241,7 @@ class S3Transport(Transport):
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        """True if a file that is made under this name is of this process."""
+        """Tell whether this process holds the files with this key, because their folder is `incoming`."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
     def _upload_new(self, path: str, spooled: SpooledFile) -> None:
@@ -250,23 +250,23 @@ class S3Transport(Transport):
         try:
             self._bucket.call("PUT", full, lambda: obstore.put(store, key, content, mode="create"))
         except FileExists:
-            if self.get(path) != content:  # Else it was most likely made by this call, which was sent again.
+            if self.get(path) != content:  # If it is equal, most likely a retry of this call found its own file.
                 raise
 
     def publish(self, source: str, target: str) -> None:
         self._publish(source, target)
 
     def _publish(self, source: str, target: str) -> bytes:
-        """`publish`, and the content."""
+        """Publish a file and return its content."""
         full, key = self._at(target)
         content, store = self.get(source), self._bucket.store(once=True)
         self._bucket.call("PUT", full, lambda: obstore.put(store, key, content, mode="create"))
-        with contextlib.suppress(TransportError):  # It is published, whatever becomes of its old name.
+        with contextlib.suppress(TransportError):  # The file is published even if its old name stays.
             self.delete(source)
         return content
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """Publish: there is one form."""
+        """Publish as `publish` does, since S3 has only one form."""
         self._publish(source, target)
 
     def rename(self, source: str, target: str) -> None:
@@ -284,7 +284,7 @@ class S3Transport(Transport):
             bucket.spool.pop(old, None)
 
     def _send(self, source: str, target: str) -> None:
-        """Upload a file of this process."""
+        """Upload a file of this process to `target`."""
         bucket, spooled, (there, new) = self._bucket, self._bucket.spool[self._at(source)[1]], self._at(target)
         part = max(PART, spooled.size // MOST_PARTS + 1)
         put = partial(obstore.put, bucket.store(), new, chunk_size=part, max_concurrency=PARTS)
@@ -346,13 +346,17 @@ class S3Transport(Transport):
         self._read(reads, uploads)
 
     def _is_upload(self, step: Step) -> bool:
-        """True if it brings a file of this process into the bucket, under a name that nothing else needs."""
+        """Tell whether a step uploads a file of this process or new content to the bucket."""
         if isinstance(step, Rename) and self._at(step.path)[1] not in self._bucket.spool:
             return False
         return isinstance(step, Put | Rename) and not self._is_own(self._at(step.paths[-1])[1])
 
     def _upload_and_ask(self, uploads: Sequence[Put | Rename], asked: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """Upload files, and ask meanwhile."""
+        """Upload files and perform queries at the same time. Return the result or error of each query.
+
+        Raises:
+            TransportError: an upload failed.
+        """
         answers: dict[Query[Any], object] = {}
 
         def ask() -> None:
@@ -374,7 +378,8 @@ class S3Transport(Transport):
         return None
 
     def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
-        """Give up the uploads after one that failed, and the files of this process that are in the bucket now."""
+        """Forget the files of this process that were uploaded. After a failed upload, delete the files of later ones
+        from the bucket and raise its error."""
         error: TransportError | None = None
         for step, failure in zip(uploads, failures, strict=True):
             error = error or failure
@@ -387,7 +392,7 @@ class S3Transport(Transport):
             raise error
 
     def _read(self, steps: Sequence[Query[Any]], uploads: Sequence[Put | Rename] = ()) -> None:
-        """Make uploads, and perform steps that change nothing."""
+        """Perform uploads and the queries that follow them."""
         logs: dict[str, list[Query[Any]]] = {}
         for step in steps:
             folder, name = paths.split(step.path)
@@ -428,7 +433,8 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """Perform queries concurrently; the result or error of each. Several stats in one folder become one listing."""
+        """Perform queries concurrently and return the result or error of each. Several stats in one folder become one
+        listing."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:
@@ -443,7 +449,7 @@ class S3Transport(Transport):
         return dict(itertools.chain.from_iterable(self._bucket.all_of(asks, "steps")))
 
     def _look_at(self, folder: str, steps: Sequence[Query[Any]]) -> list[tuple[Query[Any], object]]:
-        """Looks at files of one folder."""
+        """Answer stats of files in one folder by one listing."""
         try:
             found = self._listing(folder)
         except TransportError as error:
@@ -481,10 +487,10 @@ class S3Transport(Transport):
 
 
 def from_url(url: str) -> S3Transport:
-    """A prefix of a bucket: `s3://bucket/prefix`. Nothing is connected yet.
+    """Return a prefix of a bucket: `s3://bucket/prefix`. The store is not contacted yet.
 
     Raises:
-        ValueError: it is no such URL.
+        ValueError: the URL is invalid.
     """
     parts = urlsplit(url)
     prefix = unquote(parts.path)

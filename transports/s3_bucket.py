@@ -1,4 +1,4 @@
-"""`Bucket`: what the transports of one S3 bucket share: calls of the library, errors, and files of this process."""
+"""`Bucket`: the calls, errors and files of this process that all transports of one S3 bucket share."""
 
 from __future__ import annotations
 
@@ -19,20 +19,20 @@ from transports.errors import FileExists, NoSuchFile, PermissionDenied, Transpor
 from transports.s3_files import SpooledFile
 
 AT_ONCE = 32
-"""Calls that are made at the same time: as many records as `store.log` reads at once."""
+"""The most concurrent calls of one pool: as many records as `store.log` reads at once."""
 RETRIES = 30
-"""Seconds for which a call is sent again where the store fails, ten times at most; as `WAIT` of `store.log`."""
+"""Seconds for which the library retries a call if the store fails, ten times at most; as `WAIT` of `store.log`."""
 
 ENDPOINTS = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT")
 
 Result = TypeVar("Result")
 
 _user: int | None = None
-"""The process that has used the library."""
+"""The id of the process that first used the library; None before."""
 
 
 def _failure(path: str, error: Exception) -> TransportError:
-    """The error for one of the library. Its text may name keys, so only a part of it is told."""
+    """Return the error for one of the library. Its text may name keys, so only a part of it is shown."""
     text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
@@ -43,7 +43,7 @@ def _failure(path: str, error: Exception) -> TransportError:
         return TransportFailed(path, "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or run where a role is")
     if code == "RequestTimeTooSkewed":
         return TransportFailed(path, "the clock of this machine differs too much from that of the S3 store: set it")
-    is_stranger = not code and re.match(r".*status code: 404 [^:]*: *\S", text)  # It answers, and is no S3 store.
+    is_stranger = not code and re.match(r".*status code: 404 [^:]*: *\S", text)  # A server that is no S3 store.
     if isinstance(error, FileNotFoundError) and code in ("", "NoSuchKey") and not is_stranger:
         return NoSuchFile(path)
     if isinstance(error, AlreadyExistsError):
@@ -52,13 +52,13 @@ def _failure(path: str, error: Exception) -> TransportError:
         return PermissionDenied(path, "" if code in ("", "AccessDenied") else f"the S3 store refuses the keys ({code})")
     if code:
         return TransportFailed(path, f"{code}: {message}")
-    # Where the store is, a client of a server need not know, nor what a stranger in its place says.
+    # Do not show a client the address of the store, or the text of a server that is no S3 store.
     said = re.sub(r"(status code: \d+ [^:]*):.*", r"\1", text.partition("\n")[0])
     return TransportFailed(path, re.sub(r"https?://\S+", "the store", said))
 
 
 def _is_url(value: str) -> bool:
-    """True if it is one of a store, as the library takes it."""
+    """Tell whether the library accepts a value as the URL of a store."""
     try:
         parts = urlsplit(value)
         return parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
@@ -67,22 +67,26 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """The state that the transports of one place share; usable from several threads."""
+    """The state that all transports of one bucket share; usable from several threads."""
 
     def __init__(self, name: str) -> None:
         self.name = name
         self.calls: Counter[str] = Counter()
-        """Calls to the store so far, by method."""
+        """The number of calls to the store so far, by method."""
         self.spool: dict[str, SpooledFile] = {}
         self.folders: set[str] = set()
         self.ahead: float | None = None
-        """Seconds by which the store's clock is ahead of `time.monotonic`, once that was asked."""
+        """The store's clock minus `time.monotonic` in seconds; None until it is measured."""
         self.guard = threading.RLock()
         self._stores: dict[bool, S3Store] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def store(self, *, once: bool = False) -> S3Store:
-        """The library's store, which makes calls. `once`: it sends none again."""
+        """Return the library's store object, which makes the calls. `once`: without retries.
+
+        Raises:
+            TransportFailed: another process, from which this one was forked, has used the library.
+        """
         global _user
         with self.guard:
             _user = _user or os.getpid()
@@ -94,7 +98,7 @@ class Bucket:
 
     def _made(self, retries: int) -> S3Store:
         for name in ENDPOINTS:
-            if name in os.environ and not _is_url(os.environ[name]):  # The library would end with a trace of its own.
+            if name in os.environ and not _is_url(os.environ[name]):  # The library would panic.
                 raise TransportFailed("", f"{name} is not a URL: expected https://host or http://host:port")
         try:
             return S3Store(
@@ -107,7 +111,7 @@ class Bucket:
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Make one call."""
+        """Count one call of `method`, make it and return its result. An error of the library names `path`."""
         with self.guard:
             self.calls[method] += 1
         try:
@@ -121,7 +125,8 @@ class Bucket:
             raise TransportFailed(path, why) from None
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
-        """Do all of them at the same time. `pool`: of those that do not wait for each other."""
+        """Run `asks` concurrently and return their results. `pool`: the name of the threads to use. A function that
+        waits for others must use another pool than they do."""
         if len(asks) < 2:
             return [ask() for ask in asks]
         with self.guard:

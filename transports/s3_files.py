@@ -1,4 +1,4 @@
-"""Files of the S3 transport: those that lie in this process, and those that are open."""
+"""Files of the S3 transport: files that this process holds, and open files."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from transports.errors import TransportFailed
 from transports.local import translate
 
 IN_MEMORY = 1 << 20
-"""Bytes of such a file that are held in memory; a larger one is a temporary file."""
+"""The most bytes of a file that this process holds in memory; a larger file is a temporary file."""
 
 FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
-"""The stat of any folder: nobody knows when one changed."""
+"""The stat of every folder, since S3 has no time of change for one."""
 
 RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
 
 class SpooledFile:
-    """The content of a file of this process."""
+    """The content of a file that this process holds."""
 
     def __init__(self) -> None:
         self.made = time.monotonic()
@@ -34,7 +34,7 @@ class SpooledFile:
         self._guard = threading.Lock()
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append."""
+        """Append `data`."""
         with self._guard:
             try:
                 self._file.seek(0, os.SEEK_END)
@@ -52,7 +52,7 @@ class SpooledFile:
         return self.read_at(0, self.size)
 
     def send(self, put: Callable[[IO[bytes]], object]) -> None:
-        """Have all of it read by `put`."""
+        """Pass the file, at its beginning, to `put`, which reads all of it."""
         with self._guard:
             self._file.seek(0)
             put(self._file)
@@ -82,7 +82,7 @@ class BucketFile(ReadFile):
 
 
 class NewFile(WriteFile):
-    """A new file. `send`: uploads it, at its first sync or when it is closed."""
+    """A new file. `send`: uploads it at its first sync or at `close`; None if this process keeps the file."""
 
     def __init__(self, spooled: SpooledFile, path: str, send: Callable[[SpooledFile], None] | None) -> None:
         self._spooled: SpooledFile | None = spooled
@@ -110,5 +110,5 @@ class NewFile(WriteFile):
 
 
 def stat_of(found: Any) -> Stat:
-    """The stat of a file, from what the library knows of it."""
+    """Return the stat of a file from the library's description."""
     return Stat(EntryKind.FILE, found["size"], found["last_modified"].timestamp())

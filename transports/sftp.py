@@ -1,8 +1,8 @@
 """`SftpTransport`: a folder of another machine, over SFTP version 3 (draft-ietf-secsh-filexfer-02).
 
-paramiko carries the channel; its own SFTP client waits for each answer, so the protocol is spoken here, with as much in
-flight as may be: `sftp_packets` (bytes), `sftp_session` (who asked what), `sftp_handles` (how a file is opened and read
-in one flight), `sftp_talks` and `sftp_changes` (what each operation says).
+paramiko provides the channel. Its own SFTP client waits for each answer, so these modules implement the protocol with
+many requests in flight: `sftp_packets` (bytes), `sftp_session` (requests and their answers), `sftp_handles` (opening
+and reading a file in one flight), `sftp_talks` and `sftp_changes` (the requests of each operation).
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ from transports.steps import (
 )
 
 UNDER_WAY = 4 * 1024 * 1024
-"""Bytes of a file written piece by piece that may be unanswered; as `sftp_session.WINDOW`."""
+"""The most unanswered bytes of a file that is written piece by piece; as `sftp_session.WINDOW`."""
 
 Result = TypeVar("Result")
 
 
 def converse(session: Session, talk: Talk[Result]) -> Result:
-    """Hold one talk, and return its result."""
+    """Run one talk on a session and return its result."""
     try:
         asked = next(talk)
         while True:
@@ -61,7 +61,8 @@ def converse(session: Session, talk: Talk[Result]) -> Result:
 
 
 class Line:
-    """A session, made when it is first needed and again when it was lost; a transport's children and files share it."""
+    """A session that is opened when first needed and again when it was lost. A transport shares it with its children
+    and files."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
@@ -69,23 +70,23 @@ class Line:
         self._session: Session | None = None
         self._abandoned: weakref.finalize[[], Line] | None = None
         self.made = 0
-        """Sessions so far."""
+        """The number of sessions opened so far."""
         self.links = True
-        """False once a link was refused that a server with `HARDLINK` was asked for: its file system has none."""
+        """False once a server with `HARDLINK` has refused a link: its file system has no hard links."""
 
     def session(self) -> Session:
-        """A session that was not lost when last heard of. Nothing that fails on it is tried again."""
+        """Return the session, or a new one if it was lost. A request that fails on it is never retried."""
         with self._guard:
             if self._session is None or self._session.lost:
                 self._close()
                 self._session = self._connect()
                 self.made += 1
-                # When the last transport and file let go of it.
+                # Runs when no transport or file refers to this any more.
                 self._abandoned = weakref.finalize(self, self._session.abandon)
             return self._session
 
     def close(self) -> None:
-        """End it; whoever uses it again begins a new one."""
+        """Close the session; the next use opens a new one."""
         with self._guard:
             self._close()
 
@@ -98,7 +99,7 @@ class Line:
 
 class _SftpReadFile(ReadFile):
     def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
-        self._line = line  # Held, so that the session lasts.
+        self._line = line  # A reference that keeps the session open.
         self._session = session
         self._place = place
         self._handle: bytes | None = handle
@@ -130,8 +131,7 @@ class _SftpReadFile(ReadFile):
 
 
 class _SftpWriteFile(WriteFile):
-    """A file being written. Bytes are sent at once and answered later: whoever reads after it, over the same session,
-    sees them."""
+    """A file being written. Bytes are sent at once and answered later. A later read over the same session sees them."""
 
     def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line
@@ -161,14 +161,14 @@ class _SftpWriteFile(WriteFile):
             self._offset += len(piece)
 
     def _settle(self, most: int = 0) -> None:
-        """Wait for answers until no more than so many bytes are without."""
+        """Wait for answers until at most `most` bytes are unanswered."""
         while self._unanswered > most:
             size, pending = self._under_way.popleft()
             self._unanswered -= size
             changes.check_written(self._place, [pending.answer()])
 
     def _finish(self, requests: Sequence[sftp.Request]) -> None:
-        """Send these after what was written, in the same flight, and wait for all of it."""
+        """Send requests in the flight of the last writes, and wait for the answers to all of them."""
         sent = [self._session.send(each) for each in requests]
         self._settle()
         changes.check_finished(self._place, [each.answer() for each in sent])
@@ -181,32 +181,32 @@ class _SftpWriteFile(WriteFile):
         handle, self._handle = self._handle, None
         if handle is None:
             return
-        if self._under_way:  # Else all is known of it.
+        if self._under_way:  # Otherwise no write can fail any more.
             self._finish([sftp.close(handle)])
         else:
             self._session.later(sftp.close(handle))
 
     def finish(self) -> None:
-        """`sync` and `close` in one trip."""
+        """Sync and close the file in one round trip."""
         handle, self._handle = self._open(), None
         self._finish(changes.finish(handle, fsync=self._session.has(sftp.FSYNC)))
 
 
 _ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
-"""Steps that change nothing that is seen: they may be sent before it is known how those before them ended."""
+"""Steps that change no visible file: they may be sent before earlier steps are answered."""
 
 _FINAL = (Rename, Publish, Withdraw, Delete)
-"""Steps that cannot be taken back: they are sent when all that came before them has succeeded. Folders and files that
-were made can be removed, since nobody had the name before."""
+"""Steps that cannot be undone: they are sent once all earlier steps have succeeded. A step that made a file or folder
+can be undone, since its name was free before."""
 
 
 _MOST = 120
-"""Steps that fly together: files that are read with their opening, 32 KiB of each, fit into what an exchange has under
-way (`sftp_session.WINDOW`)."""
+"""The most steps in one flight: so many reads of 32 KiB, each sent with the opening of its file, fit into
+`sftp_session.WINDOW`."""
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
-    """The steps in parts that may fly together."""
+    """Yield the steps in groups that may be sent in one flight."""
     group: list[Step] = []
     for step in steps:
         if group and (isinstance(step, _FINAL) or len(group) == _MOST):
@@ -218,19 +218,19 @@ def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
 
 
 def _settling(talk: Talk[Result], settle: Callable[[Result], object]) -> Talk[Callable[[], object]]:
-    """The same talk, at whose end there is what says what came of it, for when it counts."""
+    """Return the same talk with another result: a function that passes the result to `settle` when it is called."""
     result = yield from talk
     return lambda: settle(result)
 
 
 @dataclass(slots=True)
 class _Part:
-    """A step while it is performed."""
+    """A step that is being performed."""
 
     talk: Talk[Callable[[], object]]
     undo: list[sftp.Request]
     starts: int
-    """The flight it begins with."""
+    """The number of the flight in which the talk begins."""
     asked: Sequence[sftp.Request | sftp.Following] = ()
     settle: Callable[[], object] | None = None
     error: TransportError | None = None
@@ -249,16 +249,16 @@ class _Part:
 
 
 class SftpTransport(Transport):
-    """A folder of another machine; links are followed by that machine.
+    """A folder of another machine, which follows symbolic links itself.
 
-    What is durable is what the server says so of: where it has no `fsync@openssh.com`, `sync` means that it has taken
-    the bytes, and `sync_directory` nothing. What is open stays readable: a handle is of a file, not of its name.
+    Durability depends on the server. Without `fsync@openssh.com`, `sync` means that the server has received the bytes,
+    and `sync_directory` means nothing. An open file stays readable: a handle refers to the file, not to its name.
     """
 
     capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
-        """`root`: the folder, as the server names it, without a slash at its end; `where`: its URL, for messages."""
+        """`root`: the folder as the server names it, without a slash at its end; `where`: its URL, for messages."""
         self._line = line
         self._root = root
         self._where = where
@@ -275,7 +275,7 @@ class SftpTransport(Transport):
         return self._line.made
 
     def close(self) -> None:
-        """End the connection; it ends by itself when the last that uses it is gone."""
+        """Close the connection. It is also closed when no transport or file uses it any more."""
         self._line.close()
 
     def child(self, path: str) -> SftpTransport:
@@ -382,12 +382,12 @@ class SftpTransport(Transport):
                 self._fly(session, group)
 
     def _fly(self, session: Session, group: Sequence[Step]) -> None:
-        """Perform steps that may fly together. The server does what it is sent in that order (draft, 6.1)."""
+        """Perform one group of steps. The server performs requests in the order that they were sent (draft, 6.1)."""
         parts: list[_Part] = []
         writes = False
         for step in group:
             undo: list[sftp.Request] = []
-            # A question is sent after all that was asked before it: of a `Put`, that may be the second flight.
+            # A read is sent after all earlier requests; a `Put` may send its writes in the second flight.
             talk = self._talk(session, step, undo)
             parts.append(_Part(talk, undo, starts=int(writes and isinstance(step, _ASKS))))
             writes = writes or isinstance(step, Put)
@@ -400,14 +400,14 @@ class SftpTransport(Transport):
             answers = iter(session.exchange([request for part in flying for request in part.asked]))
             for part in flying:
                 part.go_on([next(answers) for _ in part.asked])
-            # What comes after one that failed is not gone on with; what comes before it is, and may fail too.
+            # Stop the parts after one that failed; continue the parts before it, which may fail too.
             going = parts[: next((at for at, part in enumerate(parts) if part.error is not None), len(parts))]
             flight += 1
         undo = [request for part in reversed(parts[len(going) + 1 :]) for request in part.undo]
         for request in undo:
             if request.closes:
                 session.later(request)
-        # Whatever comes of it, what is told is why it had to be.
+        # Ignore the answers: the error to raise is the one that made the undo necessary.
         session.exchange([request for request in undo if not request.closes])
         for part in going:
             if part.settle is not None:
@@ -420,7 +420,7 @@ class SftpTransport(Transport):
         return _settling(talk, step.settle if isinstance(step, Query) else lambda _: None)
 
     def _result(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[Any]:
-        """The talk of a step, with its result. Reads do not ask what the server has, since that takes a trip."""
+        """Return the talk of a step. Reads do not ask for the server's extensions, which would take a round trip."""
         match step:
             case Get():
                 return talks.content(place, undo, step.size or 0)
@@ -455,19 +455,19 @@ class SftpTransport(Transport):
             yield from changes.publish_as_folder(source, target, posix=session.has(sftp.POSIX_RENAME))
             return
         yield from changes.link(source, target)
-        # Its answer is not waited for: the file is published, whatever becomes of its old name.
+        # Do not wait for the answer: the file is published even if its old name stays.
         with contextlib.suppress(TransportFailed):
             session.send(sftp.remove(source.path))
 
 
 def from_url(url: str) -> SftpTransport:
-    """A folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
+    """Return a folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
 
-    The machine's key must be known (`~/.ssh/known_hosts`); `?host-key=SHA256:...` says the one it has, `?host-key=any`
-    that any will do. Nothing is connected yet.
+    The machine's key must be in `~/.ssh/known_hosts`. Instead, `?host-key=SHA256:...` gives its fingerprint, and
+    `?host-key=any` accepts every key. The machine is not contacted yet.
 
     Raises:
-        ValueError: it is no such URL.
+        ValueError: the URL is invalid.
     """
     parts = urlsplit(url)
     if parts.scheme != "sftp" or not parts.hostname or not parts.path.startswith("/") or parts.fragment:
@@ -478,7 +478,7 @@ def from_url(url: str) -> SftpTransport:
     if parts.query and (name != "host-key" or not host_key):
         raise ValueError(f"{url!r}: its query is not host-key=SHA256:... or host-key=any")
     path = unquote(parts.path, errors="strict").rstrip("/") or "/"
-    if "\0" in path:  # OpenSSH's server ends the connection over one.
+    if "\0" in path:  # OpenSSH's server would close the connection.
         raise ValueError(f"{url!r}: no name of a file has a NUL (%00) in it")
     if path == "/~" or path.startswith("/~/"):
         path = path[3:] or "."

@@ -1,7 +1,7 @@
 """The talks of operations over SFTP that change something; see `sftp_talks`.
 
-A talk puts the requests that take it back into `undo`. A caller with several talks at once sends them where an earlier
-one fails.
+A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends them if an earlier
+talk fails.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from transports.sftp_talks import (
 
 
 def create(place: RemotePath) -> Talk[bytes]:
-    """The handle of a new file."""
+    """Create a file and return its handle."""
     how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
     answer, there = yield [sftp.open_file(place.path, how), sftp.lstat(place.path)]
     return (yield from _created(place, answer, there))
@@ -50,7 +50,7 @@ def _created(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk
 
 
 def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
-    """Why a name cannot be had: somebody has it, or another reason."""
+    """Return the error for a creation that was refused: `FileExists` if the name is taken, else another one."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
     error = yield from explain(place, status_of(answer))
@@ -58,12 +58,12 @@ def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[T
 
 
 def put(place: RemotePath, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """A new file with that content, durable where the server has `FSYNC`. What does not succeed whole is left torn."""
+    """Create a file with that content, which is durable if the server has `FSYNC`. After an error it may be partial."""
     writes: list[Callable[[bytes], Request]] = [
         partial(_write_piece, start, memoryview(whole)[start : start + sftp.PIECE])
         for start in range(0, len(whole), sftp.PIECE)
     ]
-    # All at once: a sync after a write that failed makes nothing worse, and what came of each is looked at.
+    # Send all requests at once: a sync after a failed write does no harm, and each answer is checked.
     rest = [*writes, *([sftp.fsync] if fsync else []), sftp.close]
     early = [Following(each, changes=True) for each in rest] if len(writes) <= EARLY else []
     how = Open.WRITE | Open.CREATE | Open.EXCLUSIVE
@@ -82,26 +82,26 @@ def _write_piece(offset: int, piece: memoryview, handle: bytes) -> Request:
 
 
 def finish(handle: bytes, *, fsync: bool) -> list[Request]:
-    """Make what was written durable, and close the file."""
+    """Return the requests that sync a file, if the server has `FSYNC`, and close it."""
     return [*([sftp.fsync(handle)] if fsync else []), sftp.close(handle)]
 
 
 def check_written(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
-    """Raise why something was not written."""
+    """Raise the error of the first write that was refused."""
     for answer in answers:
         if refused := refusal(answer):
             raise failed(place, refused, what="not written, ", takes_room=True)
 
 
 def check_finished(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
-    """Raise why it may not be durable: always `TransportFailed`, since a sync is never tried again."""
+    """Raise `TransportFailed` if a sync or close was refused. It is never another error: a sync is never retried."""
     for answer in answers:
         if refused := refusal(answer):
             raise TransportFailed(place.name, f"sync failed, {said(refused, takes_room=True)}")
 
 
 def make_directory(place: RemotePath, undo: list[Request]) -> Talk[None]:
-    """One folder."""
+    """Create one folder."""
     answer, there = yield [sftp.make_directory(place.path), sftp.lstat(place.path)]
     if refusal(answer):
         raise (yield from _taken(place, answer, there))
@@ -109,7 +109,7 @@ def make_directory(place: RemotePath, undo: list[Request]) -> Talk[None]:
 
 
 def remove_directory(place: RemotePath) -> Talk[None]:
-    """One empty folder."""
+    """Remove one empty folder."""
     answer, there = yield [sftp.remove_directory(place.path), sftp.lstat(place.path)]
     if refused := refusal(answer):
         if isinstance(there, Attributes) and there.kind is not EntryKind.DIRECTORY:
@@ -121,15 +121,15 @@ def remove_directory(place: RemotePath) -> Talk[None]:
 
 
 def delete(place: RemotePath) -> Talk[None]:
-    """A file."""
+    """Remove a file."""
     (answer,) = yield [sftp.remove(place.path)]
     if refused := refusal(answer):
         raise (yield from explain(place, refused))
 
 
 def rename(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
-    """Another name. Without `POSIX_RENAME` it is the server's affair whether a file that has the name is replaced;
-    where it refuses nothing else is tried: to delete that file first would leave a moment without either."""
+    """Rename a file or folder. Without `POSIX_RENAME` the server decides whether a file at `target` is replaced. If it
+    refuses, raise `NotSupported`: to delete that file first would leave a moment without either file."""
     answers = yield _renaming(source, target, posix=posix)
     yield from _check_renamed(source, target, answers, posix=posix)
 
@@ -139,7 +139,7 @@ def _rename(source: RemotePath, target: RemotePath, *, posix: bool) -> Request:
 
 
 def _renaming(source: RemotePath, target: RemotePath, *, posix: bool) -> list[Request]:
-    # What had the name is looked at before and after: of two who take turns at it one may let go of it in between.
+    # Look at the target before and after: a concurrent client may free the name in between.
     return [
         sftp.lstat(target.path),
         _rename(source, target, posix=posix),
@@ -176,8 +176,8 @@ def _in_the_way(
 
 
 def link(source: RemotePath, target: RemotePath) -> Talk[None]:
-    """A second name of a file, which nothing has but an empty folder. `NotSupported` where that is refused for another
-    reason than that the name is taken or something is missing: version 3 does not tell whether there are links."""
+    """Give a file a second name, which must be free or an empty folder. A refusal is `NotSupported`, unless the name is
+    taken or something is missing, because version 3 does not say whether a file system has links."""
     _, answer, left, there = yield [
         sftp.remove_directory(target.path),
         sftp.hardlink(source.path, target.path),
@@ -192,18 +192,18 @@ def link(source: RemotePath, target: RemotePath) -> Talk[None]:
 
 
 def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
-    """Publish as `Transport` does, in one flight, and without a sync of the folder. A queue of requests does not stop
-    at an error, so each is harmless whatever became of those before it."""
+    """Publish as `Transport.publish_as_folder` does, in one flight and without a sync of the folder. The server goes on
+    after a failed request, so each request is harmless whether those before it failed or not."""
     folder = RemotePath(source.root, published_folder(source.name))
     _, made, moved, answer, _, _, _, left, there = yield [
         sftp.remove_directory(target.path),
         sftp.make_directory(folder.path),
         _rename(source, folder.record, posix=posix),
         _rename(folder, target, posix=posix),
-        # Refused when it was published: then there is no such folder.
+        # Refused if the file was published: the temporary folder is gone then.
         _rename(folder.record, source, posix=posix),
         sftp.remove_directory(folder.path),
-        # Without a source, the folder was renamed empty.
+        # If the source is missing, an empty folder was renamed: remove it.
         sftp.remove_directory(target.path),
         sftp.lstat(source.path),
         sftp.lstat(target.path),
@@ -216,14 +216,14 @@ def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) ->
 def _unpublished(
     source: RemotePath, target: RemotePath, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
 ) -> Talk[TransportError]:
-    """Why a file was not published; `left` and `there`: what the names are now."""
+    """Return the error for a file that was not published. `left` and `there`: the stats of source and target now."""
     if not isinstance(left, Attributes):
         return (yield from explain(source, status_of(left)))
     return (yield from _taken(target, answer, there))
 
 
 def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]:
-    """Remove what was published: it is renamed first in either form, so that it takes one flight."""
+    """Remove a published file. Either form is first renamed to `aside`, so that one flight is enough."""
     *answers, _, _, _ = yield [
         *_renaming(place, aside, posix=posix),
         sftp.remove(aside.path),
@@ -234,7 +234,7 @@ def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]
 
 
 def sync_directory(place: RemotePath, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """Make the names in a folder durable, as far as the server can: it must have `FSYNC`, and open folders."""
+    """Make the names in a folder durable if the server has `FSYNC` and opens folders, else only check the folder."""
     asked: list[Asked] = [sftp.stat(place.path)]
     if fsync:
         asked += [sftp.open_file(place.path, Open.READ), Following(sftp.fsync), Following(sftp.close)]

@@ -1,24 +1,24 @@
-"""`Handles`: which handle a server gives next, so that a file is opened, read and closed in one flight.
+"""`Handles`: predict the handle that a server gives next, so that a file is opened, read and closed in one flight.
 
-SFTP has no request that opens a file and reads it. The answer to the first request says a handle, and the second one
-names it: two round trips for each file. But OpenSSH's server numbers handles by a simple rule (`handle_new` in its
-sftp-server.c): the next one is the one that was closed last, else the next number. So the requests that follow an
-opening can be sent with it, under the handle that it will have.
+SFTP has no request that opens a file and reads it. The answer to the opening has a handle, and the read must name it:
+two round trips for each file. But OpenSSH's server numbers handles by a simple rule (`handle_new` in its
+sftp-server.c): the next handle is the one that was closed last, else the next number. So the requests that follow an
+opening can be sent together with the opening, under the predicted handle.
 
 The rules:
 
-- A prediction is made only where no request is unanswered that opens or closes something, in a session whose server
-  says that it is OpenSSH's. After one answer that is not as predicted, none is made any more.
-- So a predicted handle is one that is not open. A request under it does something only if the handle is given to the
-  file that was opened just before: a server does what it is sent in that order (draft, 6.1). Where the file could not
-  be opened, or was given another handle, the requests that follow are refused. They write nothing anywhere.
-- They count only if the answer to the opening has the predicted handle. Else they are sent again, under the handle
-  that was given, in a flight of their own. Nothing is lost but the trip that would have been saved.
-- Nothing is written under a predicted handle before one prediction of this session was right.
-- The last of them is a close. So the files of a flight have the same handle, one after the other, whether the others
-  are there or not. Only a large file, whose opening nothing follows, keeps its handle, and those behind it get others.
-- An opening and all that follow it are sent together (`Session.exchange`), or none of those that follow. A folder would
-  be read on behind the names that came, and a sync that failed would be tried again.
+- A handle is predicted only while no request that opens or closes a handle is unanswered, in a session whose server
+  says that it is OpenSSH's. After one wrong prediction, none is made any more.
+- So a predicted handle is one that is not open. A request under it has an effect only if the handle is given to the
+  file that was opened just before, since a server performs requests in order (draft, 6.1). If the file could not be
+  opened, or got another handle, the server refuses the requests that follow. They write nothing anywhere.
+- The answers count only if the answer to the opening has the predicted handle. Otherwise the requests are sent again,
+  under the given handle, in a flight of their own. Only the saved round trip is lost.
+- No write is sent under a predicted handle before one prediction of this session was right.
+- The last request after an opening is a close. So the files of a flight have the same handle, one after the other, even
+  if some are missing. Only a large file, which is opened alone, keeps its handle; the files after it get another one.
+- Either all requests that follow an opening are sent with it (`Session.exchange`), or none. Otherwise a folder would
+  be read on after its first names, and a failed sync would be retried.
 """
 
 from __future__ import annotations
@@ -28,26 +28,26 @@ from collections.abc import Sequence
 from transports.sftp_packets import Answer, Code, Following, Handle, Request, Status
 
 SIZE = 4
-"""Bytes of a handle of OpenSSH's server: a number."""
+"""Bytes of a handle of OpenSSH's server, which is a number."""
 
 
 class Handles:
-    """The handles of one session; whoever calls it holds the lock under which its requests are numbered."""
+    """The handles of one session. The caller must hold the lock under which the session numbers its requests."""
 
     def __init__(self, *, predictable: bool) -> None:
-        """`predictable`: the server is OpenSSH's."""
+        """`predictable`: the server says that it is OpenSSH's."""
         self._predictable = predictable
         self._proved = False
-        """One prediction was right."""
+        """True if the newest prediction was right."""
         self._closed: list[bytes] = []
-        """Handles that were given and are closed, the last one last."""
+        """Handles that are closed, in the order of closing."""
         self._count = 0
-        """The most that were ever open at once, which is the number of a new one."""
+        """The number of handles that the server has used so far, which is the number of the next new one."""
         self._unanswered = 0
-        """Requests that open or close something, and have no answer yet."""
+        """The number of unanswered requests that open or close a handle."""
 
     def fill(self, requests: Sequence[Request | Following]) -> list[Request | None]:
-        """The requests as they are to be sent together; None for one that is not."""
+        """Return the requests to send together, with predicted handles filled in; None for one that cannot be sent."""
         closed, count = list(self._closed), self._count
         predicts = self._predictable and not self._unanswered
         handle: bytes | None = None
@@ -70,7 +70,7 @@ class Handles:
         return filled
 
     def answered(self, request: Request, answer: Answer) -> None:
-        """Learn from an answer; they come in the order in which the server did what it was sent."""
+        """Learn from the next answer. Answers come in the order in which the server performed the requests."""
         if not (request.opens or request.closes):
             return
         self._unanswered -= 1
@@ -83,5 +83,5 @@ class Handles:
 
 
 def _new(number: int) -> bytes:
-    """The handle that was never given before."""
+    """Return the handle with that number."""
     return number.to_bytes(SIZE)

@@ -1,5 +1,5 @@
-"""Reaching an account over SSH, as `ssh` would: by `~/.ssh/config`, `known_hosts`, the agent and the keys in files.
-Nobody is ever asked for anything; what cannot be had so is one line that says what was tried.
+"""Log in to an account over SSH as `ssh` does, with `~/.ssh/config`, `known_hosts`, the agent and the keys in files.
+The user is never asked for anything. A failed login is an error of one line that lists the attempts.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from transports.errors import TransportFailed
 from transports.sftp_session import PATIENCE, Session
 
 TIMEOUT = 60.0
-"""Seconds until somebody must have answered: to the connection, in each step of the login. As for our own protocol."""
+"""Timeout in seconds of the connection and of each step of the login, the same as for our own protocol."""
 
 WINDOW = 16 * 1024 * 1024
-"""Bytes the server may send before it is told that they were read: more than a session asks for, so that it never waits
-for that on a long link."""
+"""Bytes that the server may send before the client confirms that they were read. A session requests fewer at once, so
+the server never waits for a confirmation on a long link."""
 
 CONFIG = "~/.ssh/config"
 KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
@@ -43,33 +43,33 @@ IDENTITIES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
 """The files in which OpenSSH looks by default."""
 
 ANY_KEY = "any"
-"""Said instead of a fingerprint: the host may have any key."""
+"""The value given instead of a fingerprint to accept any key of the host."""
 
 PORT = 22
 
 RSA = {"rsa-sha2-512": "ssh-rsa", "rsa-sha2-256": "ssh-rsa"}
-"""Ways to sign with a key -> its type, where the two have different names."""
+"""Signature algorithm -> key type, where the two have different names."""
 
 NO_BANNER = "Error reading SSH protocol banner"
-"""Paramiko's message about a silent server; the system's own words may follow."""
+"""The start of paramiko's message about a server that sent no greeting; the system's own message may follow."""
 
 logging.getLogger("paramiko").addHandler(logging.NullHandler())
-# What it complains of is raised too; without this it would also be printed.
+# Paramiko raises its errors too; without a handler they would also be printed.
 
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account to log in to; an empty field, or 0, is as the configuration says."""
+    """The account to log in to. The configuration gives the value of a field that is empty or 0."""
 
     host: str
     user: str = ""
     port: int = 0
     host_key: str = ""
-    """The fingerprint of the key it has (`SHA256:...`), or `any`; empty: a known one."""
+    """The fingerprint of the host's key (`SHA256:...`) or `any`; empty: the key must be in `known_hosts`."""
     config: str = CONFIG
 
     def __post_init__(self) -> None:
-        """Refuse what a `ProxyCommand`, into which it may be put, could take for something else."""
+        """Refuse names that would be options or shell syntax in a `ProxyCommand`, which may contain them."""
         for what, name, signs in (("host", self.host, "._-:%"), ("user", self.user, "._-+@\\")):
             if name.startswith("-") or name.endswith("\\") or not all(sign.isalnum() or sign in signs for sign in name):
                 raise ValueError(f"{name!r} is not the name of a {what}")
@@ -77,30 +77,34 @@ class Account:
 
 @dataclass(frozen=True, slots=True)
 class _Way:
-    """The way to an account."""
+    """The settings for reaching an account, as the configuration gives them."""
 
     host: str
     port: int
     user: str
     host_key: str
     known_as: str
-    """Its name in `known_hosts`."""
+    """The host's name in `known_hosts`."""
     known_hosts: tuple[str, ...]
     identities: tuple[str, ...]
     identities_only: bool
-    """True if the agent is asked for the keys of those files alone."""
+    """True if the agent may only offer the keys of `identities`."""
     command: str
     """The command that carries the connection; empty for TCP."""
 
     @property
     def where(self) -> str:
-        """The account as messages name it."""
+        """The account as messages name it, without the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@{host}" if self.port == PORT else f"{self.user}@{host}:{self.port}"
 
 
 def log_in(account: Account, patience: float = PATIENCE) -> Session:
-    """A session of SFTP."""
+    """Connect, log in and return a session of SFTP. `patience`: seconds as `sftp_session.PATIENCE`.
+
+    Raises:
+        TransportFailed: the configuration, the connection or the login failed.
+    """
     with _told(f"cannot read {account.config}"):
         way = _way(account)
     with _told(f"cannot connect to {way.where}"):
@@ -117,21 +121,21 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
 
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Raise what goes wrong with that said before it."""
+    """Raise errors of the block as `TransportFailed`, with `what` before their message."""
     try:
         yield
     except TimeoutError:
         raise TransportFailed("", f"{what}: no answer within {TIMEOUT:.0f} s") from None
     except OSError as error:
         raise TransportFailed("", f"{what}: {error.strerror or error}") from None
-    except UnicodeError:  # Of the encoding of names, whose own words (IDNA) help nobody.
+    except UnicodeError:  # The encoding of host names (IDNA) has messages that do not help a user.
         raise TransportFailed("", f"{what}: no host can have that name") from None
     except (paramiko.SSHException, EOFError, ValueError) as error:
         raise TransportFailed("", f"{what}: {_words(error)}") from None
 
 
 class _Refused(paramiko.SSHException):
-    """Why we do not log in."""
+    """The login is refused, by this client or by the server; the message says why."""
 
 
 # -- the connection
@@ -150,13 +154,13 @@ class _Carrier:
         else:
             self._socket = socket.create_connection((way.host, way.port), TIMEOUT)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            if sys.platform == "linux":  # So that who waits to send is told, too, that nobody takes it.
+            if sys.platform == "linux":  # A blocked send also needs a timeout.
                 self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, int(PATIENCE * 1000))
         self._connection = paramiko.Transport(self._socket)  # Compression is off unless asked for.
         self._channel: paramiko.Channel | None = None
 
     def channel(self, way: _Way, patience: float) -> Self:
-        """Log in, and open the one channel there is; it is then used by `recv` and `sendall`, which wait so long."""
+        """Log in and open the only channel. `recv` and `sendall` then use it with a timeout of `patience` seconds."""
         connection = self._connection
         connection.banner_timeout = connection.handshake_timeout = connection.auth_timeout = TIMEOUT
         known = _Known(way)
@@ -165,8 +169,8 @@ class _Carrier:
         known.check(connection.get_remote_server_key())
         _authenticate(connection, way)
         self._channel = connection.open_session(window_size=WINDOW, timeout=TIMEOUT)
-        # What comes next is sent with it, a trip sooner: who is refused finds the channel closed. A paramiko without
-        # that function waits for the answer.
+        # Do not wait for the answer to the subsystem request: that saves a round trip. If the server refuses, the
+        # channel is found closed. A paramiko without this function waits for the answer.
         setattr(self._channel, "_wait_for_event", lambda: None)  # noqa: B010 - mypy knows no such function
         self._channel.invoke_subsystem("sftp")
         self._channel.settimeout(patience)
@@ -178,7 +182,7 @@ class _Carrier:
         return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Wait for bytes."""
+        """Return at most `nbytes` bytes, once some have come; none at the end."""
         assert self._channel is not None, "it is given by `channel`"
         received: bytes = self._channel.recv(nbytes)
         error = None if received else self._connection.get_exception()
@@ -187,7 +191,7 @@ class _Carrier:
         return received
 
     def sendall(self, s: bytes, /) -> None:
-        """Take all of them."""
+        """Send all of `s`."""
         assert self._channel is not None, "it is given by `channel`"
         try:
             self._channel.sendall(s)
@@ -195,12 +199,12 @@ class _Carrier:
             raise OSError(_words(error)) from None
 
     def hang_up(self) -> None:
-        """Let paramiko's own thread see the end, and by it whoever waits."""
+        """Shut the socket down. Paramiko's own thread then ends the channel and every wait on it."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """End it; twice is nothing."""
+        """Close the connection and end its command; closing twice is harmless."""
         self._connection.close()
         self._socket.close()
         if self._process is not None:
@@ -216,7 +220,7 @@ def _words(error: BaseException) -> str:
     return f"the server ended the connection before it said anything{f' ({why})' if why else ''}"
 
 
-# -- what the configuration says
+# -- the configuration
 
 
 def _way(account: Account) -> _Way:
@@ -245,7 +249,7 @@ def _way(account: Account) -> _Way:
 
 
 def _hops(account: Account) -> list[str]:
-    """The hosts to log in to on the way, the first one first: those on the way to that one, too."""
+    """Return the jump hosts in the order of the connection, with the jump hosts of the first one before it."""
     hops: list[str] = []
     seen = set[str]()
     while account.host not in seen:
@@ -260,7 +264,7 @@ def _hops(account: Account) -> list[str]:
 
 
 def _host_of(hop: str) -> str:
-    """The host of `[USER@]HOST[:PORT]` or `ssh://[USER@]HOST[:PORT]`."""
+    """Return the host of `[USER@]HOST[:PORT]` or `ssh://[USER@]HOST[:PORT]`."""
     return urlsplit(_as_url(hop)).hostname or ""
 
 
@@ -269,12 +273,12 @@ def _as_url(hop: str) -> str:
 
 
 def _through(hops: Sequence[str], target: str) -> str:
-    """The command that leads through them: what ssh itself does, but that none of them asks for a passphrase, or if a
-    host is the right one: `ssh -J` says so to the last one alone."""
+    """Return the command that connects to `target` through `hops`, as ssh itself builds it. Here each ssh runs with
+    `BatchMode`, so none asks for a passphrase or about a host's key; `ssh -J` sets that for the last one alone."""
     command = ""
     for number, hop in enumerate(hops, 1):
         is_last = number == len(hops)
-        # Whoever runs a `ProxyCommand` puts host and port into it, and makes one of two percent signs.
+        # ssh replaces %h, %p and %% in a `ProxyCommand`, so percent signs of an inner command are doubled.
         inner = command if is_last else command.replace("%", "%%")
         before = ["-o", f"ProxyCommand={inner}"] if inner else []
         words = ["ssh", "-o", "BatchMode=yes", *before, "-W", target if is_last else "[%h]:%p", _as_url(hop)]
@@ -283,26 +287,26 @@ def _through(hops: Sequence[str], target: str) -> str:
 
 
 def _options(account: Account) -> Mapping[str, Any]:
-    """The settings of a host in the file; values are strings, but for lists of files."""
+    """Return the settings of a host in the configuration file. Values are strings; lists of files are lists."""
     config = paramiko.SSHConfig()
-    if account.port:  # What is said first holds, in a command too.
+    if account.port:  # The first value of a setting holds, in `%p` of a command too.
         config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
     path = os.path.expanduser(account.config)
     with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="surrogateescape") as lines:
-        config.parse(lines)  # In a comment or a path there are any bytes.
+        config.parse(lines)  # A comment or a path may have bytes that are not UTF-8.
     return config.lookup(account.host)
 
 
-# -- whose host it is
+# -- the host's key
 
 
 class _Known:
-    """The keys that are known of a host."""
+    """The known and revoked keys of a host."""
 
     def __init__(self, way: _Way) -> None:
         self._way = way
         self._keys: set[tuple[str, bytes]] = set()
-        """Type and bytes."""
+        """The type and the bytes of each known key."""
         self._revoked: set[bytes] = set()
         for path in way.known_hosts:
             with contextlib.suppress(FileNotFoundError), open(path, encoding="utf-8", errors="replace") as lines:
@@ -313,7 +317,7 @@ class _Known:
         marker, *rest = words if words and words[0].startswith("@") else ("", *words)
         if len(rest) < 3 or rest[0].startswith("#") or not _is_of(self._way.known_as, rest[0]):
             return
-        with contextlib.suppress(ValueError):  # A line that is damaged is none.
+        with contextlib.suppress(ValueError):  # Ignore a damaged line.
             key = base64.b64decode(rest[2], validate=True)
             if marker == "@revoked":
                 self._revoked.add(key)
@@ -321,13 +325,17 @@ class _Known:
                 self._keys.add((rest[1], key))
 
     def prefer(self, options: paramiko.SecurityOptions) -> None:
-        """Ask for a key of a type that is known: a host may have several."""
+        """Prefer key types for which a key is known, since a host may have keys of several types."""
         types = {kind for kind, _ in self._keys}
         names = list(options.key_types)
         options.key_types = sorted(names, key=lambda name: RSA.get(name, name) not in types)
 
     def check(self, key: paramiko.PKey) -> None:
-        """Raise why we do not talk to who has that key."""
+        """Check the key that the host has.
+
+        Raises:
+            _Refused: the key is revoked, unknown or not the expected one.
+        """
         blob, way = key.asbytes(), self._way
         found = fingerprint(blob)
         if blob in self._revoked:
@@ -343,12 +351,12 @@ class _Known:
 
 
 def fingerprint(blob: bytes) -> str:
-    """A key's, as `ssh-keygen -l` shows it."""
+    """Return the fingerprint of a key as `ssh-keygen -l` shows it."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
 def _is_of(host: str, patterns: str) -> bool:
-    """Tell whether a line of `known_hosts` is about that host: sshd(8), SSH_KNOWN_HOSTS FILE FORMAT."""
+    """Tell whether the host patterns of a `known_hosts` line match (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
     found = False
     for pattern in patterns.lower().split(",") if not patterns.startswith("|1|") else [patterns]:
         if pattern.startswith("|1|"):
@@ -365,11 +373,15 @@ def _is_of(host: str, patterns: str) -> bool:
     return found
 
 
-# -- who we are
+# -- the user's keys
 
 
 def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
-    """Try one key after the other."""
+    """Try one key after the other until the server accepts one.
+
+    Raises:
+        _Refused: the server accepts no key, or a key is not enough.
+    """
     tried: list[str] = []
     with contextlib.closing(paramiko.Agent()) as agent:
         for name, key in _keys(way, agent, tried):
@@ -390,8 +402,8 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
 
 
 def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Each key with its name; of one that cannot be used `tried` says why. Those in files come first, because whoever
-    has many in his agent says in a file which one is meant: a server takes six."""
+    """Yield each key with its name; add the unusable ones to `tried` with the reason. Keys in files come first: a
+    server accepts six attempts, and a user with many keys in the agent names the right one in a file."""
     offered = set[bytes]()
     for path in way.identities:
         try:
@@ -411,7 +423,7 @@ def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[
 
 
 def _public(identity: str) -> bytes:
-    """The public key that lies beside one, or is named in its stead; nothing where there is none."""
+    """Return the public key of an identity file, which may itself be a `.pub` file; `b""` if it cannot be read."""
     path = f"{identity.removesuffix('.pub')}.pub"
     with contextlib.suppress(OSError, ValueError, IndexError), open(path, "rb") as line:
         return base64.b64decode(line.read().split()[1], validate=True)

@@ -1,8 +1,8 @@
-"""SFTP version 3 (draft-ietf-secsh-filexfer-02, and OpenSSH's PROTOCOL file for its extensions) as bytes: requests that
-can be sent, answers that come. No I/O here.
+"""SFTP version 3 (draft-ietf-secsh-filexfer-02, and OpenSSH's PROTOCOL file for its extensions) as bytes: encode
+requests and decode answers. No I/O here.
 
-A packet is its length (u32), its type (u8), the id of its request (u32; `INIT` and `VERSION` have none) and what the
-type says. Strings are a length (u32) and bytes; integers are big-endian.
+A packet is its length (u32), its type (u8), the id of its request (u32; `INIT` and `VERSION` have none) and the fields
+of its type. Strings are a length (u32) and bytes; integers are big-endian.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from dataclasses import dataclass
 from transports.base import EntryKind, Stat
 
 VERSION = 3
-"""The last that OpenSSH speaks, and so the one that everybody does."""
+"""The newest version that OpenSSH supports, and so the version that all servers support."""
 
 PIECE = 32 * 1024
-"""Bytes a read asks for and a write carries: what the draft (section 3) asks of every server, 34,000 with the rest of
-the packet. A read of no more is short at the end of the file alone (6.4)."""
+"""The most bytes of one read or write. Every server must accept packets of 34,000 bytes (draft, section 3). A read of
+this size is short at the end of the file alone (6.4)."""
 
 MAX_PACKET = 256 * 1024
-"""Bytes of an answer; what OpenSSH's own client takes (SFTP_MAX_MSG_LENGTH)."""
+"""The most bytes of an answer, as OpenSSH's own client accepts (SFTP_MAX_MSG_LENGTH)."""
 
 POSIX_RENAME = b"posix-rename@openssh.com"
 FSYNC = b"fsync@openssh.com"
@@ -67,7 +67,7 @@ class _Kind(enum.IntEnum):
 
 
 class Code(enum.IntEnum):
-    """The codes of a status. Those from `FILE_EXISTS` on are of later versions; some servers send them all the same."""
+    """The codes of a status. Codes from `FILE_EXISTS` on belong to later versions, but some servers send them."""
 
     OK = 0
     EOF = 1
@@ -102,7 +102,7 @@ class Request:
 
     @property
     def weight(self) -> int:
-        """Bytes on the link, both ways, as far as it is known what they are."""
+        """The bytes on the link in both directions, as far as they are known before the answer."""
         return len(self.body) + self.answer
 
     @property
@@ -112,23 +112,23 @@ class Request:
 
     @property
     def closes(self) -> bytes:
-        """The handle that it closes: of what only this session minds if it is done, and when. Empty for any other."""
+        """The handle that the request closes; empty for any other request."""
         return self.body[4:] if self.kind == _Kind.CLOSE else b""
 
     def packet(self, number: int) -> bytes:
-        """The request as bytes, under that id."""
+        """Return the request as bytes, with `number` as its id."""
         return struct.pack(">IBI", 5 + len(self.body), self.kind, number) + self.body
 
 
 @dataclass(frozen=True, slots=True)
 class Following:
-    """A request about what the last request before it opens. It is sent with that one where its handle can be predicted
-    (`sftp_handles`); where that cannot be, or was wrong, its answer is `NOT_SENT`."""
+    """A request on the handle that the last `Request` before it opens. It is sent together with the opening if the
+    handle can be predicted (`sftp_handles`). If not, or if the prediction was wrong, its answer is `NOT_SENT`."""
 
     make: Callable[[bytes], Request]
-    """Gives it, with the handle."""
+    """Return the request for a handle."""
     changes: bool = False
-    """True if it changes a file."""
+    """True if the request changes a file."""
 
     @property
     def weight(self) -> int:
@@ -144,58 +144,58 @@ _NO_ATTRIBUTES = struct.pack(">I", 0)
 
 
 def init() -> bytes:
-    """The first packet."""
+    """Return the client's first packet."""
     return struct.pack(">IBI", 5, _Kind.INIT, VERSION)
 
 
 def open_file(path: bytes, how: Open) -> Request:
-    """Answered by a `Handle`. The mode of a new file is what the server's umask leaves."""
+    """Open a file; the answer is a `Handle`. The server's umask decides the mode of a new file."""
     return Request(_Kind.OPEN, _string(path) + struct.pack(">I", how) + _NO_ATTRIBUTES)
 
 
 def close(handle: bytes) -> Request:
-    """Answered by a `Status`, as all that follows where nothing else is said."""
+    """Close a handle; the answer is a `Status`, as it is for each request below that names no other."""
     return Request(_Kind.CLOSE, _string(handle))
 
 
 def read(handle: bytes, offset: int, size: int) -> Request:
-    """Answered by `Content`, or `EOF` where there is none."""
+    """Read from a file; the answer is `Content`, or the status `EOF` at the end."""
     return Request(_Kind.READ, _string(handle) + struct.pack(">QI", offset, size), size)
 
 
 def write(handle: bytes, offset: int, content: bytes | memoryview) -> Request:
-    """Write those bytes there."""
+    """Write `content` at `offset`."""
     head = _string(handle) + struct.pack(">QI", offset, len(content))
     return Request(_Kind.WRITE, b"".join((head, content)))
 
 
 def fsync(handle: bytes) -> Request:
-    """Sync a file: of OpenSSH, only where the server says that it has `FSYNC`."""
+    """Sync a file. This is an extension of OpenSSH: send it only if the server has `FSYNC`."""
     return Request(_Kind.EXTENDED, _string(FSYNC) + _string(handle))
 
 
 def stat(path: bytes) -> Request:
-    """Answered by `Attributes`; links are followed."""
+    """Ask for `Attributes` of a path, following links."""
     return Request(_Kind.STAT, _string(path))
 
 
 def lstat(path: bytes) -> Request:
-    """Answered by `Attributes`, of a link by its own."""
+    """Ask for `Attributes` of a path, without following links."""
     return Request(_Kind.LSTAT, _string(path))
 
 
 def fstat(handle: bytes) -> Request:
-    """Answered by `Attributes`."""
+    """Ask for `Attributes` of an open file."""
     return Request(_Kind.FSTAT, _string(handle))
 
 
 def open_directory(path: bytes) -> Request:
-    """Answered by a `Handle`."""
+    """Open a folder; the answer is a `Handle`."""
     return Request(_Kind.OPENDIR, _string(path))
 
 
 def read_directory(handle: bytes) -> Request:
-    """Answered by some `Names`, each time others, and by `EOF` when there are no more."""
+    """Ask for the next `Names` of an open folder; the answer is the status `EOF` when there are no more."""
     return Request(_Kind.READDIR, _string(handle))
 
 
@@ -205,7 +205,7 @@ def remove(path: bytes) -> Request:
 
 
 def make_directory(path: bytes) -> Request:
-    """Make a folder. Its mode is what the server's umask leaves."""
+    """Create a folder. The server's umask decides its mode."""
     return Request(_Kind.MKDIR, _string(path) + _NO_ATTRIBUTES)
 
 
@@ -215,7 +215,7 @@ def remove_directory(path: bytes) -> Request:
 
 
 def real_path(path: bytes) -> Request:
-    """Answered by one of `Names`."""
+    """Ask for the path without links; the answer is `Names` with one name."""
     return Request(_Kind.REALPATH, _string(path))
 
 
@@ -225,12 +225,12 @@ def rename(source: bytes, target: bytes) -> Request:
 
 
 def posix_rename(source: bytes, target: bytes) -> Request:
-    """rename(2); of OpenSSH, only where the server says that it has `POSIX_RENAME`."""
+    """Rename a file as rename(2) does. This is an extension: send it only if the server has `POSIX_RENAME`."""
     return Request(_Kind.EXTENDED, _string(POSIX_RENAME) + _string(source) + _string(target))
 
 
 def hardlink(source: bytes, target: bytes) -> Request:
-    """link(2); of OpenSSH, only where the server says that it has `HARDLINK`."""
+    """Make a hard link as link(2) does. This is an extension: send it only if the server has `HARDLINK`."""
     return Request(_Kind.EXTENDED, _string(HARDLINK) + _string(source) + _string(target))
 
 
@@ -247,7 +247,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """The outcome of a request; a number that is no `Code` stays one."""
+    """The outcome of a request. `code` may be a number that is not a `Code`."""
 
     code: int
     message: str = ""
@@ -259,7 +259,7 @@ class Status:
 
 @dataclass(frozen=True, slots=True)
 class Handle:
-    """By which an open file or folder is named."""
+    """The server's name for an open file or folder."""
 
     handle: bytes
 
@@ -295,14 +295,14 @@ class Attributes:
 
     @property
     def stat(self) -> Stat:
-        """The same, as a transport gives it."""
+        """The attributes as a transport returns them."""
         return Stat(self.kind, self.size, float(self.modified))
 
 
 Answer = Status | Handle | Content | Names | Attributes
 
 NOT_SENT = Status(-1, "not sent")
-"""The answer to a `Following` that was not sent, or whose handle was another."""
+"""The answer to a `Following` that was not sent, or was sent with a wrong handle."""
 
 
 class _Reader:
@@ -310,7 +310,7 @@ class _Reader:
 
     def __init__(self, packet: bytes) -> None:
         self._body = packet
-        self._at = 1  # Behind the type.
+        self._at = 1  # After the type.
 
     @property
     def ended(self) -> bool:
@@ -346,16 +346,16 @@ class _Reader:
 
 
 class Packets:
-    """The bytes a server sends, cut into its answers."""
+    """The decoder of the bytes that a server sends."""
 
     def __init__(self) -> None:
         self._buffer = bytearray()
 
     def receive(self, received: bytes) -> Iterator[tuple[int, Answer] | Version]:
-        """Each answer that is whole now, with the id of its request.
+        """Yield each answer that is complete now, with the id of its request.
 
         Raises:
-            BadPacket: that is not SFTP; nothing more can be read.
+            BadPacket: the bytes are not SFTP; nothing more can be read.
         """
         self._buffer += received
         at = 0
@@ -383,7 +383,7 @@ def _answer(kind: int, body: _Reader) -> tuple[int, Answer] | Version:
                 body.string()
             return Version(number, frozenset(extensions))
         case _Kind.STATUS:
-            # A message and its language were added by this version; a server that leaves them out is understood.
+            # Version 3 added the message and its language, but accept a server that omits them.
             code = body.u32()
             return number, Status(code, "" if body.ended else body.string().decode("utf-8", "backslashreplace"))
         case _Kind.HANDLE:
@@ -394,7 +394,7 @@ def _answer(kind: int, body: _Reader) -> tuple[int, Answer] | Version:
             names = []
             for _ in range(body.u32()):
                 names.append(body.string())
-                body.string()  # A line as of `ls -l`.
+                body.string()  # The line of `ls -l`.
                 body.attributes()
             return number, Names(tuple(names))
         case _Kind.ATTRIBUTES:

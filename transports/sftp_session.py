@@ -1,8 +1,8 @@
-"""`Session`: SFTP on one channel. Many requests are under way at once, from any number of threads; answers find theirs
-by id.
+"""`Session`: SFTP on one channel. Any number of threads may have many requests under way at once; an answer has the id
+of its request.
 
-One thread reads, from the first packet to the last: so whoever sends never keeps the server from sending, and a
-connection that is lost is noticed at once by all who wait.
+One thread reads all packets. So a thread that sends never keeps the server from sending, and all waiting threads notice
+a lost connection at once.
 """
 
 from __future__ import annotations
@@ -18,48 +18,48 @@ from transports.errors import TransportFailed
 from transports.sftp_handles import Handles
 
 WINDOW = 4 * 1024 * 1024
-"""Bytes of files under way at most, of one exchange: 32 Mbit/s on a link of 1000 ms, and what memory is taken."""
+"""The most bytes of files that one exchange has under way, which also bounds its memory: 32 Mbit/s at 1000 ms."""
 
 PATIENCE = 120.0
-"""Seconds without a byte from the server, though answers are due, or in which it takes none, after which it counts as
-gone: the client of our own protocol waits as long (`IDLE_TIMEOUT`)."""
+"""Timeout in seconds: the session is lost if the server sends no byte while answers are due, or receives no byte, for
+so long. The client of our own protocol waits as long (`IDLE_TIMEOUT`)."""
 
 CHUNK = 256 * 1024
-"""Bytes taken from the channel at once."""
+"""The most bytes of one read from the channel."""
 
 
 class Channel(Protocol):
-    """A carrier of the bytes: of paramiko, or of a test."""
+    """The connection that carries the bytes; paramiko's, or that of a test."""
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Wait for bytes; none at the end.
+        """Return at most `nbytes` bytes, once some have come; none at the end.
 
         Raises:
-            TimeoutError: none came for as long as its owner is patient; it may be called again.
-            OSError: it is closed.
+            TimeoutError: no byte came within the channel's timeout; the caller may try again.
+            OSError: the channel is closed.
         """
 
     def sendall(self, s: bytes, /) -> None:
-        """Take all of them.
+        """Send all of `s`.
 
         Raises:
-            TimeoutError: none were taken for so long; nobody knows how many were before.
-            OSError: it is closed.
+            TimeoutError: no byte could be sent within the channel's timeout. Earlier bytes may have been sent.
+            OSError: the channel is closed.
         """
 
     def close(self) -> None:
-        """End it, and every wait in `recv` or `sendall`."""
+        """Close the channel and end every wait in `recv` and `sendall`."""
 
     def hang_up(self) -> None:
-        """Let `recv` come to its end, without taking a lock or waiting."""
+        """Make `recv` return its end, without taking a lock or waiting."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
-"""The queue of the answers of one exchange, each with its place; None: no more will come."""
+"""The queue of the answers to one exchange, each with the number of its request in the exchange. None ends it."""
 
 
 class Session:
-    """An open channel. It lasts until it is lost or closed, and then for ever raises `TransportFailed`."""
+    """SFTP on an open channel. Once the session is lost or closed, every call raises `TransportFailed`."""
 
     def __init__(
         self,
@@ -70,9 +70,9 @@ class Session:
         window: int = WINDOW,
         is_openssh: bool = False,
     ) -> None:
-        """Our greeting is sent with the first request, or when the server's answer to it is asked for.
+        """Send nothing yet: the greeting is sent with the first request, or by `has`.
 
-        `is_openssh`: the server says that it is OpenSSH's.
+        `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
         """
         self.is_openssh = is_openssh
         """True if the server says that it is OpenSSH's."""
@@ -81,32 +81,32 @@ class Session:
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """A lock whose holder may wait for the channel."""
+        """The lock of the channel's sending side. Its holder may wait for the channel."""
         self._guard = threading.Lock()
-        """The lock of the three that follow. Its holder never waits."""
+        """The lock of `_due`, `_handles` and `_why`. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
         self._handles = Handles(predictable=is_openssh)
         self._why = ""
-        """The reason why it cannot be used any more; empty while it can."""
+        """The reason why the session is lost; empty while it is usable."""
         self._later: deque[sftp.Request | sftp.Following] = deque()
-        """Added to without a lock: a file that is collected does so, in whatever its thread was doing."""
+        """Requests to send with the next ones. The finalizer of a file adds to it, so no lock may be taken."""
         self._number = 0
         self._heard = 0
-        """Times the server has sent something."""
+        """The number of times that the server has sent something."""
         self._greeted = threading.Event()
         self._version = sftp.Version(0, frozenset())
         self._greeting = sftp.init()
-        if is_openssh:  # Whether it is true is known after the first flight, whatever that asks for.
+        if is_openssh:  # Open and close one folder, so that the first flight shows whether handles are predictable.
             self._later.extend([sftp.open_directory(b"."), sftp.Following(sftp.close)])
         threading.Thread(target=self._read, name=f"sftp {where}", daemon=True).start()
 
     @property
     def lost(self) -> bool:
-        """True if another session is needed."""
+        """True if the session is lost or closed and another one is needed."""
         return bool(self._why)
 
     def has(self, extension: bytes) -> bool:
-        """Tell whether the server has the extension; wait for its first packet."""
+        """Tell whether the server has the extension. The first call waits for the server's first packet."""
         if not self._greeted.is_set():
             with self._sending:
                 self._check()
@@ -118,10 +118,10 @@ class Session:
         return extension in self._version.extensions
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
-        """Send them in order and wait for the answers, which come in the same order. Requests over `window` wait for
-        answers to those under way; for all of them, if some follow openings, as no handle is foreseen before. An
-        opening is sent with all that follows it, or a folder that is read on under its own handle would lack the names
-        that came before."""
+        """Send requests in order and return their answers in the same order. Requests beyond `window` wait for answers
+        to those under way. If some follow openings, they wait for all answers: only then can handles be predicted.
+        An opening is sent together with all requests that follow it. Otherwise a folder that is read on under its own
+        handle would lack the names of the first answers."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
@@ -149,22 +149,22 @@ class Session:
         return _counted(requests, filled, [answers[place] for place in range(len(requests))])
 
     def send(self, request: sftp.Request) -> Pending:
-        """Send it; its answer is asked for later."""
+        """Send a request and return its pending answer."""
         box: _Box = queue.SimpleQueue()
         self._post([request], box, 0)
         return Pending(self, box)
 
     def later(self, request: sftp.Request) -> None:
-        """Send it with the next requests, and ignore its answer: that saves a trip."""
+        """Send a request with the next ones and ignore its answer, which saves a round trip."""
         self._later.append(request)
 
     def close(self) -> None:
-        """End it. Twice is nothing."""
+        """Close the session; closing twice is harmless."""
         self._end("it is closed")
 
     def abandon(self) -> None:
-        """End it from a finalizer, which may run in a thread that holds any lock, of paramiko's too: the reading thread
-        does what takes one."""
+        """Close the session from a finalizer. Its thread may hold any lock, even one of paramiko's, so the reading
+        thread does everything that takes a lock."""
         self._why = self._why or "it is closed"
         self._channel.hang_up()
 
@@ -173,7 +173,7 @@ class Session:
     def _post(
         self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
     ) -> list[sftp.Request | None]:
-        """Send requests; what was sent for each of them, if it was."""
+        """Send requests. Return the request that was sent for each of them, or None if it was not sent."""
         with self._sending:
             with self._guard:
                 self._check()
@@ -190,7 +190,7 @@ class Session:
         return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
-        """Send packets. A part that is not sent ends the session: the server would take the next bytes for the rest."""
+        """Send packets. A partial send ends the session, since the server would take the next bytes for the rest."""
         greeting, self._greeting = self._greeting, b""
         if not (greeting or packets):
             return
@@ -211,21 +211,21 @@ class Session:
         return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
-        """The answers that have come; wait for the first."""
+        """Wait for an answer, and return all that have come."""
         heard, taken = self._heard, list[tuple[int, sftp.Answer] | None]()
         while not taken:
             try:
                 taken.append(box.get(timeout=self._patience))
             except queue.Empty:
                 heard = self._check_heard(heard)
-        while not box.empty():  # Nobody else takes from it.
+        while not box.empty():  # No other thread takes from it.
             taken.append(box.get())
         if None in taken:
             self._check()
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """The number of times that the server has sent something, which is more than before."""
+        """Return `_heard`; end the session and raise if it is still `before`."""
         if self._heard == before:
             self._end(f"no sign of life for {self._patience:.0f} s")
         self._check()
@@ -259,14 +259,14 @@ class Session:
         self._end(f"the server ended it{began}")  # Unless there was another reason.
 
     def _receive(self) -> bytes:
-        """The next bytes, however long that takes, unless a thread is sending all the while."""
+        """Return the next bytes without a timeout, unless one send is blocked for a whole timeout of the channel."""
         before = -1
         while True:
             try:
                 return self._channel.recv(CHUNK)
             except TimeoutError:
                 sending = self._number if self._sending.locked() else -1
-                if sending == before != -1:  # What carries the bytes is full, where no timeout of the channel counts.
+                if sending == before != -1:  # The connection itself is full, and the channel's timeout does not apply.
                     self._end(self._takes_nothing)
                 before = sending
 
@@ -293,7 +293,7 @@ def _counted(
     filled: Sequence[sftp.Request | None],
     answers: list[sftp.Answer],
 ) -> list[sftp.Answer]:
-    """The answers; `NOT_SENT` to what was sent under a handle that what was opened does not have."""
+    """Return the answers, with `NOT_SENT` for each request that was sent under a wrongly predicted handle."""
     opened: bytes | None = None
     for place, (request, sent) in enumerate(zip(requests, filled, strict=True)):
         if isinstance(request, sftp.Following):
@@ -306,13 +306,13 @@ def _counted(
 
 
 class Pending:
-    """An answer that is to come."""
+    """The answer to a request that was sent."""
 
     def __init__(self, session: Session, box: _Box) -> None:
         self._session = session
         self._box = box
 
     def answer(self) -> sftp.Answer:
-        """Wait for it; once."""
+        """Wait for the answer and return it; call this once."""
         ((_, answer),) = self._session._take(self._box)
         return answer

@@ -1,12 +1,12 @@
-"""The conversation of each operation over SFTP: a *talk* yields the requests that may fly together, is given their
-answers, and returns the result. So many talks can run at once, and take the trips of the longest.
+"""The requests of each operation over SFTP. A *talk* is a generator that yields the requests of one flight, is sent
+their answers, and returns the result. So many talks can run at once in as many round trips as the longest takes.
 
-What is asked of a file that is opened is sent with the opening (`Following`); where that could not be, it is asked in
-the next flight, so each talk has both ways.
+Requests on a file that is being opened are sent with the opening (`Following`). If that is impossible, they are sent in
+the next flight, so each talk has code for both cases.
 
-What a status does not tell (version 3 has one code for most that can go wrong) is asked together with what may be
-refused: so it is known as of that moment, and for no trip more. A talk that changes something puts what takes it back
-into `undo`; to be used by who has several at once, where an earlier one fails.
+Version 3 has one status code for most errors. So a talk sends a request that may be refused together with requests that
+find out why: that takes no more round trips, and describes the same moment. A talk that changes something puts the
+requests that undo it into `undo`. A caller that runs several talks at once sends them if an earlier talk fails.
 """
 
 from __future__ import annotations
@@ -46,37 +46,39 @@ ERRORS: dict[int, Callable[[str], TransportError]] = {
     Code.DIRECTORY_NOT_EMPTY: DirectoryNotEmpty,
     Code.NOT_A_DIRECTORY: NotADirectory,
 }
-"""The error that a transport raises for each code; for any other `TransportFailed`."""
+"""The error that a transport raises for each code; any other code is `TransportFailed`."""
 
 TRIES = 10
-"""Times that a file is read that is another each time."""
+"""The most attempts to read a file that is replaced during each attempt."""
 
 LISTED = (16, 128)
-"""Times more names are asked for in one flight, first and when those were too few: OpenSSH gives 100 each time."""
+"""The number of requests for names in the first flight and, if those were too few, in the second. OpenSSH answers
+each with 100 names."""
 
 READ_ON = 1024
-"""The same in each flight after those. An answer has up to 256 KiB, so that one flight may bring 256 MiB."""
+"""The number of requests for names in each later flight. An answer has up to 256 KiB, so a flight up to 256 MiB."""
 
 NAME = 64
-"""Bytes that count for a name, and for an answer, besides the name itself: about what Python keeps of one."""
+"""Bytes to count for each name and each answer besides the names themselves: about the overhead in Python."""
 
 MOST_NAMES = 32 << 20
-"""Bytes of names taken of one folder: 350,000 of 30 letters, however few are in an answer. A server that always has
-more ends after half a million answers, if they are empty."""
+"""The most bytes of names accepted from one folder: 350,000 names of 30 letters, in answers of any size. A server that
+sends empty answers for ever is stopped after half a million."""
 
 NO_FILE = "not a plain file"
 
 PIECES = 1024
-"""Reads in one flight: 32 MiB, eight times what a session has under way. A file that is larger takes a flight more for
-each of them; one whose server only says so costs no more than these."""
+"""The most reads in one flight: 32 MiB, eight times the window of a session. A larger file takes several flights. If
+the server only claims that a file is large, no more than one flight is requested in vain."""
 
 EARLY = 64
-"""Reads, or writes, of a file that are sent with its opening: 2 MiB. Of a larger one a trip is a small part."""
+"""The most reads or writes that are sent with the opening of a file: 2 MiB. A larger file does not need the saved round
+trip."""
 
 
 @dataclass(frozen=True, slots=True)
 class RemotePath:
-    """A path: `root` as the server knows it, and the name below it, as errors say it."""
+    """A path: `root` as the server knows it, and `name` below it, as errors name it."""
 
     root: str
     name: str
@@ -88,12 +90,12 @@ class RemotePath:
 
     @property
     def record(self) -> RemotePath:
-        """The file in a folder that was published."""
+        """The path of the file inside the folder, if this is a file published as a folder."""
         return RemotePath(self.root, f"{self.name}/{RECORD}")
 
     @property
     def above(self) -> list[RemotePath]:
-        """The folders it lies in below the root, outermost first; the root itself is not looked at."""
+        """The folders that contain the path, outermost first, without the root."""
         parts = self.name.split("/")
         return [RemotePath(self.root, "/".join(parts[:count])) for count in range(1, len(parts))]
 
@@ -102,7 +104,7 @@ class RemotePath:
 
 
 def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
-    """The error for a refused request; the folders above are looked at if they may be the reason."""
+    """Return the error for a refused request. Check the folders above the path if they may be the reason."""
     error = ERRORS.get(status.code)
     if error not in (None, NoSuchFile):
         return error(place.name)
@@ -116,34 +118,34 @@ def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
 
 
 def failed(place: RemotePath, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
-    """The error of a status, by itself. `takes_room`: of a disk, where version 3 has one code for a full one and most
-    else; `what` is said before."""
+    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: true if a full disk
+    may be the reason, for which version 3 has no code."""
     error = ERRORS.get(status.code)
     return error(place.name) if error else TransportFailed(place.name, what + said(status, takes_room=takes_room))
 
 
 def said(status: Status, *, takes_room: bool) -> str:
-    """The words of a server, for `failed`."""
+    """Return the message of a status, with a hint at a full disk if `takes_room` and the server gives no reason."""
     nothing_more = status.code == Code.FAILURE and status.message.lower() in ("", "failure")
     return f"the server says: {status}" + (" (its disk may be full)" if takes_room and nothing_more else "")
 
 
 def status_of(answer: sftp.Answer) -> Status:
-    """The status in an answer; of any other answer one that says so."""
+    """Return the answer if it is a status, else a status that says that the answer was unexpected."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
 def refusal(answer: sftp.Answer) -> Status | None:
-    """The status that says that something was not done."""
+    """Return the status of a refused request; None if the request was performed."""
     status = status_of(answer)
     return None if status.code == Code.OK else status
 
 
-# -- what asks
+# -- reads
 
 
 def stat(place: RemotePath) -> Talk[Stat | None]:
-    """The stat of a path; None where nothing is there."""
+    """Return the stat of a path; None if nothing has it."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
         return answer.stat
@@ -152,7 +154,7 @@ def stat(place: RemotePath) -> Talk[Stat | None]:
 
 
 def _nothing(place: RemotePath, answer: sftp.Answer) -> Talk[None]:
-    """Raise why nothing can be asked of it, but where that is because it is not there."""
+    """Raise the error for a refused read, but return if the reason is that the path does not exist."""
     status = status_of(answer)
     if status.code != Code.NO_SUCH_FILE:
         error = yield from explain(place, status)
@@ -161,7 +163,7 @@ def _nothing(place: RemotePath, answer: sftp.Answer) -> Talk[None]:
 
 
 def must(place: RemotePath, talk: Talk[Result | None]) -> Talk[Result]:
-    """The same talk where what is asked for must be there."""
+    """Return the result of a talk, but raise `NoSuchFile` or `NotADirectory` in place of None."""
     found = yield from talk
     if found is None:
         raise (yield from explain(place, Status(Code.NO_SUCH_FILE)))
@@ -169,8 +171,8 @@ def must(place: RemotePath, talk: Talk[Result | None]) -> Talk[Result]:
 
 
 def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """The names in a folder, sorted; None where there is none. One that is not UTF-8 cannot be a path of a transport,
-    and is left out."""
+    """Return the names in a folder, sorted; None if it is missing. A name that is not UTF-8 cannot be a path of a
+    transport and is left out."""
     for times in (*LISTED, READ_ON):
         reads = [] if times == READ_ON else [*[Following(sftp.read_directory)] * times, Following(sftp.close)]
         opened, found, *early = yield [sftp.open_directory(place.path), sftp.stat(place.path), *reads]
@@ -203,7 +205,7 @@ def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
 
 
 def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
-    """All that are still to come of a folder that is open."""
+    """Return all further names of an open folder."""
     parts: list[Names] = []
     size = 0
     while size <= MOST_NAMES:
@@ -217,7 +219,7 @@ def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
 
 
 def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
-    """The answers with names in them: less than were asked for where the folder has no more."""
+    """Return the answers that have names, which are fewer than the requests if the folder has no more."""
     for answer in answers:
         if not isinstance(answer, Names) and status_of(answer).code != Code.EOF:
             raise failed(place, status_of(answer))
@@ -225,7 +227,7 @@ def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
 
 
 def names_of_folder(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """The same as `names`, but None where a file has that name."""
+    """Return the same as `names`, but None also if a file has that path."""
     try:
         return (yield from names(place, undo))
     except NotADirectory:
@@ -241,7 +243,7 @@ def _sorted(parts: Iterable[Names]) -> list[str]:
 
 
 def opened(place: RemotePath) -> Talk[tuple[bytes, Attributes] | None]:
-    """The handle of a file to read, and what the file is; None where there is none."""
+    """Open a file and return its handle and attributes; None if it is missing."""
     answer, found = yield [sftp.open_file(place.path, Open.READ), sftp.stat(place.path)]
     return (yield from _opened(place, answer, found))
 
@@ -249,13 +251,13 @@ def opened(place: RemotePath) -> Talk[tuple[bytes, Attributes] | None]:
 def _opened(
     place: RemotePath, answer: sftp.Answer, found: sftp.Answer, *, is_closed: bool = False
 ) -> Talk[tuple[bytes, Attributes] | None]:
-    """`is_closed`: the file was closed again in the flight in which it was opened."""
+    """Return the result of `opened`. `is_closed`: the file was closed in the flight in which it was opened."""
     if isinstance(found, Attributes) and found.kind is not EntryKind.FILE:
         if isinstance(answer, Handle) and not is_closed:
             yield [sftp.close(answer.handle)]
         raise TransportFailed(place.name, NO_FILE)
     if isinstance(answer, Handle):
-        # Deleted in between: the handle is good, and how much there is shows when it is read.
+        # Without attributes, the file was deleted in between: the handle is valid, and a read shows the size.
         return answer.handle, found if isinstance(found, Attributes) else Attributes(0, 0, 0)
     yield from _nothing(place, answer)
     return None
@@ -266,12 +268,12 @@ class _Piece:
     """A part of a range, no larger than one read."""
 
     at: int
-    """Which of the ranges."""
+    """The index of its range."""
     offset: int
     size: int
     got: bytes = b""
     ended: bool = False
-    """True if the server has said that the file ends in it."""
+    """True if the server has answered that the file ends in this piece."""
 
     def ask(self, handle: bytes) -> Request:
         return sftp.read(handle, self.offset + len(self.got), self.size - len(self.got))
@@ -290,8 +292,8 @@ class _Piece:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
-    """Made when they are asked for: how much there is may be a claim of the server's. `ended`: ranges of which there is
-    no more; whoever reads adds to it."""
+    """Yield the pieces of the ranges. They are made one by one, because a size may be a false claim of the server.
+    `ended`: the indexes of ranges at the end of the file, to which the caller adds."""
     for at, (offset, size) in enumerate(ranges):
         for start in range(0, size, sftp.PIECE):
             if at in ended:
@@ -307,10 +309,10 @@ def _joined(ranges: Sequence[tuple[int, int]], pieces: Sequence[_Piece]) -> list
 
 
 class _Opening:
-    """A file that is opened to be read. Where that can be, it is read and closed in the same flight."""
+    """A file that is being opened for reading. If the handle is predictable, the same flight reads and closes it."""
 
     def __init__(self, place: RemotePath, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges`: none is read early where they are many, or large."""
+        """`ranges`: read with the opening if they are no more than `EARLY` pieces."""
         self._place = place
         pieces = list(itertools.islice(_pieces(ranges, set()), EARLY + 1))
         self._pieces = pieces if len(pieces) <= EARLY else []
@@ -321,37 +323,37 @@ class _Opening:
         self._answers: Sequence[sftp.Answer] = (NOT_SENT, NOT_SENT)
 
     def take(self, answers: Sequence[sftp.Answer]) -> None:
-        """Take the answers to `requests`."""
+        """Store the answers to `requests`."""
         self._answers = answers
 
     @property
     def is_closed(self) -> bool:
-        """True if the ranges were read."""
+        """True if the file was read and closed in the flight of its opening."""
         return len(self._answers) > 2 and self._answers[-1] is not NOT_SENT
 
     @property
     def handle(self) -> bytes:
-        """Its handle, if it is open; empty where it is not."""
+        """The handle of the file if it is still open, else empty."""
         answer = self._answers[0]
         return answer.handle if isinstance(answer, Handle) and not self.is_closed else b""
 
     @property
     def kind(self) -> EntryKind | None:
-        """The kind of what the path names; None where nothing is there."""
+        """The kind of the file or folder; None if nothing has the path."""
         found = self._answers[1]
         return found.kind if isinstance(found, Attributes) else None
 
     @property
     def is_open(self) -> bool:
-        """True if it could be opened."""
+        """True if the opening succeeded."""
         return isinstance(self._answers[0], Handle)
 
     def file(self) -> Talk[tuple[bytes, Attributes] | None]:
-        """The same as `opened`."""
+        """Return the result of `opened` from the stored answers."""
         return _opened(self._place, self._answers[0], self._answers[1], is_closed=self.is_closed)
 
     def read(self) -> list[_Piece]:
-        """The pieces that were read, each range until it came short."""
+        """Return the pieces that were read, of each range up to the first short piece."""
         pieces: list[_Piece] = []
         ended = set[int]()
         for piece, answer in zip(self._pieces, self._answers[2:], strict=False):
@@ -367,7 +369,7 @@ def _read_piece(offset: int, size: int, handle: bytes) -> Request:
 
 
 def read(place: RemotePath, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
-    """Ranges of an open file; shorter only at its end, which the server is asked for, since it may have grown."""
+    """Return ranges of an open file. A range is shorter only if the server answers `EOF`: the file may have grown."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
     while missing := list(itertools.islice(to_come, PIECES)):
@@ -388,7 +390,7 @@ def _read_once(
     undo: list[Request],
     others: Sequence[bytes] = (),
 ) -> Talk[list[_Piece]]:
-    """Ask for all of them, each range until it comes short, and close the file in the last flight, and `others`."""
+    """Read each range up to its first short piece. Close the file and `others` in the last flight."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
     closes, last = [sftp.close(other) for other in (handle, *others)], False
@@ -400,7 +402,7 @@ def _read_once(
         if last:
             undo.clear()
         try:
-            for piece, answer in zip(asked, answers, strict=not last):  # What is said of the close is of no interest.
+            for piece, answer in zip(asked, answers, strict=not last):  # Ignore the answers to the closes.
                 piece.take(place, answer)
         except TransportError:
             if not last:
@@ -415,9 +417,9 @@ def _read_once(
 def content(
     place: RemotePath, undo: list[Request], size: int = 0, *, is_published: bool = False, both: bool = False
 ) -> Talk[bytes | None]:
-    """All of a file; None where there is none. `size`: bytes it is expected to have. `is_published`: in either form.
-    `both`: both forms are asked for at once; else the second one only where there is a folder, which takes another
-    trip, and half the bytes."""
+    """Return the content of a file; None if it is missing. `size`: its expected bytes. `is_published`: accept the
+    folder form too. `both`: request both forms in one flight. Otherwise the folder form is requested only if there is
+    a folder: one more round trip then, but half the bytes."""
     for _ in range(TRIES):
         file, record = (_Opening(path, _more_than(size)) for path in (place, place.record))
         answers = yield [*file.requests, *(record.requests if both else [])]
@@ -450,27 +452,28 @@ def _read_whole(
     undo: list[Request],
     others: Sequence[bytes] = (),
 ) -> Talk[bytes | None]:
-    """All of a file; None where another was opened than was looked at, or less than all was read with the opening."""
+    """Return the content of a file. Return None if the content and `attributes` are of different files, or if only a
+    part was read with the opening."""
     if not opening.is_closed:
-        # One byte more than there should be: who gets it has opened another.
+        # Request one byte more than the size: if it comes, another file was opened.
         pieces = yield from _read_once(place, handle, [(0, attributes.size + 1)], undo, others)
     else:
         pieces = opening.read()
         if others:
             yield [sftp.close(other) for other in others]
-        if not any(piece.short for piece in pieces):  # There may be more.
+        if not any(piece.short for piece in pieces):  # The file may be longer.
             return None
     whole = b"".join(piece.got for piece in pieces)
     return whole if len(whole) == attributes.size else None
 
 
 def _more_than(size: int) -> list[tuple[int, int]]:
-    """A range of whole pieces that has that many bytes and more."""
+    """Return a range of whole pieces with more than `size` bytes."""
     return [(0, (size // sftp.PIECE + 1) * sftp.PIECE)]
 
 
 def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
-    """Ranges of a file; shorter only at its end."""
+    """Return ranges of a file; shorter only at its end."""
     for _ in range(TRIES):
         opening = _Opening(place, ranges)
         opening.take((yield opening.requests))
@@ -482,7 +485,7 @@ def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list
 
 
 def real_path(place: RemotePath) -> Talk[bytes]:
-    """The real path; of a path that does not exist, that of the last folder that does, and the rest."""
+    """Return the real path. If the path does not exist, return that of its last existing folder, and the rest."""
     at = [RemotePath(place.root, ""), *place.above, place]
     answers = yield [sftp.real_path(each.path) for each in at]
     for each, answer in zip(reversed(at), reversed(answers), strict=True):

@@ -1,6 +1,6 @@
-"""Steps: what `Transport.perform` is asked to do in one go, so that a store behind a link takes one trip for many.
+"""Steps: operations that `Transport.perform` takes as one list, so that a remote store needs one round trip for many.
 
-A step says what is wanted and, once performed, holds what came of it. It is performed once.
+A step describes one operation and, once performed, holds its result. It is performed once.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Result = TypeVar("Result")
 
 @dataclass(eq=False, slots=True)
 class Query(Step, Generic[Result]):
-    """A step whose `result` is there when it was done."""
+    """A step that reads. Its `result` is set when it is performed."""
 
     _results: list[Result] = field(default_factory=list, init=False, repr=False)
 
@@ -29,7 +29,7 @@ class Query(Step, Generic[Result]):
         """The result.
 
         Raises:
-            LookupError: it was not performed.
+            LookupError: the step was not performed.
         """
         if not self._results:
             raise LookupError(f"{self} was not performed")
@@ -41,10 +41,10 @@ class Query(Step, Generic[Result]):
         return bool(self._results)
 
     def settle(self, result: Result) -> None:
-        """Say what came of it: for who performs it.
+        """Set the result; called by the transport that performs the step.
 
         Raises:
-            LookupError: it was performed already.
+            LookupError: the step was performed already.
         """
         if self._results:
             raise LookupError(f"{self} is performed twice")
@@ -53,14 +53,14 @@ class Query(Step, Generic[Result]):
 
 @dataclass(eq=False, slots=True)
 class OptionalQuery(Query[Result | None]):
-    """A query whose result is None where nothing is there, which stops nothing."""
+    """A query whose result is None if nothing has that path. Later steps are performed all the same."""
 
     @abc.abstractmethod
     def ask(self, transport: Transport) -> Result:
-        """Ask by the call of one file.
+        """Return the result, by the method of `transport` for one file.
 
         Raises:
-            TransportError: as that call.
+            TransportError: as that method.
         """
 
     def do(self, transport: Transport) -> None:
@@ -73,17 +73,17 @@ class OptionalQuery(Query[Result | None]):
 
 @dataclass(eq=False, slots=True)
 class Get(OptionalQuery[bytes]):
-    """The whole content of a file."""
+    """Read the whole content of a file."""
 
     size: int | None = None
-    """Bytes it is expected to have, where that is known: it saves a store from asking. It may have others."""
+    """Expected bytes of the file, a hint that saves some stores a round trip; None if unknown. It may be wrong."""
 
     @property
     def content(self) -> bytes:
         """The content.
 
         Raises:
-            NoSuchFile: there is no such file.
+            NoSuchFile: the file is missing.
         """
         content = self.result
         if content is None:
@@ -96,7 +96,7 @@ class Get(OptionalQuery[bytes]):
 
 @dataclass(eq=False, slots=True)
 class GetPublished(OptionalQuery[bytes]):
-    """The whole content of a published file."""
+    """Read the whole content of a published file."""
 
     def ask(self, transport: Transport) -> bytes:
         return transport.get_published(self.path)
@@ -104,7 +104,7 @@ class GetPublished(OptionalQuery[bytes]):
 
 @dataclass(eq=False, slots=True)
 class GetStat(OptionalQuery[Stat]):
-    """The stat of a path."""
+    """Read the stat of a path."""
 
     def ask(self, transport: Transport) -> Stat:
         return transport.stat(self.path)
@@ -112,7 +112,7 @@ class GetStat(OptionalQuery[Stat]):
 
 @dataclass(eq=False, slots=True)
 class ListDirectory(OptionalQuery[list[str]]):
-    """The names in a folder, sorted."""
+    """Read the names in a folder, sorted."""
 
     def ask(self, transport: Transport) -> list[str]:
         return transport.list_directory(self.path)
@@ -120,7 +120,7 @@ class ListDirectory(OptionalQuery[list[str]]):
 
 @dataclass(eq=False, slots=True)
 class ReadRanges(Query[list[bytes]]):
-    """Ranges of one file, (offset, size) each, in the order asked; shorter only at the end of the file."""
+    """Read each (offset, size) of one file. The results are in that order, and shorter only at the end of the file."""
 
     ranges: Sequence[tuple[int, int]] = ()
 
@@ -131,7 +131,7 @@ class ReadRanges(Query[list[bytes]]):
 
 @dataclass(eq=False, slots=True)
 class Put(Step):
-    """A new file with that content, which is durable; its name is after `SyncDirectory`."""
+    """Create a file with durable `content`. Its name is durable after `SyncDirectory`."""
 
     content: bytes = b""
 
@@ -141,7 +141,7 @@ class Put(Step):
 
 @dataclass(eq=False, slots=True)
 class MakeDirectory(Step):
-    """One folder."""
+    """Create one folder."""
 
     def do(self, transport: Transport) -> None:
         transport.make_directory(self.path)
@@ -149,7 +149,7 @@ class MakeDirectory(Step):
 
 @dataclass(eq=False, slots=True)
 class _ToTarget(Step):
-    """A step with a target."""
+    """A step that also names a second path, `target`."""
 
     target: str = ""
 
@@ -181,7 +181,7 @@ class Publish(_ToTarget):
 
 @dataclass(eq=False, slots=True)
 class Withdraw(_ToTarget):
-    """Withdraw a file by way of `target` as `Transport.withdraw` does."""
+    """Withdraw a published file as `Transport.withdraw` does, with `target` as `aside`."""
 
     def do(self, transport: Transport) -> None:
         transport.withdraw(self.path, self.target)
@@ -197,7 +197,7 @@ class Delete(Step):
 
 @dataclass(eq=False, slots=True)
 class SyncDirectory(Step):
-    """Make every name made, renamed or removed in the folder durable."""
+    """Make durable every name that was made, renamed or removed in the folder."""
 
     def do(self, transport: Transport) -> None:
         transport.sync_directory(self.path)

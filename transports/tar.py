@@ -1,4 +1,4 @@
-"""`TarTransport`: the files in tar archives, read where they lie. What several archives have is taken from the last."""
+"""`TarTransport`: the files in tar archives, read in place. If several archives have a path, the last one counts."""
 
 from __future__ import annotations
 
@@ -13,21 +13,21 @@ from transports.base import Capability, EntryKind, ReadFile, Stat, Transport
 from transports.errors import NoSuchFile, NotADirectory, NotSupported, TransportFailed
 
 MAGIC: Final = b"ustar"
-"""In every header, at `MAGIC_AT`."""
+"""The bytes that every header has at `MAGIC_AT`."""
 MAGIC_AT: Final = 257
 END: Final = bytes(2 * tarfile.BLOCKSIZE)
 """The bytes at the end of an archive."""
 
 
 class DamagedArchive(Exception):
-    """A file is no tar archive, or not whole."""
+    """A file is not a tar archive, or is incomplete."""
 
     def __init__(self, name: str, at: int, why: str) -> None:
         super().__init__(f"{name} is damaged at byte {at}: {why}")
 
 
 class _Member(ReadFile):
-    """A file in an archive, which stays open as long as this."""
+    """A file in an archive. The archive stays open as long as this object exists."""
 
     def __init__(self, archive: BinaryIO, begin: int, size: int, path: str) -> None:
         self._archive: BinaryIO | None = archive
@@ -47,16 +47,16 @@ class _Member(ReadFile):
 
 
 class TarTransport(Transport):
-    """Nothing can be changed in it. Each member is read with its own checks, if it has any: a tar archive has checks of
-    its headers alone."""
+    """The read-only files of tar archives. A tar archive has checksums of its headers alone, so damaged content is
+    found only if the content has checks of its own."""
 
     capabilities = Capability.HANDLES
 
     def __init__(self, archives: Mapping[str, BinaryIO]) -> None:
-        """`archives`: files of this machine, by what the user calls them.
+        """`archives`: open files of this machine, by the names that the user gave.
 
         Raises:
-            DamagedArchive: one is not whole, or none.
+            DamagedArchive: a file is not a tar archive, or is incomplete.
         """
         self._files: dict[str, tuple[BinaryIO, tarfile.TarInfo]] = {}
         self._folders = {""}
@@ -122,15 +122,15 @@ class TarTransport(Transport):
 
 
 def is_archive(file: BinaryIO) -> bool:
-    """True if a file begins as an archive, whatever follows."""
+    """Tell whether a file begins like a tar archive; the rest of it is not read."""
     return os.pread(file.fileno(), len(MAGIC), MAGIC_AT) == MAGIC
 
 
 def _members(name: str, archive: BinaryIO) -> list[tarfile.TarInfo]:
-    """All members of an archive.
+    """Return all members of an archive.
 
     Raises:
-        DamagedArchive: it is not whole, or none.
+        DamagedArchive: the file is not a tar archive, or is incomplete.
     """
     archive.seek(0)
     try:

@@ -1,1 +1,1 @@
-"""The command `netem`: `main` is what is run, `commands` reads the command line, each command is one module."""
+"""The command `netem`: `main` is the entry point, `commands` reads the command line, each command is one module."""

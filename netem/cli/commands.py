@@ -1,4 +1,4 @@
-"""Which commands there are: reads the command line and runs the one it names."""
+"""The list of commands: read the command line and run the command that it names."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from netem.cli.words import complain, problem
 
 
 class OneLineParser(argparse.ArgumentParser):
-    """A parser that complains in one line, instead of with the usage block."""
+    """A parser that prints errors in one line, without the usage block."""
 
     def error(self, message: str) -> NoReturn:
-        """End with status 2."""
+        """Print an error and exit with status 2."""
         self.exit(2, f"{self.prog}: {message} (see {self.prog} --help)\n")
 
 
 def parser() -> argparse.ArgumentParser:
-    """The command line up to `--`."""
+    """Return the parser of the command line up to `--`."""
     made: argparse.ArgumentParser = OneLineParser(
         prog="netem", description="Emulate a slow link, and count the round trips on it.", allow_abbrev=False
     )
@@ -34,9 +34,9 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run it; the exit status, 1 where the system refused what no command answers for: to write its output, say."""
+    """Run the command that `argv` names and return its exit status; 1 for a system error that it did not handle."""
     words = list(sys.argv[1:] if argv is None else argv)
-    # What comes after is another program's command line: argparse is to know nothing of it.
+    # The words after `--` are another program's command line, so argparse must not see them.
     client = words[words.index("--") + 1 :] if "--" in words else []
     arguments = parser().parse_args(words[: words.index("--")] if "--" in words else words)
     arguments.client = client
@@ -50,7 +50,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _let_go() -> None:
-    """Drop what stdout does not take: the interpreter would try again at its end, and complain in its own words."""
+    """Drop output that stdout does not take. Otherwise the interpreter would fail to flush it at its end."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -1,4 +1,4 @@
-"""The command `netem`. What takes time to load is loaded when Ctrl-C already ends it with one line."""
+"""The entry point of the command `netem`. Slow imports come after the setup of Ctrl-C, which ends it with one line."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from netem.cli.signals import INTERRUPTED
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run the command `netem`; the exit status. Wrong arguments end it with status 2 and one line."""
-    before = signal.signal(signal.SIGINT, _interrupted)  # which a command replaces when it has something to undo
+    """Run the command `netem` and return its exit status. Wrong arguments end it with status 2 and one line."""
+    before = signal.signal(signal.SIGINT, _interrupted)  # a command with something to undo replaces this handler
     try:
         from netem.cli.commands import run
 

@@ -1,4 +1,4 @@
-"""`netem meter`: the round trips of any command, from outside: how much longer it takes when the link is longer."""
+"""`netem meter`: measure the round trips of any command from outside, by its time over links of different lengths."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from netem.timekeeping import Timekeeping
 from netem.units import parse_time, plural, show_address, show_status
 
 NOT_JUDGED = 3
-"""Exit status when there are figures that should not be believed."""
+"""The exit status if the measurement is not reliable."""
 
 EXAMPLES = f"""examples:
   netem meter --to :9418 -- git ls-remote git://{{proxy}}/project
@@ -49,7 +49,7 @@ the server could not be reached; 1: the proxy or the system failed; 2: wrong arg
 
 
 class NothingToMeasure(Exception):
-    """There is nothing to measure, or no more of it: the exit status, and why."""
+    """The measurement ended early. It has the exit status and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -57,7 +57,7 @@ class NothingToMeasure(Exception):
 
 
 def parse_rtts(text: str) -> list[float]:
-    """Seconds of `200ms,600ms,1s`."""
+    """Return the seconds of `200ms,600ms,1s`."""
     found = [parse_time(word) for word in text.split(",")]
     if len(set(found)) < 3 or 0 in found:
         raise ValueError(f"{text!r}: expected three different RTTs or more, none of them 0, to see a straight line")
@@ -65,14 +65,14 @@ def parse_rtts(text: str) -> list[float]:
 
 
 def parse_count(text: str) -> int:
-    """A number from 1 on."""
+    """Return a number from 1 on."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError(f"{text!r}: expected a number from 1 on")
     return int(text)
 
 
 def add(commands: Commands) -> None:
-    """Its command line."""
+    """Add the command line of `netem meter`."""
     meter = add_command(
         commands, "meter", run,
         summary="count the round trips of any command, by running it over links of several lengths",
@@ -96,29 +96,30 @@ def add(commands: Commands) -> None:
 
 
 def filled(word: str, host: str, port: int) -> str:
-    """A word of a command with the proxy's address in it; other braces stay."""
+    """Return a word of a command with the proxy's address in place of `{proxy}`, `{host}` and `{port}`."""
     return word.replace("{proxy}", show_address((host, port))).replace("{host}", host).replace("{port}", str(port))
 
 
 @dataclass
 class Measurement:
-    """Runs the command at one RTT after the other, and keeps what each run was."""
+    """A measurement of a command: each call runs it at one RTT, and adds to `runs`."""
 
     command: Sequence[str]
     to: tuple[str, int]
     listen: tuple[str, int]
     prepare: str | None = None
     runs: list[tuple[float, Counts, float]] = field(default_factory=list)
-    """RTT, counts, and by how much 99 of 100 timers were late at the most."""
+    """The RTT, the counts, and the 99th percentile of the lateness of timers in seconds, for each run."""
     refused: OSError | None = None
-    """Why the server could not be reached."""
+    """The error of the proxy's connection to the server; None if there was none."""
 
     def __call__(self, rtt: float) -> float:
-        """One run; its seconds.
+        """Run the command once and return its seconds.
 
         Raises:
-            Unmeasured: it failed, did not use the proxy, which cannot listen, or the server could not be reached.
-            OSError: the system has no room for what is to be run.
+            NothingToMeasure: the command failed or did not use the proxy, the proxy could not listen, or the server
+                could not be reached.
+            OSError: the system refuses to start the command.
         """
         with contextlib.ExitStack() as entered:
             try:
@@ -150,7 +151,7 @@ class Measurement:
 
     @property
     def late(self) -> list[float]:
-        """By how many seconds each run may have been late: each of the messages that waited for each other was."""
+        """The most seconds by which each run was late, if all messages that waited for each other were late."""
         return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: CommandResult, what: str) -> None:
@@ -165,7 +166,7 @@ class Measurement:
 
 
 def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
-    """The JSON form."""
+    """Return the fields of the JSON output. `why`: the reason why the measurement is not reliable, or empty."""
     return {
         "judged": not why,
         "why_not": why or None,
@@ -181,7 +182,7 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
 
 
 def sentences(found: Slope, measurement: Measurement) -> str:
-    """The form for people."""
+    """Return the output for people."""
     return (
         f"{found.rounds:.2f} round trips, moved by late timers by no more than {tilt(found, measurement.late):.2f}, "
         f"and {found.intercept:.3f} s besides; no run is more than {found.residual * 1000:.0f} ms off the line\n"
@@ -190,7 +191,7 @@ def sentences(found: Slope, measurement: Measurement) -> str:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`netem meter`. The exit status."""
+    """Run `netem meter` and return the exit status."""
     if not arguments.client:
         return misses("meter", "command")
     measurement = Measurement(arguments.client, arguments.to, arguments.listen, arguments.prepare)

@@ -1,4 +1,4 @@
-"""The command line of a command, and every option that several of them have: each is declared here, once."""
+"""The options that several commands share, each declared once, and the parsers of their values."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def add_command(
     epilog: str,
     usage: str | None = None,
 ) -> argparse.ArgumentParser:
-    """A command, still without options; `run` gives its exit status."""
+    """Add a command without options and return its parser. `run` runs the command and returns its exit status."""
     made = commands.add_parser(
         name, help=summary, description=description, epilog=epilog, usage=usage,
         formatter_class=argparse.RawDescriptionHelpFormatter, allow_abbrev=False,
@@ -34,7 +34,7 @@ def add_command(
 
 
 def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """`parse` for argparse: its error message reaches the user."""
+    """Return `parse` for argparse, with its error message shown to the user."""
 
     def parsed(text: str) -> _T:
         try:
@@ -46,7 +46,7 @@ def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
 
 
 def parse_address(text: str) -> tuple[str, int]:
-    """Host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`."""
+    """Return host and port of `:4001` (this machine), `example.org:9418`, `[::1]:4001`."""
     host, colon, port = text.rpartition(":")
     if not colon or not (port.isascii() and port.isdigit()) or int(port) > 65535:
         raise ValueError(f"{text!r} is not an address; write HOST:PORT or :PORT, PORT from 0 to 65535")
@@ -58,7 +58,7 @@ def parse_address(text: str) -> tuple[str, int]:
 
 
 def parse_server(text: str) -> tuple[str, int]:
-    """The same, of a server that can be connected to."""
+    """Return host and port of a server, as `parse_address` does; the port must not be 0."""
     host, port = parse_address(text)
     if not port:
         raise ValueError(f"{text!r} is not an address of a server; PORT is from 1 to 65535")
@@ -66,7 +66,7 @@ def parse_server(text: str) -> tuple[str, int]:
 
 
 def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
-    """The arguments that describe a link; `rate`: help for that one."""
+    """Add the options that describe a link. `rate`: the help of `--rate`."""
     parser.add_argument(
         "--rtt", required=True, type=argument(parse_time), metavar="TIME", help="round trip, e.g. 1000ms"
     )
@@ -81,7 +81,7 @@ def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """The server that a proxy is put in front of."""
+    """Add the option for the server behind a proxy."""
     parser.add_argument(
         "--to", required=True, type=argument(parse_server), metavar="HOST:PORT",
         help="the server; without host 127.0.0.1",
@@ -89,7 +89,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Add the address on which a proxy listens; it is required if there is no `default`."""
+    """Add the option for the address on which a proxy listens. It is required if there is no `default`."""
     told = "" if default is None else f" (default: {default})"
     parser.add_argument(
         "--listen", required=default is None, type=argument(parse_address), default=default, metavar="HOST:PORT",
@@ -98,5 +98,5 @@ def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> N
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Results for programs."""
+    """Add the option for output as JSON. `what`: the end of its help."""
     parser.add_argument("--json", action="store_true", help=f"print {what}")

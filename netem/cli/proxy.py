@@ -1,4 +1,4 @@
-"""`netem proxy`: puts an emulated link in front of a server, and prints what each operation did."""
+"""`netem proxy`: put an emulated link in front of a server, and print the counts of each operation."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from netem.proxy import Proxy, ProxyError
 from netem.units import plural, show_address
 
 LOOK = 0.2
-"""Seconds between looks at the proxy's health while it runs."""
+"""Seconds between two checks whether the proxy still works."""
 
 EXAMPLES = f"""examples:
   netem proxy --rtt 1000ms --listen :4001 --to :4155
@@ -39,7 +39,7 @@ other, up to the last one the client got; the handshake of a connection is one.
 
 
 def add(commands: Commands) -> None:
-    """Its command line."""
+    """Add the command line of `netem proxy`."""
     proxy = add_command(
         commands, "proxy", run,
         summary="a TCP proxy with the delay of a link, printing round trips, connections and bytes of each operation",
@@ -53,7 +53,7 @@ def add(commands: Commands) -> None:
 
 
 class Report:
-    """Prints operations and the total; a reader that went away is no error, and ends the run."""
+    """The output: each operation, and the total. If its reader goes away, the run ends without an error."""
 
     def __init__(self, out: TextIO, *, as_json: bool, gone: Callable[[], None]) -> None:
         self._out = out
@@ -70,10 +70,10 @@ class Report:
             self._gone()
 
     def total(self) -> None:
-        """The last line.
+        """Print the total as the last line.
 
         Raises:
-            OSError: it could not be written, nor can anything else be, and not because the reader went away.
+            OSError: it could not be written, and not because the reader went away.
         """
         totals = self.totals
         if self._json:
@@ -85,7 +85,7 @@ class Report:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """`netem proxy`: until a signal. The exit status."""
+    """Run `netem proxy` until a signal and return the exit status."""
     stop = threading.Event()
     report = Report(sys.stdout, as_json=arguments.json, gone=stop.set)
 

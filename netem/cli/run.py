@@ -1,4 +1,4 @@
-"""`netem run`: any client and any server across a link of real TCP, and what it cost."""
+"""`netem run`: run any client and server across a link of real TCP, and print its counts."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ from netem.timeline import svg
 from netem.units import NANOSECONDS, parse_share, plural
 
 FAILED = 125
-"""Exit status when the run itself failed, as `timeout` and `env` have it: the client's own is seldom that."""
+"""The exit status if the run itself failed, as in `timeout` and `env`. A client's own status is seldom the same."""
 LATE = 0.02
-"""Share of the round trip that a packet in a hundred may be late by, before we say that the machine is too busy."""
+"""The lateness of one packet in a hundred, as a share of the round trip, from which the machine is called too busy."""
 
 EXAMPLES = """examples:
   netem run --rtt 600ms --server 'git daemon --export-all --base-path=/srv --reuseaddr' -- \\
@@ -55,11 +55,11 @@ run failed."""
 
 
 class Stopped(Exception):
-    """A signal came while there was no client, or for the second time."""
+    """A signal came while no client ran, or a second time."""
 
 
 def add(commands: Commands) -> None:
-    """Its command line."""
+    """Add the command line of `netem run`."""
     run = add_command(
         commands, "run", run_client,
         summary="run any client and server across a link of real TCP, and print what that cost",
@@ -87,7 +87,7 @@ def add(commands: Commands) -> None:
 
 
 def run_client(arguments: argparse.Namespace) -> int:
-    """`netem run`. The exit status."""
+    """Run `netem run` and return the exit status."""
     if not arguments.client:
         return misses("run", "client")
     try:
@@ -104,7 +104,7 @@ def run_client(arguments: argparse.Namespace) -> int:
                 report(crossed, link, as_json=arguments.json)
                 title = shlex.join(arguments.client)
                 drawn = "" if picture is None else svg(crossed.counts, link.round_trip / NANOSECONDS, title)
-            if picture is not None:  # Now nothing but the disk can make the run a failed one.
+            if picture is not None:  # From here on only a failed write can make the run fail.
                 if stat.S_ISREG(os.fstat(picture.fileno()).st_mode):
                     picture.truncate(0)
                 picture.write(drawn)
@@ -121,7 +121,7 @@ def run_client(arguments: argparse.Namespace) -> int:
 
 
 def make_link(arguments: argparse.Namespace) -> Link:
-    """The link that is asked for."""
+    """Return the link that the options describe."""
     loss = [] if arguments.loss is None else [Loss(arguments.loss)]
     up, down = [*loss, *arguments.up], [*loss, *arguments.down]
     link = Link(arguments.rtt, arguments.rate, up, down, seed=arguments.seed)
@@ -130,7 +130,7 @@ def make_link(arguments: argparse.Namespace) -> Link:
 
 
 def parse_setting(text: str) -> tuple[str, str]:
-    """NAME=VALUE."""
+    """Return name and value of `NAME=VALUE`."""
     name, equals, value = text.partition("=")
     if not equals or not all(part.replace("-", "_").isidentifier() for part in name.split(".")):
         raise ValueError(f"{text!r}: expected NAME=VALUE, e.g. net.ipv4.tcp_fastopen=3")
@@ -140,15 +140,15 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[TextIO | None]:
-    """The file to draw into, opened before anything is run; as it was, or not there, if the run fails.
+    """Open the file for the picture before anything is run, and yield it; None without a `path`.
 
-    None if there is none.
+    If the run fails, the file is unchanged, or deleted if it is new.
     """
     if path is None:
         yield None
         return
     if os.path.islink(path) and not os.path.exists(path):
-        path = os.path.realpath(path)  # What the link names is new; the link stays.
+        path = os.path.realpath(path)  # The link's target is new and may be deleted, but the link stays.
     drawn = functools.partial(open, path, encoding="utf-8", errors="backslashreplace")
     try:
         file, new = drawn("x"), True
@@ -165,7 +165,7 @@ def _opened(path: str | None) -> Iterator[TextIO | None]:
 
 @contextlib.contextmanager
 def _signals(crossing: Crossing) -> Iterator[Crossing]:
-    """The crossing, entered; the first signal to stop goes to the client, and each other one ends the run."""
+    """Enter the crossing. Pass the first signal on to the client; each later one ends the run."""
     told = False
 
     def stop(number: int, _: FrameType | None) -> None:
@@ -185,7 +185,7 @@ def _signals(crossing: Crossing) -> Iterator[Crossing]:
 
 
 def costs(crossed: RunResult) -> dict[str, int | float | str]:
-    """The fields of the JSON form."""
+    """Return the fields of the JSON output."""
     counts = crossed.counts
     return {
         **numbers(counts),
@@ -202,7 +202,7 @@ def costs(crossed: RunResult) -> dict[str, int | float | str]:
 
 
 def report(crossed: RunResult, link: Link, *, as_json: bool, out: TextIO | None = None) -> None:
-    """One line of what it cost; and one more if the machine was too busy to trust it, or may have been."""
+    """Print the counts as one line, and a warning if the machine was too busy, or may have been."""
     counts = crossed.counts
     trip = link.round_trip / NANOSECONDS
     if as_json:

@@ -1,4 +1,4 @@
-"""Which signals end a command, and how it is interrupted by them."""
+"""The signals that end a command, and their handler."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import signal
 from collections.abc import Iterator
 
 INTERRUPTED = 130
-"""Exit status after Ctrl-C."""
+"""The exit status after Ctrl-C."""
 
 
 def ending() -> list[signal.Signals]:
-    """SIGINT and SIGTERM, also where they were ignored; SIGHUP where it was not (by `nohup`)."""
+    """Return SIGINT and SIGTERM, even if they were ignored, and SIGHUP unless it was ignored (by `nohup`)."""
     heard = signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN
     return [signal.SIGINT, signal.SIGTERM, *([signal.SIGHUP] if heard else [])]
 
 
 @contextlib.contextmanager
 def interruptible() -> Iterator[None]:
-    """Have the signals that end a command raise KeyboardInterrupt."""
+    """Make the signals that end a command raise KeyboardInterrupt during the block."""
     before = {number: signal.signal(number, signal.default_int_handler) for number in ending()}
     try:
         yield

@@ -1,4 +1,4 @@
-"""The words of every command: how counts, findings and complaints are printed."""
+"""The output of all commands: counts, results and errors."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ SIDE_BY_SIDE = """\
 Connections that are opened one after the other within a round trip count as one handshake: this machine accepts
 them at once, and the proxy cannot make connect() wait. For a program that opens connections in a loop use
 `netem run`."""
-"""A remark of the commands that use a proxy."""
+"""A remark in the help of the commands that use a proxy."""
 
 
 @dataclass
 class Totals:
-    """The sums of the counts of all operations, one after the other."""
+    """The sums of the counts of all operations."""
 
     operations: int = 0
     rounds: int = 0
@@ -33,14 +33,14 @@ class Totals:
     seconds: float = 0.0
 
     def add(self, counts: Counts) -> None:
-        """One operation more."""
+        """Add one operation."""
         self.operations += 1
         for name in numbers(counts):
             setattr(self, name, getattr(self, name) + getattr(counts, name))
 
 
 def numbers(counts: Counts | Totals) -> dict[str, int | float]:
-    """The numbers that are printed, by the names of the JSON form."""
+    """Return the numbers to print, by their names in the JSON output."""
     return {
         "rounds": counts.rounds,
         "handshake_rounds": counts.handshake_rounds,
@@ -54,7 +54,7 @@ def numbers(counts: Counts | Totals) -> dict[str, int | float]:
 
 
 def line(counts: Counts | Totals) -> str:
-    """`2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s`."""
+    """Return counts as `2 round trips (1 handshake), 1 connection, 1.1 KB up, 240 B down, 2.011 s`."""
     return (
         f"{plural(counts.rounds, 'round trip')} ({plural(counts.handshake_rounds, 'handshake')}), "
         f"{plural(counts.connections, 'connection')}, {show_size(counts.bytes_up)} up, "
@@ -63,14 +63,14 @@ def line(counts: Counts | Totals) -> str:
 
 
 def reason(error: OSError) -> str:
-    """The system's own words for an error: asyncio puts the address into `strerror`."""
+    """Return the system's own message for an error, since asyncio puts the address into `strerror`."""
     if isinstance(error, socket.gaierror) or not error.errno:
         return str(error.strerror or error)
     return os.strerror(error.errno)
 
 
 def problem(error: OSError) -> str:
-    """`no/such/file: No such file or directory`; without the file where it is of none."""
+    """Return an error as `no/such/file: No such file or directory`, without the file if it has none."""
     what = error.strerror or str(error)
     return f"{error.filename}: {what}" if error.filename else what
 
@@ -79,7 +79,7 @@ def tell(text: str, out: TextIO | None = None) -> None:
     """Print a result, a line or more, on stdout.
 
     Raises:
-        OSError: it could not be written; `standard output` is the file's name.
+        OSError: the result could not be written; the error's file name is `standard output`.
     """
     try:
         print(text, file=out or sys.stdout, flush=True)
@@ -88,16 +88,16 @@ def tell(text: str, out: TextIO | None = None) -> None:
 
 
 def complain(text: str) -> None:
-    """One line on stderr."""
+    """Print one line on stderr."""
     print(f"netem: {text}", file=sys.stderr, flush=True)
 
 
 def cannot(what: str, address: tuple[str, int], error: OSError) -> str:
-    """We cannot `connect to`, or `listen on`, that address."""
+    """Return the message of a failed call on an address. `what`: `connect to` or `listen on`."""
     return f"cannot {what} {show_address(address)}: {reason(error)}"
 
 
 def misses(command: str, what: str) -> int:
-    """One line on stderr: there is nothing after `--`; the exit status."""
+    """Print one line on stderr about missing words after `--`, and return the exit status."""
     complain(f"{command}: no {what}; write it after -- (see netem {command} --help)")
     return 2

@@ -1,7 +1,7 @@
-"""A describer is a function from the first bytes of a message to a few words, or none if it does not know them.
+"""A describer is a function from the first bytes of a message to a few words, or `""` if it does not know the protocol.
 
-Nobody says which protocol is spoken: the describers are asked in turn, and the first that knows the bytes is believed.
-So a describer knows its own by their form, and says nothing where it is in doubt.
+The protocol of a message is not known: the describers are called in turn, and the first description is used. So a
+describer recognises its protocol by the form of the bytes, and returns `""` if it is in doubt.
 """
 
 from __future__ import annotations
@@ -11,28 +11,28 @@ from collections.abc import Callable
 Describer = Callable[[bytes], str]
 
 MOST_SHOWN = 100
-"""Characters of a description."""
+"""The most characters of a description."""
 
 DESCRIBERS: list[Describer] = []
 
 
 def register(describer: Describer) -> Describer:
-    """Ask this one too, after those there are; for use as a decorator. It must bear bytes that are cut off anywhere."""
+    """Add a describer after the registered ones; for use as a decorator. It must accept bytes cut off anywhere."""
     if describer not in DESCRIBERS:
         DESCRIBERS.append(describer)
     return describer
 
 
 def describe(content: bytes) -> str:
-    """Describe a message in one line of printable characters; empty when no describer knows it, or it is empty.
+    """Describe a message in one line of printable characters; empty if no describer knows it, or it has no bytes.
 
-    A describer that fails is named there with its error, before what another one says.
+    If a describer fails, its name and error come before the description of another one.
     """
     said: list[str] = []
     for describer in DESCRIBERS if content else ():
         try:
             words = _line(describer(content))
-        except Exception as error:  # its author is to see it, and the rest of what his test tells him
+        except Exception as error:  # its author should see the error, and still the rest of the test's output
             said.append(_line(f"({getattr(describer, '__name__', describer)} failed: {error!r})"))
             continue
         if words:

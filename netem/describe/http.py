@@ -1,4 +1,4 @@
-"""HTTP/1.1: the request line, or the status line."""
+"""The describer of HTTP/1.1: the request line, or the status line."""
 
 from __future__ import annotations
 
@@ -12,6 +12,6 @@ STATUS = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9][^\r\n]*)\r?\n")
 
 @register
 def describe_http(content: bytes) -> str:
-    """`GET /items/3`, `200 OK`."""
+    """Return the request or status of an HTTP message, as `GET /items/3` or `200 OK`; empty if it is none."""
     found = REQUEST.match(content) or STATUS.match(content)
     return "" if found is None else found[1].decode("latin-1").rstrip()

@@ -1,4 +1,4 @@
-"""Git's pkt-line: what the first lines say, each four digits of its length and its text."""
+"""The describer of Git's pkt-line: the first lines, each of which is four digits of its length and its text."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from netem.describe.base import register
 LENGTH = re.compile(rb"[0-9a-f]{4}")
 SPECIAL = {0: "flush", 1: "delimiter", 2: "response end"}
 LINES = 3
-"""Lines shown; a list of refs has thousands."""
+"""The most lines shown; a list of refs has thousands."""
 
 
 @register
 def describe_pkt_line(content: bytes) -> str:
-    """The first lines of a pkt-line message, as `want 1f0c... | done` or `flush`; empty if it is none."""
+    """Return the first lines of a pkt-line message, as `want 1f0c... | done` or `flush`; empty if it is none."""
     said: list[str] = []
     at = 0
     while at < len(content) and len(said) <= LINES:
         head = content[at : at + 4]
         size = int(head, 16) if LENGTH.fullmatch(head) else 3
         if size == 3 or (size > 3 and at + size > len(content)):
-            # A raw pack follows the lines of a push, and what was kept of a long message may end in a line.
+            # A raw pack follows the lines of a push, and the kept bytes of a long message may end within a line.
             if not said:
                 return ""
             said.append("...")
@@ -34,7 +34,7 @@ def describe_pkt_line(content: bytes) -> str:
 
 
 def _text(line: bytes) -> str:
-    """The words of a line; what follows a NUL (capabilities, the host) is among them."""
+    """Return the words of a line, including those after a NUL (capabilities, the host)."""
     if line[:1] in (b"\x01", b"\x02", b"\x03"):
         return {1: "pack", 2: "progress", 3: "error"}[line[0]]
     return " ".join(line.decode("utf-8", "replace").replace("\0", " ").split())

@@ -1,7 +1,7 @@
-"""An effect changes when the bytes of one direction come out of the link, or whether they do.
+"""The base class of effects. An effect delays, drops or changes the bytes of one direction of a link.
 
-An effect is a frozen dataclass that registers itself under a name; its fields are its arguments, on the command line
-too (`stall:1MB:5s`). `begin` starts it for one direction of one connection. Effects read no clock: they are given the
+An effect is a frozen dataclass that registers itself under a name. Its fields are its arguments, also on the command
+line (`stall:1MB:5s`). `begin` starts it for one direction of one connection. Effects read no clock: they are given the
 time, so that all networks share them.
 """
 
@@ -17,7 +17,7 @@ from netem.units import NEVER
 
 
 class Ending(enum.Enum):
-    """The end of a stream that follows the bytes of a parcel, if one does."""
+    """The event that follows the bytes of a parcel in its stream."""
 
     MORE = "more"
     EOF = "end of stream"
@@ -31,20 +31,20 @@ class Parcel:
 
     content: bytes | memoryview
     at: int
-    """When they come out at the remote end (ns): effects move it later, never before that of the parcel ahead."""
+    """The time when they come out at the remote end (ns). Effects only move it later."""
     left: int
-    """When they have left the sender's buffer (ns). Bytes that have left are under way and take no room there."""
+    """The time when they leave the sender's buffer (ns). After it they are on the way and take no room there."""
     ending: Ending = Ending.MORE
     tag: Any = None
-    """The counter's, passed through."""
+    """Data for the counter, which effects pass through."""
 
     def split(self, at: int) -> tuple[Parcel, Parcel]:
-        """The first `at` bytes and the rest; what follows the bytes goes with the rest."""
+        """Return the first `at` bytes, and the rest with the ending."""
         view = memoryview(self.content)
         return replace(self, content=view[:at], ending=Ending.MORE), replace(self, content=view[at:])
 
     def pieces(self, size: int) -> Iterator[Parcel]:
-        """The same in pieces of at most `size` bytes."""
+        """Yield the parcel in pieces of at most `size` bytes."""
         rest = self
         while len(rest.content) > size:
             piece, rest = rest.split(size)
@@ -52,70 +52,70 @@ class Parcel:
         yield rest
 
     def hold(self, until: int) -> None:
-        """Keep it with the sender until `until`."""
+        """Keep the parcel in the sender's buffer until the time `until` (ns)."""
         self.at = max(self.at, until)
         self.left = max(self.left, until)
 
     @property
     def stuck(self) -> bool:
-        """It never comes out."""
+        """True if the parcel never comes out."""
         return self.at >= NEVER
 
 
 Stage = Callable[[Parcel], Iterable[Parcel]]
-"""One effect at work: for each parcel that enters, those that follow from it, in order."""
+"""One effect at work: a function from each parcel that enters to the parcels that leave, in order."""
 
 EFFECTS: dict[str, type[Effect]] = {}
-"""Every effect by its name."""
+"""All effects by name."""
 
 _E = TypeVar("_E", bound="type[Effect]")
 
 
 class Effect(ABC):
-    """One thing a link does to one direction."""
+    """One change that a link makes to the bytes of one direction."""
 
     name: ClassVar[str]
     arguments: ClassVar[str]
-    """The form in which the command line has them, for its help: `BYTES[:TIME]`."""
+    """The form of its arguments on the command line, for the help: `BYTES[:TIME]`."""
     of_streams: ClassVar[bool] = True
-    """True if it means something where there are no packets, in simulator and proxy."""
+    """True if it is possible for streams, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
-    """True if it means something in the packet network."""
+    """True if it is possible for packets, in the packet network."""
     on_the_way: ClassVar[bool] = False
-    """True if it befalls what has left the sender: such effects act after the rate of the link, all others before."""
+    """True if it acts on bytes that have left the sender, so after the rate of the link; other effects act before."""
     splits_trains: ClassVar[bool] = False
     """True if it must see packets one by one (see `packets.trains`)."""
 
     @abstractmethod
     def begin(self) -> Stage:
-        """A fresh stage, for one direction of one connection."""
+        """Return a fresh stage for one direction of one connection."""
 
     def begin_packets(self) -> Stage:
-        """A fresh stage for one direction of a link of packets: a parcel is one IP packet, not to be cut or joined."""
+        """Return a fresh stage for one direction of a link of packets. A parcel is one IP packet and stays whole."""
         return self.begin()
 
     def seeded(self, stream: str) -> Effect:
-        """The same, where what happens by chance is `stream`'s own; an effect with a seed appends `stream` to it."""
+        """Return the same effect with random numbers of its own: an effect with a seed appends `stream` to it."""
         return self
 
     def check_streams(self) -> None:
-        """Refuse to work on streams where that means nothing."""
+        """Raise `ValueError` if the effect is impossible for streams."""
         if not self.of_streams:
             raise ValueError(f"the effect {self.name} is of packets, and here are streams of bytes: use `netem run`")
 
     def check_packets(self) -> None:
-        """Refuse to work on packets where that means nothing."""
+        """Raise `ValueError` if the effect is impossible for packets."""
         if not self.of_packets:
             raise ValueError(f"the effect {self.name} is of streams of bytes, and here are packets: use `netem proxy`")
 
     @classmethod
     @abstractmethod
     def parse(cls, *words: Any, **_: Any) -> Effect:
-        """The effect those words write (an override takes as many as it needs)."""
+        """Return the effect with these arguments of the command line. An override takes as many as it needs."""
 
 
 def register(effect: _E) -> _E:
-    """Class decorator: put an effect into `EFFECTS`; a second owner of a name is a `TypeError`."""
+    """Add an effect to `EFFECTS`; for use as a class decorator. A second effect with its name is a `TypeError`."""
     owner = EFFECTS.setdefault(effect.name, effect)
     if owner is not effect:
         raise TypeError(f"effect {effect.name!r} is already {owner.__name__}")
@@ -123,7 +123,7 @@ def register(effect: _E) -> _E:
 
 
 def parse_effect(text: str) -> Effect:
-    """The effect that `name:argument:argument` writes."""
+    """Return the effect of the command line's `name:argument:argument`."""
     name, *words = text.split(":")
     effect = EFFECTS.get(name)
     if effect is None:

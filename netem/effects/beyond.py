@@ -1,4 +1,4 @@
-"""The common part of effects that spare the first bytes of a direction and act on those after them."""
+"""The common part of effects that leave the first bytes of a direction alone and act on the bytes after them."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ Fate = Callable[[Parcel], Iterable[Parcel]]
 
 
 def beyond(after: int, fate: Fate) -> Stage:
-    """Apply `fate` to all of a stream that comes after byte `after`, its end too, and to nothing else."""
+    """Return a stage that applies `fate` to the part of a stream after byte `after`, including its end."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:
@@ -29,7 +29,7 @@ def beyond(after: int, fate: Fate) -> Stage:
 
 
 def packets_beyond(after: int, fate: Fate) -> Stage:
-    """Apply `fate` to the packet that holds byte `after` of all, and to all packets after it; packets stay whole."""
+    """Return a stage that applies `fate` to the packet with byte `after` of all packets, and to all later packets."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:

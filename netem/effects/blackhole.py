@@ -1,6 +1,6 @@
-"""Blackhole: after byte n everything is taken and nothing arrives, without an error, as behind a dead router.
+"""Blackhole: after byte n all bytes are accepted and none arrive, without an error, as behind a dead router.
 
-A stall keeps what it holds with the sender, whose buffers fill; a black hole lets the sender believe that all is well.
+A stall keeps bytes in the sender's buffer, which fills. A black hole takes them, so the sender notices nothing.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from netem.units import NEVER, parse_size
 @register
 @dataclass(frozen=True)
 class Blackhole(Effect):
-    """Let nothing arrive after the first `after` bytes, ends of streams neither."""
+    """Let nothing arrive after the first `after` bytes, not even the end of a stream."""
 
     after: int = 0
     name: ClassVar[str] = "blackhole"
@@ -25,26 +25,26 @@ class Blackhole(Effect):
     on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a number below zero."""
+        """Refuse a negative number."""
         if self.after < 0:
             raise ValueError(f"a black hole after {self.after} bytes: expected 0 or more")
 
     def begin(self) -> Stage:
-        """A stage that lets what comes after byte `after` leave, and never arrive: a stream must not have holes, should
-        the link be changed for a better one."""
+        """Return a stage after which bytes beyond `after` have left the sender and are stuck. They are not dropped: if
+        the link is replaced later, the stream must have no holes."""
         return beyond(self.after, _under_way)
 
     def begin_packets(self) -> Stage:
-        """A stage that swallows the packet that holds byte `after` of all packets, and what follows."""
+        """Return a stage that drops the packet with byte `after` of all packets, and all later packets."""
         return packets_beyond(self.after, lambda _: ())
 
     @classmethod
     def parse(cls, after: str = "0") -> Blackhole:
-        """`blackhole`, `blackhole:64KiB`."""
+        """Return the effect of `blackhole` or `blackhole:64KiB`."""
         return cls(parse_size(after))
 
 
 def _under_way(parcel: Parcel) -> Iterable[Parcel]:
-    """It has left, and is for ever on the way."""
+    """Make a parcel stuck after it has left the sender."""
     parcel.at = NEVER
     return (parcel,)

@@ -1,4 +1,4 @@
-"""The common part of effects that befall each packet, or each segment of a stream, with some probability."""
+"""The common part of effects that act on each packet, or each segment of a stream, with some probability."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netem.units import parse_share
 
 
 def dice(effect: Effect, seed: int | str) -> random.Random:
-    """The chance of one stage: the same seed, the same run. Two effects with one seed have nothing in common."""
+    """Return the random numbers of one stage, which depend on the seed and on the effect's name alone."""
     return random.Random(f"{effect.name} {seed}")
 
 
@@ -27,28 +27,28 @@ class ByChance(Effect):
     splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse what is no probability."""
+        """Refuse a number that is not a probability."""
         if not 0 <= self.share <= 1:
             raise ValueError(f"{self.name} with a probability of {self.share!r}: expected 0 to 1")
 
     @abstractmethod
     def _stage(self, *, packets: bool) -> Stage:
-        """A stage that befalls some of what enters: packets with their headers, or segments without."""
+        """Return a stage that acts on some parcels: packets with their headers, or segments without."""
 
     def begin(self) -> Stage:
-        """A stage that cuts what was sent at once into segments, as TCP would, and befalls some of them."""
+        """Return a stage that cuts parcels into segments, as TCP would, and acts on some of them."""
         befall = self._stage(packets=False)
         return lambda parcel: [after for piece in parcel.pieces(SEGMENT) for after in befall(piece)]
 
     def begin_packets(self) -> Stage:
-        """A stage that befalls some packets."""
+        """Return a stage that acts on some packets."""
         return self._stage(packets=True)
 
     def seeded(self, stream: str) -> Self:
-        """The same with another chance."""
+        """Return the same effect with other random numbers."""
         return replace(self, seed=f"{self.seed} {stream}")
 
     @classmethod
     def parse(cls, share: str) -> Self:
-        """`1%` or `0.01`."""
+        """Return the effect with the probability `1%` or `0.01`."""
         return cls(parse_share(share))

@@ -1,7 +1,8 @@
 """Corrupt: some packets arrive with a bit changed.
 
-In the packet network the remote kernel finds the checksum wrong and drops it: a loss that costs bandwidth. On a stream
-the change reaches the program, as after a broken router or a faulty memory: so a protocol's own checks are tested."""
+In the packet network the remote kernel finds a wrong checksum and drops the packet: a loss that costs bandwidth. On a
+stream the change reaches the program, as after a broken router or faulty memory, and tests the protocol's own checks.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +14,7 @@ from netem.effects.base import Parcel, Stage, register
 from netem.effects.chance import ByChance, dice
 
 HEADERS = 40
-"""Bytes of IP's and TCP's headers at the least. A packet is damaged behind them: TCP's checksum covers that."""
+"""The least bytes of the headers of IP and TCP. Only bytes after them are changed, which TCP's checksum covers."""
 
 
 @register
@@ -24,7 +25,7 @@ class Corrupt(ByChance):
     name: ClassVar[str] = "corrupt"
 
     def _stage(self, *, packets: bool) -> Stage:
-        # Behind the headers: in a pure acknowledgement that is one of its options.
+        # In a pure acknowledgement, the bytes after the least headers are TCP's options.
         first = HEADERS if packets else 0
         chance = dice(self, self.seed)
 

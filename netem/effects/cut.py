@@ -1,6 +1,6 @@
-"""Cut: the connection is lost for both ends when byte n has come out; what was sent after it is gone.
+"""Cut: the connection is lost for both ends when byte n has come out. Bytes sent after it are lost.
 
-A link of packets knows no connections and cannot cut one; what it does to them is `blackhole`.
+A link of packets knows no connections and cannot cut one. The similar effect for packets is `blackhole`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from netem.units import parse_size
 @register
 @dataclass(frozen=True)
 class Cut(Effect):
-    """Lose the connection as soon as `after` bytes have come out (0: with the first byte, which is lost)."""
+    """Lose the connection as soon as `after` bytes have come out. With 0, the first byte is lost with it."""
 
     after: int
     name: ClassVar[str] = "cut"
@@ -24,12 +24,12 @@ class Cut(Effect):
     of_packets: ClassVar[bool] = False
 
     def __post_init__(self) -> None:
-        """Refuse a number below zero."""
+        """Refuse a negative number."""
         if self.after < 0:
             raise ValueError(f"cut after {self.after} bytes: expected 0 or more")
 
     def begin(self) -> Stage:
-        """A stage that ends the parcel holding byte `after` with a cut, and lets nothing follow."""
+        """Return a stage that puts a cut after byte `after` and drops all later parcels."""
         left = self.after
         cut = False
 
@@ -49,5 +49,5 @@ class Cut(Effect):
 
     @classmethod
     def parse(cls, after: str) -> Cut:
-        """`cut:64KiB`."""
+        """Return the effect of `cut:64KiB`."""
         return cls(parse_size(after))

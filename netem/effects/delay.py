@@ -1,4 +1,4 @@
-"""Delay: every byte comes out later by the same time; bytes under way take no room with the sender."""
+"""Delay: every byte comes out later by the same time. Bytes on the way take no room in the sender's buffer."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ class Delay(Effect):
     on_the_way: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a time before zero."""
+        """Refuse a negative time."""
         nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """A stage that moves `at` and leaves `left` as it is."""
+        """Return a stage that moves `at` and does not change `left`."""
         delay = nanoseconds(self.seconds)
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:
@@ -37,5 +37,5 @@ class Delay(Effect):
 
     @classmethod
     def parse(cls, seconds: str) -> Delay:
-        """`delay:50ms`."""
+        """Return the effect of `delay:50ms`."""
         return cls(parse_time(seconds))

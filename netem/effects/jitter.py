@@ -1,4 +1,4 @@
-"""Jitter: packets come out later by chance; where order need not be kept, one may pass another."""
+"""Jitter: packets come out later by random times; one may overtake another if order need not be kept."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from netem.units import nanoseconds, parse_time
 @register
 @dataclass(frozen=True)
 class Jitter(Effect):
-    """Add from 0 to twice `seconds`, each as likely: `seconds` on the average, beside the delay of the link."""
+    """Delay each packet by a random time, evenly distributed from 0 to twice `seconds`, besides the link's delay."""
 
     seconds: float
     ordered: bool = True
-    """True if a packet waits for those sent before it."""
+    """True if a packet waits for the packets sent before it."""
     seed: int | str = 0
     name: ClassVar[str] = "jitter"
     arguments: ClassVar[str] = "TIME[:reorder]"
@@ -26,11 +26,11 @@ class Jitter(Effect):
     splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a time before zero."""
+        """Refuse a negative time."""
         nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """A stage that moves `at` and leaves `left` as it is."""
+        """Return a stage that moves `at` and does not change `left`."""
         most = 2 * nanoseconds(self.seconds)
         chance = dice(self, self.seed)
         last = 0
@@ -46,11 +46,11 @@ class Jitter(Effect):
         return stage
 
     def seeded(self, stream: str) -> Jitter:
-        """The same with another chance."""
+        """Return the same effect with other random numbers."""
         return replace(self, seed=f"{self.seed} {stream}")
 
     def check_streams(self) -> None:
-        """A stream keeps its order."""
+        """Refuse reordering, which a stream cannot have."""
         if not self.ordered:
             raise ValueError(
                 "the effect jitter with reorder is of packets, and a stream keeps its order: use `netem run`"
@@ -58,7 +58,7 @@ class Jitter(Effect):
 
     @classmethod
     def parse(cls, seconds: str, order: str = "") -> Jitter:
-        """`jitter:5ms`, `jitter:5ms:reorder`."""
+        """Return the effect of `jitter:5ms` or `jitter:5ms:reorder`."""
         if order not in ("", "reorder"):
             raise ValueError(f"{order!r}: expected reorder, or nothing")
         return cls(parse_time(seconds), ordered=not order)

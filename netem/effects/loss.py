@@ -1,4 +1,4 @@
-"""Loss: some packets do not arrive. The kernel's TCP sends them again, at the price of a round trip or a timeout."""
+"""Loss: some packets do not arrive. The kernel's TCP sends them again, after a round trip or a timeout."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""Rate: bytes leave the sender one after the other, so many a second.
+"""Rate: bytes leave the sender one after the other, at a limited number of bytes a second.
 
-On a stream they wait in the sender's buffer. A link of packets has a queue before it, and drops what finds it full.
+On a stream they wait in the sender's buffer. A link of packets has a queue and drops packets while it is full.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from netem.tcp_model import SEGMENT
 from netem.units import NANOSECONDS, parse_rate, parse_size
 
 GRAIN = 0.005
-"""Seconds of the rate that come out together at the most, on a link where a segment takes less; else a segment."""
+"""The largest piece of a stream that comes out at once, in seconds of the rate; it has at least one segment."""
 
 QUEUE_SECONDS = 1.0
-"""Seconds of the rate that may wait before a link of packets: about one round trip of a long one."""
+"""The default size of the queue of a link of packets, in seconds of the rate: about one round trip of a long link."""
 
 QUEUE_BYTES = 64 * 1024
-"""Bytes that may wait at the least."""
+"""The least default size of that queue in bytes."""
 
 
 @register
@@ -31,21 +31,20 @@ class Rate(Effect):
 
     rate: float
     queue: int | None = None
-    """Bytes that may wait before a link of packets; None: `QUEUE_SECONDS` of the rate, or `QUEUE_BYTES` if that is
-    more."""
+    """Bytes in the queue of a link of packets; None: `QUEUE_SECONDS` of the rate, but at least `QUEUE_BYTES`."""
     name: ClassVar[str] = "rate"
     arguments: ClassVar[str] = "RATE[:BYTES]"
     splits_trains: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
-        """Refuse a rate that is not above zero or has no end, and a queue below."""
+        """Refuse a rate that is not positive and finite, and a negative queue."""
         if not 0 < self.rate < math.inf:
             raise ValueError(f"a rate of {self.rate!r} bytes a second: expected more than 0, and an end")
         if self.queue is not None and self.queue < 0:
             raise ValueError(f"a queue of {self.queue} bytes: expected 0 or more")
 
     def begin(self) -> Stage:
-        """A stage that cuts parcels into pieces and lets each leave when its last bit has."""
+        """Return a stage that cuts parcels into pieces, each of which leaves when its last bit is on the link."""
         piece_size = max(SEGMENT, int(self.rate * GRAIN))
         free = 0
 
@@ -60,7 +59,7 @@ class Rate(Effect):
         return stage
 
     def begin_packets(self) -> Stage:
-        """A stage that lets each packet leave when its last bit has, and drops those that find the queue full."""
+        """Return a stage in which a packet leaves when its last bit is on the link, or is dropped by a full queue."""
         per_byte = NANOSECONDS / self.rate
         longest = (max(QUEUE_SECONDS * self.rate, QUEUE_BYTES) if self.queue is None else self.queue) * per_byte
         free = 0
@@ -78,7 +77,7 @@ class Rate(Effect):
         return stage
 
     def check_streams(self) -> None:
-        """A stream's queue is its sender's buffer."""
+        """Refuse a queue: on a stream, bytes wait in the sender's buffer."""
         if self.queue is not None:
             raise ValueError(
                 "the effect rate with a queue is of packets, and here are streams of bytes: use `netem run`"
@@ -86,5 +85,5 @@ class Rate(Effect):
 
     @classmethod
     def parse(cls, rate: str, queue: str | None = None) -> Rate:
-        """`rate:1mbit`, `rate:1mbit:64KiB`."""
+        """Return the effect of `rate:1mbit` or `rate:1mbit:64KiB`."""
         return cls(parse_rate(rate), None if queue is None else parse_size(queue))

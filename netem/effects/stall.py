@@ -1,4 +1,4 @@
-"""Stall: after byte n nothing moves, for a time or for ever; the connection stays open, the buffers fill."""
+"""Stall: after byte n no byte moves, for a time or for ever. The connection stays open and the buffers fill."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from netem.units import NEVER, nanoseconds, parse_size, parse_time
 @register
 @dataclass(frozen=True)
 class Stall(Effect):
-    """Hold all after the first `after` bytes, the end of the stream too, until `seconds` after the first held byte was
-    sent (None: for ever)."""
+    """Hold all bytes after the first `after`, and the end of the stream, for `seconds` from the first held byte.
+    `seconds` is None to hold them for ever."""
 
     after: int
     seconds: float | None = None
@@ -23,18 +23,18 @@ class Stall(Effect):
     arguments: ClassVar[str] = "BYTES[:TIME]"
 
     def __post_init__(self) -> None:
-        """Refuse numbers below zero."""
+        """Refuse negative numbers."""
         if self.after < 0:
             raise ValueError(f"stall after {self.after} bytes: expected 0 or more")
         if self.seconds is not None:
             nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """A stage that holds every parcel after byte `after` until one time, set by the first of them."""
+        """Return a stage that holds everything after byte `after` until one time, which the first held byte sets."""
         return beyond(self.after, self._holding())
 
     def begin_packets(self) -> Stage:
-        """The same of whole packets: the one that holds byte `after` of all packets is held, and what follows."""
+        """Return a stage that holds the packet with byte `after` of all packets, and all later packets."""
         return packets_beyond(self.after, self._holding())
 
     def _holding(self) -> Fate:
@@ -51,5 +51,5 @@ class Stall(Effect):
 
     @classmethod
     def parse(cls, after: str, seconds: str | None = None) -> Stall:
-        """`stall:1MB` for ever, `stall:1MB:5s`."""
+        """Return the effect of `stall:1MB` (for ever) or `stall:1MB:5s`."""
         return cls(parse_size(after), None if seconds is None else parse_time(seconds))

@@ -1,8 +1,8 @@
 """The process that owns the namespaces of a packet network: it makes sockets and starts commands in them.
 
-Started by `network.Packets` with one end of a channel; it ends when the other end is closed. Its first child is the
-emulator, which is also the first process of the PID namespace that all commands run in. So whoever of the two ends, in
-whatever way, the kernel ends every command, and what commands have left behind.
+`network.Packets` starts it with one end of a channel, and it ends when the other end is closed. Its first child is the
+emulator, which is also the first process of the PID namespace of all commands. So if either of the two ends, for any
+reason, the kernel kills every command and its descendants.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ from netem.packets.errors import Unavailable
 from netem.packets.namespaces import Namespace, become_owner, die_with_parent, show_own_processes
 
 Answer = tuple[Any, list[int]]
-"""An answer, and descriptors that go along; they are closed here."""
+"""An answer and its descriptors, which are closed here after they are sent."""
 
 
 class Broker:
-    """Two namespaces and what runs in them."""
+    """Two namespaces and the commands that run in them."""
 
     def __init__(self, sides: tuple[Namespace, Namespace]) -> None:
         self._sides = sides
         self._running: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
-        """By a descriptor that says when it ends: the process, and where its status is awaited."""
+        """Each command by its pidfd: the process, and the pipe to which its status is written."""
 
     def serve(self, channel: Channel) -> None:
-        """Do what is asked until nobody can ask any more."""
+        """Answer requests until the other end of `channel` is closed."""
         while True:
             waiting = select.poll()
             for descriptor in (channel.fileno(), *self._running):
@@ -49,22 +49,22 @@ class Broker:
                     return
 
     def wait(self) -> None:
-        """Until all commands have ended."""
+        """Wait until all commands have ended."""
         for process, _ in self._running.values():
             process.wait()
 
     def _answer(self, channel: Channel) -> bool:
-        """Do what is asked; whether to go on."""
+        """Answer one request. Return False if the other end is closed."""
         try:
             (question, *arguments), descriptors = channel.receive()
         except EOFError:
             return False
         try:
             answer, given = getattr(self, f"_on_{question}")(*arguments, *([descriptors] if descriptors else []))
-        except Exception as error:  # an argument that has no meaning here is the fault of who asks, and only his
+        except Exception as error:  # an error of the request is its sender's alone
             answer, given = error, []
         try:
-            with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+            with contextlib.suppress(ConnectionError):  # the other end is closed, as the next turn of the loop notices
                 channel.send(answer, given)
         finally:
             for descriptor in (*descriptors, *given):
@@ -74,7 +74,7 @@ class Broker:
     def _ended(self, descriptor: int) -> None:
         process, awaited = self._running.pop(descriptor)
         os.close(descriptor)
-        with contextlib.suppress(BrokenPipeError):  # nobody waits
+        with contextlib.suppress(BrokenPipeError):  # no process waits for the status
             os.write(awaited, str(process.wait()).encode())
         os.close(awaited)
 
@@ -86,7 +86,7 @@ class Broker:
         folder: str,
         descriptors: Sequence[int],
     ) -> Answer:
-        """Start a command; the descriptors are its standard input, output and error, and where its status goes."""
+        """Start a command. `descriptors`: its standard input, output and error, and a pipe for its exit status."""
         stdin, stdout, stderr, awaited = descriptors
         with self._sides[side].entered():
             process = subprocess.Popen(
@@ -101,7 +101,7 @@ class Broker:
             return None, [socket.socket(family, kind).detach()]
 
     def _on_listening(self, side: int, besides: Sequence[int]) -> Answer:
-        """The number of TCP sockets that listen there, besides those that processes of some sessions hold."""
+        """Answer with the number of listening TCP sockets, without those of the processes of some sessions."""
         with self._sides[side].entered():
             found = [each for name in ("tcp", "tcp6") for each in _listening(f"/proc/thread-self/net/{name}")]
         held = _sockets(set(besides)) if besides else set()
@@ -113,17 +113,17 @@ class Broker:
 
 
 def _listening(path: str) -> list[str]:
-    """The inodes in a table of sockets (proc(5)) of those whose state is 0A."""
+    """Return the inodes of the listening sockets (state 0A) in a table of sockets (proc(5))."""
     with contextlib.suppress(FileNotFoundError), open(path, encoding="ascii") as table:
         return [words[9] for words in map(str.split, table) if words[3] == "0A"]
     return []
 
 
 def _sockets(sessions: Container[int]) -> set[str]:
-    """The inodes of the sockets that the processes of some sessions hold."""
+    """Return the inodes of the sockets that the processes of some sessions hold."""
     found = set()
     for process in filter(str.isdecimal, os.listdir("/proc")):
-        with contextlib.suppress(OSError):  # it has ended, or so has what it held
+        with contextlib.suppress(OSError):  # the process has ended, or the descriptor is closed
             if os.getsid(int(process)) in sessions:
                 for descriptor in os.listdir(f"/proc/{process}/fd"):
                     with contextlib.suppress(OSError):
@@ -134,21 +134,21 @@ def _sockets(sessions: Container[int]) -> set[str]:
 
 
 def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.Port, devices.Port]]:
-    """Make both sides, and the ports of the devices between them.
+    """Make the namespaces of both sides, and the ports of the devices between them.
 
     Raises:
-        Unavailable: the system has none.
+        Unavailable: the system does not permit them.
     """
     try:
         sides = Namespace(), Namespace()
         return sides, devices.join(sides, congestion=congestion)
-    except OSError as error:  # This process ends then, and what it has made with it.
+    except OSError as error:  # This process ends then, and its namespaces with it.
         reason = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
         raise Unavailable(f"no packet network here: {reason}") from error
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
-    """Fork it: its process, and the channel that answers for it. `others` is this process's own, and ends with it."""
+    """Fork the emulator and return its pid and a channel to it. `others`: the channel to close in the emulator."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:
@@ -157,7 +157,7 @@ def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others
             here.close()
             others.close()
             die_with_parent()
-            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # what commands leave behind becomes its child
+            signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # orphans of commands become its children
             Emulator(ports, link).run(there)
             status = 0
         except BaseException:
@@ -169,10 +169,10 @@ def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others
 
 
 def main(descriptor: int) -> None:
-    """Set up what the first message asks for, say whether that worked, and serve."""
+    """Set up the network of the first message, answer whether that worked, and serve."""
     channel = Channel.inherited(descriptor)
     for number in (signal.SIGINT, signal.SIGCHLD):
-        signal.signal(number, signal.SIG_DFL)  # commands would inherit that it is ignored
+        signal.signal(number, signal.SIG_DFL)  # otherwise commands would inherit an ignored signal
     (link, congestion), _ = channel.receive()
     try:
         try:
@@ -181,7 +181,7 @@ def main(descriptor: int) -> None:
             raise Unavailable(f"no packet network here: {error.strerror}") from error
         sides, ports = _join(congestion)
     except Unavailable as error:
-        with contextlib.suppress(BrokenPipeError):  # Who asked was interrupted meanwhile.
+        with contextlib.suppress(BrokenPipeError):  # The other process was interrupted.
             channel.send(error)
         return
     emulator, control = _start_emulator(ports, link, channel)
@@ -189,11 +189,11 @@ def main(descriptor: int) -> None:
     try:
         for port in ports:
             os.close(port.descriptor)
-        with contextlib.suppress(BrokenPipeError):  # The same.
+        with contextlib.suppress(BrokenPipeError):  # The other process was interrupted.
             channel.send(None, [control.fileno()])
             control.close()
             broker.serve(channel)
     finally:
         os.kill(emulator, signal.SIGKILL)
         broker.wait()
-        os.waitpid(emulator, 0)  # which takes until nothing is left in its namespace, nor a dead child of ours
+        os.waitpid(emulator, 0)  # returns when its namespace has no process left, and no zombie of this process

@@ -1,7 +1,7 @@
-"""Messages between the processes of one network, with descriptors where one goes along.
+"""Messages between the processes of one network, optionally with descriptors.
 
-Pickled: both ends are this package, on a socket that nobody else can open. Where the other process is gone a send
-raises `OSError`, all else `EOFError`."""
+They are pickled: both ends are this package, on a socket that no other program can open. If the other process has
+ended, a send raises `OSError`, and other calls `EOFError`."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ class Channel:
 
     @classmethod
     def pair(cls) -> tuple[Channel, Channel]:
-        """Two ends."""
+        """Return the two ends of a new channel."""
         one, other = socket.socketpair()
         return cls(one), cls(other)
 
     @classmethod
     def inherited(cls, descriptor: int) -> Channel:
-        """The end that another process left open, or sent."""
+        """Return the end with a descriptor that this process inherited or received."""
         return cls(socket.socket(fileno=descriptor))
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the descriptor of this end."""
         return self._end.fileno()
 
     def send(self, message: object, descriptors: Sequence[int] = ()) -> None:
@@ -44,10 +44,10 @@ class Channel:
         self._end.sendall(content)
 
     def receive(self) -> tuple[Any, list[int]]:
-        """The next message and its descriptors."""
+        """Return the next message and its descriptors."""
         try:
             return self._receive()
-        except ConnectionError as error:  # what it did not read was lost with it
+        except ConnectionError as error:  # the other process ended with unread messages
             raise EOFError("the other process is gone") from error
 
     def _receive(self) -> tuple[Any, list[int]]:
@@ -71,7 +71,7 @@ class Channel:
             raise
 
     def ask(self, question: str, *arguments: Any, descriptors: Sequence[int] = ()) -> tuple[Any, list[int]]:
-        """Send a question; its answer, and descriptors that came with it. An exception for an answer is raised."""
+        """Send a request. Return the answer and its descriptors; raise the answer if it is an exception."""
         try:
             self.send((question, *arguments), descriptors)
             answer, given = self.receive()

@@ -1,4 +1,4 @@
-"""A command that runs in a namespace, as who started it holds it."""
+"""A command that runs in a namespace, as the process that uses the network sees it."""
 
 from __future__ import annotations
 
@@ -16,40 +16,40 @@ class _Descriptor(Protocol):
 
 
 SIGNALS_EVERY = 200
-"""Milliseconds after which a signal is handled at the latest while a command runs."""
+"""The most milliseconds until a signal is handled while `wait` waits for a command."""
 
 
 def readable(it: int | _Descriptor, wait: int = 0) -> bool:
-    """Say whether a read of a descriptor would return at once, after so many milliseconds at most; whatever its number
-    (select(2) ends at 1024)."""
+    """Wait at most `wait` milliseconds, and tell whether a read of a descriptor would return at once. Unlike select(2),
+    it accepts descriptors from 1024 on."""
     poll = select.poll()
     poll.register(it, select.POLLIN)
     return bool(poll.poll(wait))
 
 
 class Command:
-    """A running command, until it has ended and its status was read."""
+    """A command that was started in a namespace."""
 
     def __init__(self, pid: int, status: int) -> None:
-        """`status`: the reading end of a pipe that its exit status is written to."""
+        """`status`: the reading end of the pipe to which its exit status is written."""
         self.pid = pid
-        """The leader of its session and process group."""
+        """The process id, which is also the id of its session and process group."""
         self._status = status
         self._ended: int | None = None
 
     def fileno(self) -> int:
-        """Readable when it has ended."""
+        """Return a descriptor that is readable when the command has ended."""
         return self._status
 
     def ended(self) -> bool:
-        """True if it has ended: `wait` would return at once."""
+        """Tell whether the command has ended, so that `wait` returns at once."""
         return self._ended is not None or readable(self._status)
 
     def wait(self) -> int:
-        """Its exit status; negative: the signal that ended it."""
+        """Wait for the end and return the exit status; negative: the signal that ended the command."""
         if self._ended is None:
-            # Python runs the handler of a signal between its own steps: of one that comes just before a read that waits
-            # it would run it only after the read.
+            # Python runs signal handlers between its own instructions. The handler of a signal that comes just before a
+            # blocking read would run only after the read.
             while not readable(self._status, SIGNALS_EVERY):
                 pass
             text = os.read(self._status, 64)
@@ -59,13 +59,13 @@ class Command:
         return self._ended
 
     def kill(self, number: int = signal.SIGTERM) -> None:
-        """Signal the command and what it started in its group; after its end this does nothing."""
+        """Send a signal to the process group of the command; after its end this does nothing."""
         if not self.ended():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)
 
     def close(self) -> None:
-        """Forget it; it goes on."""
+        """Close the descriptor. The command keeps running."""
         descriptor, self._status = self._status, -1
         if descriptor >= 0:
             os.close(descriptor)

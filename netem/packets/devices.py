@@ -1,11 +1,11 @@
-"""The two ends of an emulated link: an interface in a namespace, and a descriptor that its packets come out of.
+"""The two ends of an emulated link: each is an interface in a namespace, and a descriptor for its packets.
 
-Each side has a pair of interfaces (veth); the emulator reads the local one through a packet socket. That needs no node
-of a device, so an ordinary user's namespaces have it anywhere. A packet may be a train of segments, up to 64 KB, each
-of them no longer than the link allows: see `trains`.
+Each side has a pair of interfaces (veth). The emulator reads the local one through a packet socket. That needs no
+device node, so it works in an ordinary user's namespaces too. A packet may be a train of segments, up to 64 KB, each of
+them no longer than the link allows: see `trains`.
 
-Before each packet comes the header of virtio (linux/virtio_net.h), which says how long a train's segments are, and that
-a checksum is yet to be made; the remote kernel needs neither it nor the checksum, so both are passed on.
+Before each packet comes the header of virtio (linux/virtio_net.h). It has the length of a train's segments, and says
+that a checksum is missing. The remote kernel accepts both, so header and packet are passed on unchanged.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ INTERFACE = "emu0"
 MTU = 1500
 """Bytes of an IP packet: TCP segments of 1,448 bytes, as on most of the Internet."""
 QUEUE = 50_000
-"""Packets that may wait in the kernel for the emulator; a link drops packets where it says so and nowhere else."""
+"""The most packets that wait in the kernel for the emulator: so many that only the link itself drops packets."""
 SOCKET_BUFFER = 64 << 20
-"""Bytes of a packet socket's buffers, for the same reason."""
+"""Bytes of each buffer of a packet socket: so many that only the link itself drops packets."""
 
 _PACKET_LEVEL, _PACKET_VIRTIO_HEADER, _PACKET_IGNORE_OUTGOING = 263, 15, 23
 _IPV4 = 0x0800
@@ -38,26 +38,26 @@ _FORCE_RECEIVE_BUFFER, _FORCE_SEND_BUFFER = 33, 32
 _ETHERNET_BYTES = 14
 
 _SETTINGS = {
-    # IPv6 sends packets of its own accord; a count should hold what the programs did.
+    # IPv6 sends packets by itself, but only the packets of the programs should be counted.
     "net.ipv6.conf.all.disable_ipv6": "1",
-    # Else a connection starts with what the kernel learned of an earlier one, and is not fresh.
+    # Otherwise a connection starts with the metrics of an earlier one, and is not fresh.
     "net.ipv4.tcp_no_metrics_save": "1",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An end at which packets that one side sends come out, and those for it go in, whole packets at a time."""
+    """The emulator's end of one side: a read returns a packet from that side, and a write sends one to it."""
 
     descriptor: int
     header: int
-    """Bytes before the IP packet: offload's and Ethernet's. They are passed on as they are."""
+    """Bytes of the headers of virtio and Ethernet before the IP packet, which are passed on unchanged."""
 
 
 def join(sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
-    """Give both sides an interface, addresses and routes to each other, and return what is to be joined.
+    """Give both sides an interface, addresses and routes to each other, and return their ports.
 
-    What fails half-way leaves no descriptor open; the interfaces it made go with the namespaces.
+    After an error no descriptor is left open. Interfaces are removed with their namespaces.
     """
     hub = Namespace()
     ports: list[Port] = []
@@ -71,26 +71,26 @@ def join(sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, 
             os.close(port.descriptor)
         raise
     finally:
-        hub.close()  # the sockets keep it
+        hub.close()  # the sockets keep the namespace
     return ports[0], ports[1]
 
 
 def check_setting(name: str) -> None:
-    """Check that a setting is a namespace's own."""
+    """Raise `ValueError` if a kernel setting does not belong to a network namespace."""
     first, *rest = name.split(".")
     if first != "net" or not rest or not all(part.replace("-", "_").isidentifier() for part in rest):
         raise ValueError(f"{name!r} is no setting of the network: its name begins with net.")
 
 
 def set_kernel(namespace: Namespace, name: str, value: str) -> None:
-    """Set one of a namespace's own settings, as `sysctl -w net.ipv4.tcp_fastopen=3` does."""
+    """Set a kernel setting of a network namespace, as `sysctl -w net.ipv4.tcp_fastopen=3` does."""
     check_setting(name)
     with namespace.entered(), open(f"/proc/sys/{name.replace('.', '/')}", "w", encoding="ascii") as file:
         file.write(value)
 
 
 def _open_port(namespace: Namespace, hub: Namespace, number: int) -> Port:
-    """A pair from a namespace into `hub`, where the emulator reads; `number` tells the pairs of a hub apart."""
+    """Make a pair of interfaces between the namespace of side `number` and `hub`, and return the port in `hub`."""
     name = f"hub{number}"
     with hub.entered():
         netlink.add_pair(name, INTERFACE, namespace.fileno(), peer_hardware=_hardware(number))
@@ -111,7 +111,7 @@ def _open_port(namespace: Namespace, hub: Namespace, number: int) -> Port:
 
 
 def _set_up(namespace: Namespace, number: int, *, congestion: str) -> None:
-    """Address the interface of side `number`, and lead everything for the other side through it."""
+    """Give the interface of side `number` its address, and a route to the other side."""
     own, other = ADDRESSES[number], ADDRESSES[1 - number]
     for name, value in _SETTINGS.items():
         with contextlib.suppress(FileNotFoundError):  # an older kernel, or one without IPv6
@@ -121,7 +121,7 @@ def _set_up(namespace: Namespace, number: int, *, congestion: str) -> None:
         netlink.set_up(INTERFACE, mtu=MTU, queue=QUEUE)
         netlink.add_address(INTERFACE, own, 30)
         netlink.add_neighbour(INTERFACE, other, _hardware(1 - number))
-        # Linux's own default, said so that no system's differs.
+        # Linux's own default, set here because a system may have another one.
         netlink.set_route(INTERFACE, other, congestion=congestion, initial_window=INITIAL_WINDOW)
 
 

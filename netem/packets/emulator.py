@@ -1,9 +1,9 @@
-"""The packet emulator: a loop between two ports that lets each packet out when the link says, and counts.
+"""The packet emulator: a loop between two ports that lets each packet out after its time on the link, and counts.
 
-It is a process of its own, so that nothing the programs under test do makes it late but the machine being too busy;
-how late it was is part of what it tells: of each packet, by how much it was let out after it was due, which it knows;
-and by how much it may have waited until it was read, for only then its time on the link begins. Of that it knows only
-what is the most: where the loop overslept, a packet may have come as it should have woken, or as it did.
+It is a process of its own, so that the programs under test make it late only if the machine is too busy. It measures
+how late it was. For each packet it knows the time from its due time to its output. It knows only the most that a packet
+may have waited before it was read, when its time on the link begins: if the loop overslept, the packet may have come at
+any time in between.
 """
 
 from __future__ import annotations
@@ -32,34 +32,34 @@ from netem.timekeeping import PAUSE, percentile_99
 from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
-"""Packets (or whole trains) read of one port before the other, and what is due, get their turn."""
+"""The most packets (or whole trains) read from one port before the other port, and due packets, have their turn."""
 LARGEST = 65536 + 64
-"""Bytes of a packet or train with what comes before it."""
+"""The most bytes of a packet or train with the headers before it."""
 NAP = nanoseconds(PAUSE)
-"""Nanoseconds the loop sleeps at the most: what it oversleeps it knows, but not when in its sleep a packet came."""
+"""The longest sleep of the loop in nanoseconds. It is short because the time of arrival within a sleep is unknown."""
 KEPT_DELAYS = 100_000
-"""Lateness of the last packets that is kept, for its 99th percentile."""
+"""The number of last packets whose lateness is kept, for its 99th percentile."""
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
-"""The errors of a device that cannot take a packet now, or a packet that an effect has damaged."""
+"""The errors of a device that cannot take a packet now, or that refuses a packet that an effect has damaged."""
 _UNCHECKED = b"\0"
-"""The first byte of a virtio header that promises nothing of the checksum: it is there, and to be looked at."""
+"""The first byte of a virtio header after which the receiver checks the packet's checksum."""
 _AT = attrgetter("at")
 
 
 @dataclass(slots=True)
 class PacketCounts:
-    """Packets of one direction in one operation; a train counts as what it is cut into."""
+    """The packets of one direction in one operation; a train counts as the packets that it is on the wire."""
 
     packets: int = 0
     dropped: int = 0
-    """By an effect, a full queue of the link, or because the remote end could take no more."""
+    """Packets dropped by an effect, by a full queue of the link, or because the remote end could take no more."""
 
 
 _Carried = tuple[bytes, memoryview, Delivery | None, int, int]
-"""The companions of a parcel: its frame, the part in the parcel (from the IP header on), its meaning to the
-counter, how many packets it is on the wire (more than one if it is a train), and how many nanoseconds late it was read.
-A tuple, for there are a hundred thousand a second."""
+"""The tag of a parcel: its frame, the part of it in the parcel (from the IP header on), its delivery for the counter,
+the number of packets that it is on the wire (more than one for a train), and the nanoseconds that it may have waited
+unread. It is a tuple, because there are a hundred thousand a second."""
 
 
 @dataclass(slots=True)
@@ -69,10 +69,10 @@ class _Direction:
     target: Port
     stages: Sequence[Stage]
     whole: bool
-    """True if trains pass as they are; else they are cut, for the stages to see each packet."""
+    """True if trains pass unchanged; otherwise they are cut, so that the stages see each packet."""
     passed: PacketCounts = field(default_factory=PacketCounts)
     queue: deque[Parcel] = field(default_factory=deque)
-    """By when they are due; those due at one time in the order in which they came."""
+    """The parcels by due time, and in order of arrival if their due times are equal."""
 
 
 class Emulator:
@@ -85,12 +85,12 @@ class Emulator:
         )
         self._segments = SegmentCounter(Counter())
         self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
-        """At the most: with the time for which it may have lain unread."""
+        """The most nanoseconds by which each packet was late, including the time that it may have waited unread."""
         self._least_late: deque[int] = deque(maxlen=KEPT_DELAYS)
-        """At the least: after it was due."""
+        """The least nanoseconds by which each packet was late: from its due time to its output."""
 
     def run(self, control: Channel) -> None:
-        """Emulate until the other end of `control` is gone; it answers what is asked there."""
+        """Emulate the link and answer requests on `control`, until its other end is closed."""
         wake_up_in_time()
         ports = {direction.source.descriptor: direction for direction in self._directions}
         waiting = [*ports, control.fileno()]
@@ -99,9 +99,9 @@ class Emulator:
         while True:
             due = min([self._deliver(direction, now()) for direction in self._directions])
             begun = now()
-            # Not epoll, which in Python sleeps whole milliseconds.
+            # Not epoll, which sleeps whole milliseconds in Python.
             ready = select.select(waiting, [], [], 0)[0]
-            since, looked = looked, begun  # what is there came after the last look, while we did something else
+            since, looked = looked, begun  # waiting packets came after the last check, during other work
             if not ready:
                 nap = max(0, min(NAP, due - begun))
                 ready = select.select(waiting, [], [], nap / NANOSECONDS)[0]
@@ -114,7 +114,7 @@ class Emulator:
                     return
 
     def _read(self, direction: _Direction, since: int) -> None:
-        """Read what is there, `since` that time at the earliest."""
+        """Read waiting packets, which did not come before the time `since`."""
         source, clock = direction.source, time.monotonic_ns
         left = AT_ONCE
         while left > 0:
@@ -149,7 +149,7 @@ class Emulator:
                     insort(queue, parcel, key=_AT)
 
     def _deliver(self, direction: _Direction, now: int) -> int:
-        """Let out what is due; when the next is."""
+        """Let out the packets that are due. Return the due time of the next one."""
         queue, target, clock = direction.queue, direction.target, time.monotonic_ns
         late, least_late = self._late, self._least_late
         told: Delivery | None = None
@@ -159,12 +159,12 @@ class Emulator:
             frame, packet, seen, packets, waited = carried
             try:
                 if parcel.content is packet:
-                    # Counted before it is written: who has read it finds it counted.
+                    # Count before writing, so that a reader of the packet finds it counted.
                     if seen is not told and seen is not None:
                         seen.delivered(clock())
                         told = seen
                     os.write(target.descriptor, frame)
-                else:  # damaged: the remote kernel is to find that out, and drops it
+                else:  # damaged: the remote kernel checks it and drops it
                     os.writev(target.descriptor, [_UNCHECKED + frame[1 : target.header], parcel.content])
             except OSError as error:
                 if error.errno not in _TRANSIENT:
@@ -176,16 +176,16 @@ class Emulator:
         return queue[0].at if queue else NEVER
 
     def _answer(self, control: Channel) -> bool:
-        """Do what is asked; whether to go on."""
+        """Answer one request. Return False if the other end is closed."""
         try:
             (question, *arguments), _ = control.receive()
         except EOFError:
             return False
         try:
             answer = getattr(self, f"_on_{question}")(*arguments)
-        except Exception as error:  # of the question; the link goes on
+        except Exception as error:  # an error of the request, which does not stop the link
             answer = error
-        with contextlib.suppress(ConnectionError):  # who asked is gone: the next turn of the loop finds out
+        with contextlib.suppress(ConnectionError):  # the other end is closed, which the next turn of the loop notices
             control.send(answer)
         return True
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 
 class Unavailable(Exception):
-    """There are no packet networks here; the message says why."""
+    """The system has no packet networks; the message says why."""
 
 
 class PacketsError(Exception):
-    """A process of the network failed, or the network is closed; what it measured is worth nothing."""
+    """A process of the network failed, or the network is closed, so its counts are invalid."""

@@ -1,10 +1,9 @@
-"""Namespaces without names, so that nothing is left behind whatever happens to their processes. Linux only.
+"""Namespaces without names, so that the kernel removes them however their processes end. Linux only.
 
-A network namespace lives as long as a process is in it or a descriptor of it is open. An ordinary user makes them
-inside a user namespace of his own, where the kernel allows that; only the process that made it, and its children, can
-enter.
-A PID namespace dies with its first process, and whatever runs in it dies then too. What the system does not allow
-raises `OSError`.
+A network namespace exists as long as a process is in it or a descriptor of it is open. An ordinary user makes it inside
+a user namespace of his own, if the kernel permits that; only the process that made it, and its children, can enter it.
+When the first process of a PID namespace ends, the kernel kills all others in it. A function raises `OSError` if the
+system refuses.
 """
 
 from __future__ import annotations
@@ -27,34 +26,34 @@ class Namespace:
     """One network namespace."""
 
     def __init__(self) -> None:
-        """Make a new one; the calling thread stays where it is."""
+        """Make a new namespace; the calling thread stays in its own."""
         with _staying():
             _call("a network namespace", "unshare", _NEW_NETWORK)
             self._descriptor = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
 
     def fileno(self) -> int:
-        """Its descriptor."""
+        """Return the descriptor of the namespace."""
         return self._descriptor
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """The calling thread is in it; sockets made meanwhile, and processes started, stay there."""
+        """Enter the namespace with the calling thread. Sockets and processes that it makes meanwhile stay in it."""
         with _staying():
             _call("entering a network namespace", "setns", self._descriptor, _NEW_NETWORK)
             yield
 
     def close(self) -> None:
-        """Give it up; it goes with the last process or socket in it. Twice is nothing."""
+        """Close the descriptor. The namespace ends with its last process or socket. Closing twice is harmless."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
             os.close(descriptor)
 
 
 def become_owner() -> None:
-    """Let this process, which must have one thread, make network namespaces, and its children be in a PID namespace.
+    """Let this process, which must have one thread, make network namespaces. Put its children into a PID namespace.
 
-    The first child is that namespace's first process: when it ends, the kernel kills all others, and nobody can be
-    started there any more. An ordinary user stays himself.
+    The first child is that namespace's first process: when it ends, the kernel kills all others, and no process can be
+    started there any more. An ordinary user keeps his user id.
     """
     try:
         _call("namespaces", "unshare", _NEW_PIDS | _NEW_NETWORK)
@@ -62,7 +61,7 @@ def become_owner() -> None:
         if error.errno != errno.EPERM:
             raise
         user, group = os.getuid(), os.getgid()
-        # All in one call: with the network one made later, the first one could not be returned to.
+        # All in one call: after a later call for the network namespace, this process could not return to the first one.
         _call("a user namespace (may users make one here?)", "unshare", _NEW_USER | _NEW_PIDS | _NEW_NETWORK)
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w", encoding="ascii") as file:
@@ -70,9 +69,9 @@ def become_owner() -> None:
 
 
 def show_own_processes() -> None:
-    """Give this process, in a PID namespace, a /proc that fits it: programs look themselves and their parents up there.
+    """Mount a /proc for the PID namespace of this process, in which programs look up themselves and their parents.
 
-    Where a container hides parts of /proc the kernel refuses; they then see that of the outside.
+    The kernel refuses that if a container hides parts of /proc. Then programs see the outer /proc.
     """
     with contextlib.suppress(OSError):
         _call("mounts", "unshare", _NEW_MOUNTS)
@@ -82,18 +81,18 @@ def show_own_processes() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when the one that started it ends."""
+    """Have the kernel kill this process when its parent ends."""
     _call("the end of the parent", "prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
 
 
 def wake_up_in_time() -> None:
-    """Have the kernel end this thread's sleeps to the microsecond; it takes 50 more by default."""
+    """Have the kernel end this thread's sleeps within a microsecond; by default they may be 50 us longer."""
     _call("timer slack", "prctl", _TIMER_SLACK, 1, 0, 0, 0)
 
 
 @contextlib.contextmanager
 def _staying() -> Iterator[None]:
-    """Whatever happens inside, the thread is afterwards where it was."""
+    """Return the thread to its network namespace at the end of the block, even after an error."""
     home = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
     try:
         yield

@@ -1,7 +1,7 @@
-"""Rtnetlink, as far as a link needs it: make, set up and address interfaces of the calling thread's network namespace.
+"""The part of rtnetlink that a link needs: make, set up and address interfaces of the thread's network namespace.
 
-Formats: rtnetlink(7), linux/rtnetlink.h and linux/if_link.h. Nothing but the standard library and no command is needed.
-Each function raises `OSError`, which names the step, where the kernel refuses it.
+Formats: rtnetlink(7), linux/rtnetlink.h and linux/if_link.h. It needs only the standard library and no command. Each
+function raises `OSError` with the name of the step if the kernel refuses it.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _numbers = itertools.count(1)
 
 
 def set_up(interface: str, *, mtu: int | None = None, queue: int | None = None) -> None:
-    """Bring an interface up; `mtu`: bytes of a packet, `queue`: packets that may wait."""
+    """Bring an interface up. `mtu`: the most bytes of a packet; `queue`: the most packets that wait."""
     attributes = b""
     for kind, number in ((_LINK_MTU, mtu), (_LINK_QUEUE, queue)):
         if number is not None:
@@ -60,14 +60,14 @@ def set_route(interface: str, destination: str, *, congestion: str, initial_wind
 
 
 def add_neighbour(interface: str, address: str, hardware: bytes) -> None:
-    """Say which Ethernet address an IPv4 address has, so that nobody asks for it over the link."""
+    """Set the Ethernet address of an IPv4 address, so that no ARP request goes over the link."""
     head = struct.pack("=BxxxIHBB", socket.AF_INET, socket.if_nametoindex(interface), _PERMANENT, 0, 0)
     body = attribute(_NEIGHBOUR_ADDRESS, socket.inet_aton(address)) + attribute(_NEIGHBOUR_HARDWARE, hardware)
     _ask(f"neighbour {address}", _NEWNEIGHBOUR, _CREATE | _REPLACE, head + body)
 
 
 def add_pair(name: str, peer: str, namespace: int, *, peer_hardware: bytes) -> None:
-    """A pair of joined Ethernet interfaces: `name` here, `peer` in the network namespace of that descriptor."""
+    """Make a pair of joined Ethernet interfaces: `name` here, `peer` in the network namespace of a descriptor."""
     other = _link(0, 0) + attribute(_LINK_NAME, peer.encode() + b"\0") + attribute(_LINK_ADDRESS, peer_hardware)
     other += attribute(_LINK_NAMESPACE, struct.pack("=I", namespace))
     kind = attribute(_DETAILS_KIND, b"veth\0")
@@ -77,17 +77,17 @@ def add_pair(name: str, peer: str, namespace: int, *, peer_hardware: bytes) -> N
 
 
 def attribute(kind: int, value: bytes) -> bytes:
-    """One attribute: length, kind, value, and zeros up to a multiple of four."""
+    """Encode one attribute: length, kind, value, and zeros up to a multiple of four."""
     return struct.pack("=HH", 4 + len(value), kind) + value + bytes(-len(value) % 4)
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """One message to the kernel, which is to be acknowledged."""
+    """Encode one message to the kernel that requests an acknowledgement."""
     return _MESSAGE.pack(_MESSAGE.size + len(body), kind, flags | _REQUEST | _ACK, number, 0) + body
 
 
 def acknowledged(answer: bytes, number: int) -> int | None:
-    """The error number in an answer to message `number`, 0 for none; None: it is another message's."""
+    """Return the error number in an answer to message `number`, 0 for success; None for another message's answer."""
     _, kind, _, answered, _ = _MESSAGE.unpack_from(answer)
     if kind != _ERROR or answered != number:
         return None

@@ -1,8 +1,8 @@
-"""The packet network: real kernel TCP between two network namespaces, every packet through an emulator.
+"""The packet network: real kernel TCP between two network namespaces, with an emulator that passes on every packet.
 
-A client's side and a server's, each a machine of its own as far as TCP can tell: handshakes, slow start, delayed
-acknowledgements and retransmission are the kernel's. Linux; as root, or as an ordinary user where the system lets him
-make namespaces. Nothing is left behind: namespaces and all that runs in them end with the process that uses this.
+The client's side and the server's side are separate machines for TCP: handshakes, slow start, delayed acknowledgements
+and retransmission are the kernel's. It needs Linux, and root or an ordinary user who may make namespaces. Nothing is
+left behind: the namespaces and their processes end with the process that uses this.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from netem.packets.errors import PacketsError, Unavailable
 from netem.units import NANOSECONDS
 
 CLIENT, SERVER = 0, 1
-"""The two sides."""
+"""The numbers of the two sides."""
 CONGESTION = "cubic"
-"""The default of Linux, and not paced: with a paced one (BBR) flights have no edges and rounds are fractions."""
+"""The default congestion control, as in Linux. It is not paced; with a paced one (BBR), round trips are fractions."""
 
 
 class Packets:
-    """A link between two namespaces; use it as a context manager."""
+    """A network of two namespaces joined by a link; use it as a context manager."""
 
     def __init__(self, link: Link, *, congestion: str = CONGESTION) -> None:
         self.link = link
@@ -44,35 +44,35 @@ class Packets:
 
     @property
     def client_address(self) -> str:
-        """IPv4 address of the client's side."""
+        """The IPv4 address of the client's side."""
         return ADDRESSES[CLIENT]
 
     @property
     def server_address(self) -> str:
-        """IPv4 address of the server's side."""
+        """The IPv4 address of the server's side."""
         return ADDRESSES[SERVER]
 
     def __enter__(self) -> Self:
-        """Start it."""
+        """Start the network."""
         self.start()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """Close it."""
+        """Close the network."""
         self.close()
 
     def start(self) -> None:
         """Make the namespaces and the link.
 
         Raises:
-            Unavailable: not on this system, or not for this user.
-            ValueError: an effect of the link has no meaning for packets.
+            Unavailable: this system, or this user, has no packet networks.
+            ValueError: an effect of the link is impossible for packets.
         """
         if not sys.platform.startswith("linux"):
             raise Unavailable(f"no packet network here: network namespaces are Linux's, this is {sys.platform}")
         self.link.check_packets()
         self._broker, there = Channel.pair()
-        # It finds this package where this process does. A session of its own: a terminal's ^C is not for it.
+        # Pass `sys.path`, so that it finds this package. Use a new session, so that a terminal's ^C does not end it.
         start = f"import sys; sys.path[:] = {sys.path!r}; from netem.packets.broker import main; main({there.fileno()})"
         self._process = subprocess.Popen(
             [sys.executable, "-c", start], pass_fds=[there.fileno()], start_new_session=True
@@ -85,7 +85,7 @@ class Packets:
                 raise answer
         except (OSError, EOFError) as error:
             process = self._process
-            self.close()  # first: it ends when nobody can ask any more
+            self.close()  # first, since the process ends when its channel is closed
             raise PacketsError(f"the process of the network ended, status {process.wait()}") from error
         except BaseException:
             self.close()
@@ -93,7 +93,7 @@ class Packets:
         self._emulator = Channel.inherited(given[0])
 
     def close(self) -> None:
-        """End what runs in it, and the namespaces. Twice is nothing."""
+        """End all processes in the network, and the namespaces. Closing twice is harmless."""
         for channel in (self._broker, self._emulator):
             if channel is not None:
                 channel.close()
@@ -103,20 +103,20 @@ class Packets:
             self._process = None
 
     def check(self) -> None:
-        """Check that all is well."""
+        """Raise `PacketsError` if the network is closed, or one of its processes failed."""
         with self._asking:
             self._check()
 
-    # -- what is in it
+    # -- sockets and commands
 
     def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """A new socket that lives on a side; it is this process's to use like any other."""
+        """Return a new socket on one side, which this process uses like any other."""
         _, (descriptor,) = self._ask(self._broker, "socket", side, int(family), int(kind))
         os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)
 
     def listen(self, port: int = 0) -> socket.socket:
-        """A socket listening on the server's side.
+        """Return a socket that listens on the server's side.
 
         Raises:
             OSError: the port is taken.
@@ -132,10 +132,10 @@ class Packets:
         return listener
 
     def connect(self, port: int) -> socket.socket:
-        """A connection from the client's side to a port of the server's.
+        """Return a connection from the client's side to a port of the server's side.
 
         Raises:
-            OSError: nobody listens there.
+            OSError: no socket listens on that port.
         """
         client = self.make_socket(CLIENT)
         try:
@@ -157,12 +157,13 @@ class Packets:
         stdout: int = 1,
         stderr: int = 2,
     ) -> Command:
-        """Start a command on a side, as this user, in a session of its own; it ends with the network at the latest.
+        """Start a command on a side, as this user, in a session of its own. The end of the network kills it.
 
-        `environment`: None for this process's as it was at `start`. `stdin`, `stdout`, `stderr`: open descriptors.
+        `environment`: None for the environment of this process at `start`. `stdin`, `stdout`, `stderr`: open
+        descriptors.
 
         Raises:
-            OSError: there is no such command, or no such folder.
+            OSError: the command or the folder does not exist.
         """
         ended, status = os.pipe()
         try:
@@ -178,8 +179,8 @@ class Packets:
         return Command(pid, ended)
 
     def listening(self, side: int, *, besides: Sequence[int] = ()) -> int:
-        """The number of TCP sockets that listen on a side; `besides`: the `pid` of commands whose sessions' are not
-        counted."""
+        """Return the number of TCP sockets that listen on a side. `besides`: the `pid` of commands; sockets in their
+        sessions are not counted."""
         number: int = self._ask(self._broker, "listening", side, list(besides))[0]
         return number
 
@@ -187,8 +188,8 @@ class Packets:
         """Set one of the kernel's settings of the network, like `net.ipv4.tcp_fastopen`, on one side or both.
 
         Raises:
-            ValueError: its name does not begin with `net.`: it is the whole machine's.
-            OSError: there is none, or it does not take the value.
+            ValueError: the name does not begin with `net.`, so it is a setting of the whole machine.
+            OSError: the setting does not exist, or refuses the value.
         """
         for each in (CLIENT, SERVER) if side is None else (side,):
             self._ask(self._broker, "setting", each, name, value)
@@ -196,34 +197,34 @@ class Packets:
     # -- the link
 
     def change(self, link: Link) -> None:
-        """Make it another link from now on. What is on the way comes out as it would have, and what was held for ever
-        as if it were sent now.
+        """Replace the link from now on. Packets on the way come out as before; packets that were held for ever are sent
+        again.
 
         Raises:
-            ValueError: an effect has no meaning for packets.
+            ValueError: an effect is impossible for packets.
         """
         link.check_packets()
         self._ask(self._emulator, "change", link)
         self.link = link
 
     def take(self) -> Counts:
-        """The counts since the last `take` (or the start), over all connections; a new operation begins."""
+        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
         return self._counts("take")
 
     def counts(self) -> Counts:
-        """Return the counts so far, and go on counting."""
+        """Return the counts so far without resetting them."""
         return self._counts("counts")
 
     def lateness(self) -> float:
-        """The seconds by which 99 in 100 packets came out late since the last `take`, at the most.
+        """Return the most seconds by which 99 in 100 packets since the last `take` were late.
 
-        With the time for which each may have lain unread. When it came the emulator knows no better than that, so a
-        time in which it was kept from the processor counts for what it finds then, also where nothing was waiting.
+        That includes the time that each packet may have waited unread. The emulator does not know when a packet came.
+        So a time without the processor counts for all packets that it finds afterwards, even if they came at its end.
         """
         return self._lateness("lateness")
 
     def least_lateness(self) -> float:
-        """The same at the least: by how much they were let out after they were due."""
+        """Return the least seconds by which 99 in 100 packets were late, from due time to output."""
         return self._lateness("least_lateness")
 
     def _lateness(self, question: str) -> float:
@@ -238,7 +239,7 @@ class Packets:
     def _ask(
         self, whom: Channel | None, question: str, *arguments: Any, descriptors: Sequence[int] = ()
     ) -> tuple[Any, list[int]]:
-        with self._asking:  # an answer is for who asked, whatever other threads ask
+        with self._asking:  # one request at a time, so that each thread gets its own answer
             self._check()
             assert whom is not None
             try:
@@ -250,8 +251,8 @@ class Packets:
         if self._broker is None or self._emulator is None:
             raise PacketsError("the network was not started, or is closed")
         if self._process is not None and self._process.poll() is not None:
-            # Its children have the channels, and the kernel ends them only a moment later.
+            # The channels look open, since the broker's children have them until the kernel kills them a moment later.
             raise PacketsError("the broker of the packet network failed")
         for channel, which in ((self._broker, "broker"), (self._emulator, "emulator")):
-            if readable(channel):  # nobody speaks there unasked
+            if readable(channel):  # there is no message without a request, so the other end is closed
                 raise PacketsError(f"the {which} of the packet network failed")

@@ -1,7 +1,7 @@
-"""From the TCP segments of a link to its counter: connections, the bytes in them, and which segments are copies.
+"""Count the TCP segments of a link: find connections, new bytes and copies, and call the counter.
 
-Bytes are counted when they are first sent. A segment that carries nothing (a pure acknowledgement) is no message; a
-copy of what was sent before belongs to the message its connection sends at the time.
+Bytes are counted when they are first sent. A segment without bytes (a pure acknowledgement) is no message. A copy of
+earlier bytes belongs to the present message of its connection.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ class _Stream:
     """One direction of a connection."""
 
     next: int | None = None
-    """The sequence number after the highest seen."""
+    """The sequence number after the highest one seen."""
     message: Message | None = None
     ended: bool = False
     after: int | None = None
     """The sequence number after its FIN."""
     taken: bool = False
-    """All of it, FIN and all, was acknowledged, and its sender knows."""
+    """True if its sender got the acknowledgement of the whole stream, including the FIN."""
 
 
 @dataclass(slots=True)
@@ -37,27 +37,26 @@ class _Connection:
     ends: bytes
     """The addresses and ports of both ends, as in the packets of its client."""
     opening: int
-    """The sequence number of its SYN: another one is another connection between the same ports."""
+    """The sequence number of its SYN. A SYN with another number opens another connection between the same ports."""
     undecided: Delivery | None = None
-    """The delivery of a SYN that carries bytes (TCP Fast Open), until the answer to it says whether the server took
-    them."""
+    """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server took them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """The meaning of a packet's delivery to the counter of the operation in which it was sent."""
+    """The effects of a packet's delivery on the counter of the operation in which it was sent."""
 
     counter: Counter
     established: int = 0
-    """The number of a connection whose client now knows that it is open, or refused."""
+    """The number of a connection that the packet opens or refuses for its client; 0 if there is none."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
-    """A call that is made when it may have been the last of its connection."""
+    """A function to call if the packet may be the last of its connection."""
 
     def delivered(self, now: int) -> None:
-        """The packet came out of the link."""
+        """Note that the packet came out of the link."""
         if self.established:
             self.counter.established(self.established, now)
         if self.message is not None:
@@ -67,25 +66,25 @@ class Delivery:
 
 
 class SegmentCounter:
-    """Tells a counter of the packets of one link."""
+    """The counter of the packets of one link, which calls a `Counter`."""
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
         self._connections: dict[bytes, _Connection] = {}
-        """By the ends of what the client sends, and by those of what the server does."""
+        """The connections, each under its ends in both directions."""
         self._count = 0
         self.not_tcp = 0
-        """Packets that are none of this."""
+        """The number of packets that are not TCP."""
 
     def begin(self, counter: Counter) -> None:
-        """Another operation begins; open connections stay known."""
+        """Begin another operation with its own counter. Open connections stay known."""
         self.counter, self.not_tcp = counter, 0
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None
 
     def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
-        """A frame of so many packets enters the link, its IPv4 header at `at`. Call `delivered` of the result when it
-        comes out, or the first packet of it."""
+        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller calls
+        `delivered` of the result when the frame, or its first packet, comes out."""
         segment = parse(frame, at)
         if segment is None:
             self.not_tcp += packets
@@ -100,8 +99,8 @@ class SegmentCounter:
                 connection.undecided = Delivery(self.counter, message=message)
                 return None
         if connection is None:
-            return None  # opened before we looked
-        # A refusal is an answer too: the reset of a SYN is the one with number 0.
+            return None  # opened before the network was counted
+        # A refusal is an answer too: the reset that answers a SYN has the number 0.
         refusal = flags & RST and not segment.number
         answer = flags & ACK and (flags & SYN or refusal) and not up
         established = connection.number if answer else 0
@@ -119,8 +118,8 @@ class SegmentCounter:
         return Delivery(self.counter, established, message, closing) if established or message or closing else None
 
     def _closing(self, connection: _Connection, segment: Segment, other: _Stream) -> None:
-        """A segment came out that breaks the connection, or may acknowledge the end of the other stream: a connection
-        of which nothing more can come is forgotten."""
+        """Handle the delivery of a segment that resets the connection, or may acknowledge the end of the other stream.
+        Forget the connection if no more segments can come."""
         if segment.flags & ACK and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
             other.taken = True
         done = segment.flags & RST or (connection.up.taken and connection.down.taken)
@@ -129,14 +128,14 @@ class SegmentCounter:
 
     def _open(self, segment: Segment, now: int) -> _Connection:
         self._count += 1
-        # A first segment that carries bytes waits for no handshake, unless they are refused.
+        # Bytes in the first segment do not wait for a handshake, unless the server refuses them.
         self.counter.opened(self._count, now, handshake=not segment.size)
         made = _Connection(self._count, segment.ends, segment.number)
         self._connections[segment.ends] = self._connections[turned(segment.ends)] = made
         return made
 
     def _decide(self, connection: _Connection, first: Delivery, answer: Segment, now: int) -> None:
-        """Decide if the bytes of a SYN were delivered, by what the answer to it acknowledges."""
+        """Decide whether the bytes of a SYN were delivered, by the sequence number that its answer acknowledges."""
         connection.undecided = None
         begin = (connection.opening + 1) & _ALL
         if answer.flags & SYN and _ahead(answer.acknowledged, begin) > 0:
@@ -166,6 +165,6 @@ class SegmentCounter:
 
 
 def _ahead(number: int, before: int) -> int:
-    """The distance of a sequence number beyond another, negative where it is behind; they wrap."""
+    """Return the distance from the sequence number `before` to `number`, negative if it is behind; they wrap."""
     difference = (number - before) & _ALL
     return difference if difference < _HALF else difference - _ALL - 1

@@ -1,4 +1,4 @@
-"""The TCP part of an IPv4 packet. Pure: bytes in, a segment out; of anything else, and of a broken packet, none."""
+"""Parse the TCP part of an IPv4 packet. Other packets, and broken ones, give None. No I/O here."""
 
 from __future__ import annotations
 
@@ -6,30 +6,30 @@ import struct
 from typing import NamedTuple
 
 _IP = struct.Struct("!BxH5xB2x8s")
-"""Version and words of the header, length of all, protocol, addresses of source and target."""
+"""Version and words of the header, total length, protocol, addresses of source and target."""
 _TCP = struct.Struct("!4sIIBB6x")
-"""Ports of source and target, sequence number, number acknowledged, words of the header, flags."""
+"""Ports of source and target, sequence number, acknowledgement number, words of the header, flags."""
 _PROTOCOL = 6
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
-"""Flags."""
+"""The flags of a segment."""
 
 
 class Segment(NamedTuple):
-    """One TCP segment, or a train of them. Made for each packet that passes, so it holds what stands there."""
+    """One TCP segment, or a train of them. One is made for each packet, so it has the packet's fields undecoded."""
 
     ends: bytes
-    """IPv4 addresses, then ports, of source and target."""
+    """The IPv4 addresses of source and target, then their ports."""
     number: int
     """The sequence number of its first byte, or of its SYN."""
     size: int
-    """Bytes of content."""
+    """The bytes of content."""
     flags: int
     acknowledged: int
-    """The sequence number that is expected next of the other side; where `flags` have `ACK`."""
+    """The sequence number expected next from the other side; valid if `flags` has `ACK`."""
 
 
 def parse(frame: bytes, at: int) -> Segment | None:
-    """The segment in a frame whose IPv4 header is at `at`."""
+    """Return the segment in a frame whose IPv4 header begins at `at`; None if it is not TCP, or broken."""
     room = len(frame) - at
     if room < _IP.size + _TCP.size:
         return None
@@ -38,7 +38,7 @@ def parse(frame: bytes, at: int) -> Segment | None:
     if version >> 4 != 4 or protocol != _PROTOCOL or start < _IP.size or room < start + _TCP.size:
         return None
     ports, number, acknowledged, words, flags = _TCP.unpack_from(frame, at + start)
-    # The length IP says: a short Ethernet frame is filled up. A train of 64 KiB does not fit there and says 0.
+    # Use IP's length, since a short Ethernet frame is padded. For a train of 64 KiB the length does not fit and is 0.
     size = (total or room) - start - (words >> 4) * 4
     if size < 0 or total > room:
         return None
@@ -46,5 +46,5 @@ def parse(frame: bytes, at: int) -> Segment | None:
 
 
 def turned(ends: bytes) -> bytes:
-    """The `ends` of what goes the other way."""
+    """Return the `ends` of the opposite direction."""
     return ends[4:8] + ends[:4] + ends[10:] + ends[8:10]

@@ -1,7 +1,7 @@
-"""A train of segments, as the kernel hands it over: how many packets it is on the wire, and those packets.
+"""Trains of segments, as the kernel passes them on: count or make the packets that a train is on the wire. No I/O here.
 
-Linux cuts what a program sends as late as it can, and leaves it to a network card that offers to (segmentation
-offload); here that is us. What a train is, the header of virtio before it says (linux/virtio_net.h). Pure.
+Linux cuts sent bytes into packets as late as possible, and leaves that to a network card that offers it (segmentation
+offload); here the emulator is that card. The header of virtio before a frame describes the train (linux/virtio_net.h).
 """
 
 from __future__ import annotations
@@ -11,33 +11,33 @@ import struct
 VIRTIO_BYTES = 10
 
 _VIRTIO = struct.Struct("=BBHH")
-"""Flags, kind of train, a hint we have no use for, bytes of content in each segment."""
+"""Flags, kind of train, an unused hint, bytes of content in each segment."""
 _NO_TRAIN, _OF_TCP, _OF_UDP, _MARKED = 0, 1, 5, 0x80
-"""Kinds of trains; the mark says that congestion was reported (CWR), which is the first segment's to say."""
+"""Kinds of trains. The mark says that congestion was reported (CWR), a flag of the first segment alone."""
 _IP = struct.Struct("!BBHH4sH8s")
-"""Words of the header, service, length of all, name, flags to protocol, checksum, addresses."""
+"""Words of the header, service, total length, identification, flags to protocol, checksum, addresses."""
 _TCP = struct.Struct("!4sI4sBB2sH")
-"""Ports, sequence number, number acknowledged, words of the header, flags, window, checksum."""
+"""Ports, sequence number, acknowledgement number, words of the header, flags, window, checksum."""
 _UDP = struct.Struct("!4sHH")
 """Ports, length, checksum."""
 _TCP_WORDS = 12
 _OF_THE_LAST = 0x01 | 0x08
-"""FIN and PSH."""
+"""The flags FIN and PSH."""
 _OF_THE_FIRST = 0x80
-"""CWR."""
+"""The flag CWR."""
 
 
 def packets_in(frame: bytes, at: int) -> int:
-    """The number of packets that a frame is on the wire; its IPv4 header is at `at`."""
+    """Return the number of packets that a frame is on the wire. Its IPv4 header begins at `at`."""
     size, first = _content(frame, at)
     return max(1, -(-(len(frame) - first) // size)) if size else 1
 
 
 def cut(frame: bytes, at: int) -> list[bytes]:
-    """The packets a frame is on the wire, each with what stands before it.
+    """Return the packets that a frame is on the wire, each with the headers before its IPv4 header.
 
-    They are what a network card would send, and like the train they leave the checksum of TCP or UDP to who receives
-    them: it has the sum of the pseudo-header in its place.
+    They are the packets that a network card would send. But like the train, they have the sum of the pseudo-header in
+    place of the checksum of TCP or UDP, and the receiver accepts that.
     """
     size, first = _content(frame, at)
     if not size or len(frame) - first <= size:
@@ -75,7 +75,7 @@ def cut(frame: bytes, at: int) -> list[bytes]:
 
 
 def _content(frame: bytes, at: int) -> tuple[int, int]:
-    """Bytes of content in each segment of a train, and where the content begins; 0: it is no train that we know."""
+    """Return the bytes of content in each segment of a train, and the offset of the content; 0, 0 for other frames."""
     _, kind, _, size = _VIRTIO.unpack_from(frame)
     kind &= ~_MARKED
     if not size or kind not in (_OF_TCP, _OF_UDP) or len(frame) < at + _IP.size or frame[at] >> 4 != 4:
@@ -91,5 +91,5 @@ def _sum(words: bytes | bytearray) -> int:
 
 
 def _folded(number: int) -> int:
-    """Fold a sum as the checksums of the Internet do: the carry comes in again at the low end (RFC 1071)."""
+    """Fold a sum to 16 bits as an Internet checksum, in which the carry is added at the low end (RFC 1071)."""
     return number % 0xFFFF

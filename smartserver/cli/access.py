@@ -1,4 +1,4 @@
-"""`smartserver access`: check an access file, explain what it gives a user, and print its keys for sshd."""
+"""`smartserver access`: check an access file, explain the rights of a user, and print its keys for sshd."""
 
 from __future__ import annotations
 
@@ -32,14 +32,15 @@ PERMISSIONS = {
 
 @click.group(short_help="Check an access file, explain what it gives a user, or print its keys for sshd.")
 def command() -> None:
-    """Check an access file of `smartserver serve --access FILE`, explain what it gives a user, or print the keys in it
-    for sshd. In place of a file STORE names rules that the servers of a store share: see `smartserver cluster access
+    """Check an access file of `smartserver serve --access FILE`, explain the rights of a user, or print its keys for
+    sshd. In place of a file, STORE names rules that the servers of a store share: see `smartserver cluster access
     --help`.
 
-    The file is TOML. The first rule that fits the user, the path of the repository and the ref decides; where none
-    does, nothing is allowed. `may` is none, read, write (refs forward), create (repositories and refs), force (rewind
-    and delete refs), delete (repositories) or admin (settings, such as HEAD), each with what is before it. A rule with
-    `refs` is about changes of these alone. In a pattern * is any part of a name, ** any number of names.
+    The file is TOML. The first rule that matches the user, the path of the repository and the ref decides. If no rule
+    matches, nothing is allowed. `may` is none, read, write (refs forward), create (repositories and refs), force
+    (rewind and delete refs), delete (repositories) or admin (settings, such as HEAD); each includes those before it. A
+    rule with `refs` applies only to changes of these refs. In a pattern * is any part of a name, ** any number of
+    names.
 
     \b
     [groups]
@@ -61,9 +62,9 @@ def command() -> None:
     path = "project/**"
     may = "read"
 
-    Limits of sizes are in the same file. A push that brings a larger file, or makes the repository larger, is refused
-    with a line that names it. Sizes are bytes, or have a unit (KB, MB, GB; KiB, MiB, GiB). Of each limit the first
-    entry that fits the path counts.
+    Limits of sizes are in the same file. A push with a larger file, or one that makes the repository larger, is refused
+    with a line that names it. Sizes are bytes, or have a unit (KB, MB, GB; KiB, MiB, GiB). For each limit the first
+    entry that matches the path counts.
 
     \b
     [[limits]]
@@ -98,11 +99,11 @@ def check(file: str) -> None:
 @click.argument("ref", default="")
 @click.pass_context
 def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref: str) -> None:
-    """Say whether USER may do something to the repository at PATH of a server, and which rule decides; the status is 1
-    if not.
+    """Say whether USER has the right LEVEL to the repository at PATH of a server, and which rule decides. The exit
+    status is 1 if not.
 
-    With REF, of changes of that ref; of a brz tag, REF is BRANCH:tags/NAME, where BRANCH is . for one that is not in a
-    shared repository, and of an hg bookmark :bookmarks/NAME. Users without a name are "anonymous".
+    With REF, the right is to change that ref. For a brz tag, REF is BRANCH:tags/NAME, where BRANCH is . for a branch
+    that is not in a shared repository. For an hg bookmark it is :bookmarks/NAME. Users without a name are "anonymous".
 
     \b
     smartserver access explain access.toml anna write project/www refs/heads/main
@@ -133,17 +134,17 @@ def explain(ctx: click.Context, file: str, user: str, level: str, path: str, ref
 @click.option("--lookup", nargs=2, metavar="TYPE KEY", help="Only the line of this key; nothing where nobody has it.")
 @click.option("--log", "place", default="syslog", show_default=True, metavar="FILE|syslog", help="As of `serve`.")
 def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> None:
-    """Print a line of `authorized_keys` for each key of an access file. With it sshd lets that user do what the rules
-    of the file say with the repositories below ROOT, and nothing else.
+    """Print a line of `authorized_keys` for each key of an access file. With the line, sshd lets that user access the
+    repositories below ROOT as the rules of the file permit, and nothing else.
 
-    The file has the keys of each user, as in a .pub file:
+    The file has the keys of each user, each as in a .pub file:
 
     \b
     [keys]
     anna = ["ssh-ed25519 AAAA... anna@laptop"]
 
-    With --lookup it is an AuthorizedKeysCommand of sshd: one account of the machine then serves any number of people,
-    and a key that is taken out of the file counts no more from the next log-in on. In sshd_config:
+    With --lookup the command is an AuthorizedKeysCommand of sshd. One account of the machine then serves any number of
+    people, and a key that is removed from the file is refused from the next login on. In sshd_config:
 
     \b
     Match User code
@@ -156,7 +157,7 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
     try:
         found = open_access(file).rules.keys
     except CommandError as error:
-        if lookup is not None:  # Of its standard error sshd logs nothing.
+        if lookup is not None:  # sshd does not log the command's standard error.
             with contextlib.suppress(CommandError):
                 log_to(place, False, journal=False, audits=False)
                 logging.getLogger("smartserver").error("nobody can log in by a key: %s", error)
@@ -174,7 +175,7 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
 
 
 def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
-    """Return the command of a key, by full paths: sshd runs it in the account's home."""
+    """Return the command of a key with absolute paths, since sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is not a program that sshd can run: call `smartserver` by its path")
@@ -195,7 +196,7 @@ def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
 
 
 def _quoted(text: str) -> str:
-    """In double quotes of authorized_keys, where a backslash takes only a quote's meaning (sshd(8))."""
+    """Escape text for double quotes in authorized_keys, where a backslash escapes only a quote (sshd(8))."""
     if "\n" in text:
         raise CommandError(f"{text!r}: a line of authorized_keys cannot have a newline")
     return text.replace('"', '\\"')

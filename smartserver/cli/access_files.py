@@ -24,7 +24,7 @@ FILE = click.argument("file", metavar="FILE|STORE")
 
 
 def open_access(place: str) -> AccessFile:
-    """The rules of a file, or those that the servers of a store share."""
+    """Return the rules of a file, or those that the servers of a store share."""
     source = _source(place, "access")
     try:
         return AccessFile(source or Path(place))
@@ -33,7 +33,7 @@ def open_access(place: str) -> AccessFile:
 
 
 def open_tokens(place: str) -> TokenFile:
-    """The tokens beside an access file, or those that the servers of a store share."""
+    """Return the tokens beside an access file, or those that the servers of a store share."""
     source = _source(place, "tokens")
     path = token_path(Path(place))
     try:
@@ -43,12 +43,12 @@ def open_tokens(place: str) -> TokenFile:
 
 
 def is_shared(place: str) -> bool:
-    """True if the place of rules is a store, and no file."""
+    """Tell whether the place of rules is a store, not a file."""
     return is_store_url(place) or os.path.isdir(place)
 
 
 def tokens_of(place: str) -> Path | TokenPlace:
-    """The file or the database in which the tokens of a place are changed."""
+    """Return the access file, or the database, in which the tokens of a place are changed."""
     if not is_shared(place):
         return Path(place)
     database = database_of(place)
@@ -63,7 +63,7 @@ def _source(place: str, name: str) -> WatchedSource | None:
 
 @functools.cache
 def _shared_files(place: str) -> SharedFiles:
-    """One for all files of a store: it asks for their versions in a thread."""
+    """Return one object for all shared files of a store, because it has a thread that asks for their versions."""
     database = database_of(place)
     from smartserver.server.shared_files import SharedFiles
 
@@ -71,7 +71,7 @@ def _shared_files(place: str) -> SharedFiles:
 
 
 def database_of(store: str) -> Database:
-    """The database of a store's logs."""
+    """Return the database of a store's logs."""
     store = local_place(store)
     found = cluster_of(store, open_store(store))
     if found is None:

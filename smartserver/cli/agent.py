@@ -1,4 +1,4 @@
-"""`smartserver agent`: what of a user's outlives a command."""
+"""`smartserver agent`: show, stop or start the agent of a user."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from smartserver.client.url import BadUrl
 def command() -> None:
     """Show, stop or start the agent of this user.
 
-    The first command that talks to a server starts it. It holds the connection when that command ends, so that the
-    next needs none of its own, and it has loaded what `git-remote-hpss` is made of. It ends when nobody has needed it
-    for ten minutes. SMARTSERVER_AGENT=0 in the environment of a command runs that without it.
+    The first command that connects to a server starts the agent. The agent holds the connection when that command ends,
+    so that the next command needs no new one, and it has loaded the modules of `git-remote-hpss`. It ends when no
+    command has used it for ten minutes. A command with SMARTSERVER_AGENT=0 in its environment runs without it.
 
     \b
     smartserver agent status
@@ -33,7 +33,7 @@ def command() -> None:
 
 @command.command()
 def run() -> None:
-    """Be the agent, until it is stopped: for who has services started by something of his own."""
+    """Run the agent in this process until it is stopped, for example under a service manager."""
     try:
         started = start(os.environ, here=True)
     except NoAgent as error:
@@ -44,7 +44,7 @@ def run() -> None:
 
 @command.command()
 def status() -> None:
-    """Show which connections are held."""
+    """Show the connections that the agent holds."""
     try:
         held, _ = ask(Status(), decode_held, os.environ)
     except NoAgent as why:
@@ -58,7 +58,7 @@ def status() -> None:
 @command.command()
 @click.argument("url", required=False)
 def forget(url: str | None) -> None:
-    """Close the connections that are held, all or those to the server of a URL."""
+    """Close the connections that the agent holds: all of them, or those to the server of a URL."""
     try:
         closed, _ = ask(Forget(served_by(parse_place(url)) if url else ""), decode_count, os.environ)
     except BadUrl as error:
@@ -70,8 +70,8 @@ def forget(url: str | None) -> None:
 
 @command.command()
 def stop() -> None:
-    """Close what is held and end the agent; what runs goes on."""
+    """Close the held connections and end the agent. Running commands continue."""
     try:
-        ask(Stop(), decode_count, os.environ, foreign=True)  # One of another namespace is in the way of this one's.
+        ask(Stop(), decode_count, os.environ, foreign=True)  # An agent of another namespace blocks this one's too.
     except NoAgent as why:
         click.echo(f"no agent: {why}")

@@ -1,4 +1,4 @@
-"""The agent, as `agent.start` begins it: two processes on sockets that listen already."""
+"""The program of the agent, which `agent.start` runs: two processes on sockets that it inherits."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from smartserver.cli.streams import prepare_streams
 
 
 def main() -> None:
-    """Be the keeper, with the zygote as a process below. The words: the numbers of their sockets and of a lock, and the
-    path of the first."""
+    """Run the keeper, with the zygote as a child process. The arguments are the descriptors of their sockets and of a
+    lock, and the path of the keeper's socket."""
     prepare_streams()
     keeper, zygote, lock = map(int, sys.argv[1:4])
     close_all_but((*range(3), keeper, zygote, lock))
     if sys.argv[4] != path_of(KEEPER, os.environ):
-        sys.exit("another installation than that of the command")  # Which had a PYTHONPATH.
+        sys.exit("another installation than that of the command")  # The command had a PYTHONPATH.
     for number in (keeper, zygote, lock):
         os.set_inheritable(number, False)
     for number in SIGNALS:
         signal.signal(number, signal.SIG_DFL)
-    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # Whatever the first command had blocked or ignored.
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())  # The first command may have blocked or ignored signals.
     os.chdir("/")
-    ours, theirs = socket.socketpair()  # Each process sees the end of the other.
+    ours, theirs = socket.socketpair()  # Each process notices the end of the other.
     if os.fork() == 0:
         ours.close()
         os.close(keeper)
-        os.close(lock)  # Workers may outlive the agent, and delay no other.
+        os.close(lock)  # Workers may outlive the agent, and must not delay the next one.
         from smartserver.cli import zygote as loaded
 
         loaded.run(socket.socket(fileno=zygote), theirs.fileno())
@@ -44,10 +44,10 @@ def main() -> None:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close what the command had open: somebody may hold a lock by it (`flock`), or wait for the end of a pipe."""
+    """Close the descriptors inherited from the command: one may hold a lock (`flock`), or keep a pipe open."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number not in kept:
-            with contextlib.suppress(OSError):  # It was that of the list.
+            with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed already.
                 os.close(number)
 
 

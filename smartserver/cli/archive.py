@@ -1,4 +1,4 @@
-"""The repository in the files that `dump` wrote, each after the one that it continues: opened where it lies."""
+"""Open the repository in the files that `dump` wrote, in place. A file comes after the one that it continues."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from transports.base import Transport
 from transports.tar import DamagedArchive, TarTransport, is_archive
 
 STANDARD = "-"
-"""Stands for standard input."""
+"""The file name that means standard input."""
 
 
 @contextmanager
 def archive_in(files: Sequence[str]) -> Iterator[PackRepository]:
-    """The repository in these files; standard input is written to a temporary file first."""
+    """Open the repository in dump files. Standard input is first written to a temporary file."""
     archives: dict[str, BinaryIO] = {}
     with ExitStack() as stack:
         for file in files:
@@ -80,7 +80,7 @@ def check(snapshot: Snapshot) -> None:
     """Read all packs, with their trailers, and the newest record, and compare the hashes.
 
     Raises:
-        CorruptFile: one is damaged.
+        CorruptFile: a file is damaged.
     """
     path = record_path(snapshot.state.version)
     decode_record(snapshot.transport.get_published(path), path)

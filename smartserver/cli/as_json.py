@@ -1,4 +1,4 @@
-"""`--json`: what a command shows, as a JSON object a line."""
+"""`--json`: print the output of a command as one JSON object on each line."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ json_option = click.option("--json", "as_json", is_flag=True, help="A JSON objec
 
 
 def text_of(name: bytes) -> str:
-    """A name as text; bytes that are not UTF-8 as `\\xNN`."""
+    """Return a name as text, with bytes that are not UTF-8 as `\\xNN`."""
     return name.decode("utf-8", "backslashreplace")
 
 
 def json_line(fields: Mapping[str, object]) -> bytes:
-    """An object on a line of its own, in UTF-8. Characters that could command a terminal, or change the order of what
-    it shows, are escaped."""
+    """Return an object as one line of JSON in UTF-8. Characters that could control a terminal, or change the order of
+    its text, are escaped."""
     text = msgspec.json.encode(fields).decode()
     if not text.isprintable():
         text = "".join([each if each.isprintable() else _escaped(each) for each in text])

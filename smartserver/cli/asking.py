@@ -1,4 +1,4 @@
-"""A question before what cannot be undone."""
+"""The question before an operation that cannot be undone."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from smartserver.cli.errors import CommandError
 
 
 def confirm(question: str, otherwise: str) -> None:
-    """Go on where the answer is yes. `otherwise`: the option that does not ask.
+    """Ask a question, and return only if the answer is yes. `otherwise`: the option that skips the question.
 
     Raises:
-        click.Abort: it was ^C.
+        click.Abort: the user pressed ^C.
+        CommandError: the answer was no, or there was none.
     """
     try:
         if click.confirm(question, err=True):

@@ -1,4 +1,4 @@
-"""The common part of `export`, `ls`, `cat` and `log`: a place with a revision in it, asked in one request."""
+"""The common part of `export`, `ls`, `cat` and `log`: read a revision of a repository in one request."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from smartserver.client.repository import RemoteRepository
 
 PLACE = "URL[@REV]"
-"""The name of the argument in help."""
+"""The name of the argument in the help."""
 
 
 def split_revision(place: str) -> tuple[str, str]:
-    """A place and the revision behind its `@`; empty where there is none. In a URL an `@` before the path belongs to
-    the host. On this machine an `@` in the name of a file or folder that exists belongs to that."""
+    """Split a place from the revision after its `@`, which may be empty. In a URL, an `@` before the path belongs to
+    the host. On this machine, an `@` in the name of an existing file or folder belongs to that name."""
     is_local = "://" not in place
     start = 0 if is_local else place.find("/", place.find("://") + 3)
     at = place.find("@", start) if start >= 0 else -1
@@ -43,20 +43,21 @@ def split_revision(place: str) -> tuple[str, str]:
 
 
 def name_of(path: str) -> bytes:
-    """A path that was given on the command line, as trees have it."""
+    """Return a path of the command line as it is in a tree."""
     return os.fsencode(path).strip(b"/")
 
 
 @contextmanager
 def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[ContentStream]:
-    """The answer to a selector of the repository at a place: a folder, the URL of a server or that of a store."""
+    """Read from the repository at a place (a folder, or the URL of a server or a store). Yield the answer to the
+    selector."""
     if not (is_url(place) or is_store_url(place) or os.path.isdir(place) or "/" in place):
         raise CommandError(f"{place!r} is not there")
     with one_line(place), _repository_at(place, flags) as repository:
         repository.below = True
         content = repository.read(encode_selector(selector))
         try:
-            with span(Part.LOCAL, "write"):  # What it waits for meanwhile has spans of its own.
+            with span(Part.LOCAL, "write"):  # Its waits for the server have spans of their own.
                 yield ContentStream(content.body)
         except Malformed as error:
             raise CommandError(f"{place}: the answer is damaged: {error}") from None
@@ -65,7 +66,7 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
 def _repository_at(place: str, flags: Set[str]) -> AbstractContextManager[RemoteRepository]:
     if is_url(place):
         return repository_on_server(place, flags)
-    # Loaded late: a store and a server in this process take 60 ms, which no request to another should.
+    # Imported late: a store and a server in this process take 60 ms, which a request to another server should not.
     from smartserver.cli.copying import repository_at
 
     return repository_at(place, flags)

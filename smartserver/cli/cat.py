@@ -1,4 +1,4 @@
-"""`smartserver cat`: a file of a repository, on standard output."""
+"""`smartserver cat`: print a file of a repository on standard output."""
 
 from __future__ import annotations
 

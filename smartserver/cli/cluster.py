@@ -20,10 +20,10 @@ from transports.errors import NoSuchFile
 
 @click.group()
 def command() -> None:
-    """Make and look at a store that several servers share.
+    """Create or show a store that several servers share.
 
-    Servers of one store, in a folder that all of them mount or in a bucket, need nothing of each other. With the logs
-    in PostgreSQL a change takes one statement there, and servers that push to one repository at once wait less.
+    Servers of one store, in a folder that all of them mount or in a bucket, do not communicate with each other. With
+    the logs in PostgreSQL, a change takes one statement there, and concurrent pushes to one repository wait less.
     """
 
 
@@ -32,12 +32,12 @@ def command() -> None:
 @click.option("--log", "log_place", required=True, metavar="postgresql://...", help="The database for the logs.")
 @click.pass_obj
 def init(flags: frozenset[str], store: str, log_place: str) -> None:
-    """Make the empty folder or bucket STORE one whose logs are in a database. Its tables are made there.
+    """Keep the logs of the empty folder or bucket STORE in a database, and create the tables there.
 
-    The address is written to the file smartserver-cluster of STORE. Servers and commands then find the logs by
-    themselves. A password is never part of it: each machine has that in ~/.pgpass, PGPASSFILE or PGPASSWORD.
+    The address of the database is written to the file smartserver-cluster of STORE, where servers and commands find it.
+    It never has a password: each machine has that in ~/.pgpass, PGPASSFILE or PGPASSWORD.
 
-    What is in another store is copied there by `smartserver push`.
+    `smartserver push` copies repositories from another store.
 
     \b
     smartserver cluster init /mnt/shared/code --log postgresql://code@db.example.org/code
@@ -63,8 +63,8 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
 def access(store: str, file: Path) -> None:
     """Put the rules of the access file FILE into the database of STORE, for servers that run with --access STORE.
 
-    They count on all servers within a second, as do tokens that `smartserver token create STORE USER` makes or
-    `smartserver token revoke STORE ID` takes back. While a server does not reach the database it lets nobody in.
+    All servers obey them within a second. The same holds for tokens that `smartserver token create STORE USER` makes
+    or `smartserver token revoke STORE ID` revokes. While a server cannot reach the database, it admits no user.
 
     \b
     smartserver cluster access s3://bucket/code access.toml
@@ -82,7 +82,7 @@ def access(store: str, file: Path) -> None:
 @command.command("status")
 @click.argument("store")
 def status(store: str) -> None:
-    """Say where the logs of the folder or bucket STORE are, and how large they are.
+    """Print the database of the logs of the folder or bucket STORE, and their size.
 
     \b
     smartserver cluster status s3://bucket/code
@@ -95,7 +95,7 @@ def status(store: str) -> None:
 
 
 def _check_address(address: str, secrets_in: Callable[[str], list[str]]) -> None:
-    """Accept the address of a database, without a password: many may read where it is written."""
+    """Check the address of a database. It must have no password, because many users may read the file."""
     if not address.startswith(("postgresql://", "postgres://")):
         raise CommandError(f"--log {address!r}: expected postgresql://[user@]host[:port]/database")
     try:
@@ -108,8 +108,8 @@ def _check_address(address: str, secrets_in: Callable[[str], list[str]]) -> None
 
 
 def _check_empty(place: str, store: Transport) -> None:
-    """Accept a store that has nothing yet: the logs of repositories in it would be hidden."""
-    with contextlib.suppress(NoSuchFile):  # A prefix of a bucket is there once something lies below it.
+    """Check that a store is empty, because the logs of repositories in it would be hidden."""
+    with contextlib.suppress(NoSuchFile):  # A prefix of a bucket exists only if it has files.
         for name in store.list_directory(""):
             raise CommandError(
                 f"{place} has {name!r} already: begin with an empty place, and copy by `smartserver push`"

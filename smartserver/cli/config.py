@@ -14,7 +14,7 @@ from transports.errors import CodedError
 HEAD = "HEAD"
 
 DEFAULTS = {"publishing": b"yes", "evolution": b"no"}
-"""Settings that are yes or no, as without them."""
+"""The default of each setting that is yes or no."""
 
 
 @click.command()
@@ -26,9 +26,9 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
     """Print the setting NAME of the repository at PATH, or set it to VALUE. PATH is a folder, or the URL of a server
     (hpss://) or of a store (sftp://, s3://, vfs://).
 
-    `head`: the branch that `git clone` checks out. That branch cannot be deleted. `publishing`: whether changesets that
-    `hg` pushes become public, `yes` or `no`. `evolution`: whether it exchanges obsolescence markers, `no` or `yes`.
-    To set one on a server takes the level `admin`.
+    `head` is the branch that `git clone` checks out. That branch cannot be deleted. `publishing` is `yes` (the default)
+    if changesets that `hg` pushes become public, else `no`. `evolution` is `yes` if `hg` exchanges obsolescence
+    markers, else `no` (the default). To change a setting on a server, a user needs the level `admin`.
 
     \b
     smartserver config ~/repositories/project head
@@ -36,7 +36,7 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
     smartserver config hpss://example.org/project head refs/heads/trunk
     smartserver config hpss://example.org/project publishing no
     """
-    from smartserver.cli.copying import repository_at  # Loads the store and both ends of a connection: 100 ms.
+    from smartserver.cli.copying import repository_at  # Imports the store and both ends of a connection: 100 ms.
 
     key = HEAD if name == "head" else name
     with one_line(path), repository_at(path, flags) as remote:
@@ -46,7 +46,7 @@ def command(flags: frozenset[str], path: str, name: str, value: str) -> None:
             (result,) = remote.ask((repository_configure, ConfigureRequest({key: new}))).results
             if isinstance(result, CodedError):
                 raise result
-            found: bytes | None = new  # Not what is known: of an incomplete repository an answer says nothing.
+            found: bytes | None = new  # For an incomplete repository, the answer has no settings.
         else:
             remote.learn_refs()
             found = remote.knowledge.settings.get(key)

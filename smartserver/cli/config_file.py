@@ -1,7 +1,7 @@
 """Options of a command in groups, and from a TOML file.
 
 Each option of the command is a key of the file, by its long name without the dashes. The command line wins. A message
-about an option begins with the option; where its value comes from the file, with the file and the key.
+about an option begins with the option, or with the file and the key if its value comes from the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class GroupedCommand(click.Command):
     """A command whose help shows its options in groups."""
 
     def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **more: Any) -> None:
-        """`groups`: the names of options, by the title of their group; an option of none is in a last group."""
+        """`groups`: the names of options by the title of their group. Options without a group are in a last one."""
         super().__init__(*arguments, **more)
         self.groups = groups
 
@@ -50,7 +50,7 @@ class GroupedCommand(click.Command):
 
 
 def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> None:
-    """Take defaults of the command's options from a file; the callback of an eager option."""
+    """Read defaults of the command's options from a file. This is the callback of an eager option."""
     if path is None or ctx.resilient_parsing:
         return
     try:
@@ -73,7 +73,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> Non
 
 
 def _unknown(ctx: click.Context, key: str, value: object, options: Mapping[str, click.Option]) -> str:
-    """Return what is wrong with a key that no option has, and what to write."""
+    """Return the message for an unknown key, with a hint what to write."""
     if isinstance(value, dict):
         return f"[{key}] is a table: write the options without it, as {next(iter(value), 'workers')} = ..."
     if key in [param.name for param in ctx.command.params if isinstance(param, click.Argument)]:
@@ -89,7 +89,7 @@ def _key(option: click.Option) -> str:
 
 
 def _checked(ctx: click.Context, option: click.Option, value: object, where: str) -> object:
-    """The value of a key for click, which is told text alike and numbers as they are."""
+    """Check the value of a key and return it for click. Numbers of options that take text become text."""
     expected: tuple[str, bool]
     if option.is_flag:
         expected = "true or false", isinstance(value, bool)
@@ -111,7 +111,7 @@ def _checked(ctx: click.Context, option: click.Option, value: object, where: str
 
 
 def given(ctx: click.Context) -> dict[str, str]:
-    """The options that the user gave, as messages call them, by their names."""
+    """Return the options that the user gave, as name of the parameter -> option in messages."""
     return {
         param.name: param.opts[0]
         for param in ctx.command.params
@@ -121,7 +121,7 @@ def given(ctx: click.Context) -> dict[str, str]:
 
 @contextmanager
 def named_as_given(ctx: click.Context) -> Iterator[None]:
-    """Let a message that begins with an option name the file and its key, where the value comes from there."""
+    """In an error that begins with an option, name the file and its key instead if the value comes from the file."""
     try:
         yield
     except CommandError as error:

@@ -1,8 +1,8 @@
-"""The common part of `push` and `pull`: a repository of ours copied into another, with its refs, tags and maps; what is
-there already is not sent.
+"""The common part of `push` and `pull`: copy a repository of ours into another, with its refs, tags and maps. Only the
+content that the target lacks is sent.
 
-Either is a folder, a store behind a link or a repository on a server. The one that is written to is always asked as a
-server is: what is not on one is served by this process.
+Source and target are a folder, a remote store or a repository on a server. The target is always accessed through a
+server; this process serves a target that is not on one.
 """
 
 from __future__ import annotations
@@ -51,16 +51,16 @@ from smartserver.store.transaction import Transaction
 from smartserver.verbs.map_update import MapKind, Verdict
 
 HOME = "~"
-"""First in the path of an sftp:// URL it is the home of the account."""
+"""The first name in the path of an sftp:// URL that means the home of the account."""
 
 AT_ONCE = 1 << 20
-"""Bytes of segments read at a time."""
+"""Bytes of segments to read at a time."""
 
 
 @contextmanager
 def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterator[RemoteRepository]:
-    """The repository at a place, or where one may be made, as a server would show it. `writes`: whether it may be
-    changed, so that root must be the owner of its folder.
+    """Open the repository at a place, which need not exist yet, through a server. `writes`: true if it may be changed,
+    so that root must become the owner of its folder.
 
     Raises:
         BadFlag: as `client_for`.
@@ -86,7 +86,7 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
 
 
 def act_as_owner_at(place: str) -> None:
-    """Let root be the owner of the folder where a place is, or where it is to be made."""
+    """If root runs this, become the owner of the folder of a place, or of the folder in which it will be made."""
     if not is_store_url(place):
         served, name = _parts(place)
         folders = [each for each in (os.path.join(served, name), served) if os.path.isdir(each)]
@@ -95,10 +95,12 @@ def act_as_owner_at(place: str) -> None:
 
 
 def _parts(place: str) -> tuple[str, str]:
-    """The folder that is served, and the path there: so that folders that are missing on the way are made, as where git
-    pushes; but not the outermost, by which a mistyped path is noticed. Of a server that is the folder it serves. On
-    this machine the innermost that is there is served. So is whatever has a part that no server would serve under that
-    name, and the store that a place of a bucket lies in whose logs are in a database.
+    """Split a place into the folder to serve and the path of the repository in it. Missing folders in that path are
+    created, as in a push of git. The served folder must exist, so that a mistyped path is noticed.
+
+    On this machine, the innermost existing folder above the place is served. In a URL it is the outermost folder (of a
+    vfs:// server, the folder that it serves), or the whole store of a bucket whose logs are in a database. Names that a
+    server would not serve belong to the served folder.
     """
     place = local_place(place)
     if not is_store_url(place):
@@ -111,7 +113,7 @@ def _parts(place: str) -> tuple[str, str]:
     try:
         url = urlsplit(place)
     except ValueError:
-        return place, ""  # `open_store` says why it is none.
+        return place, ""  # `open_store` raises the error.
     quoted = url.path.strip("/").split("/")
     parts = [unquote(each, errors="surrogateescape") for each in quoted]
     least = int(url.scheme != VFS and (len(parts) > 1 or parts == [HOME]))
@@ -124,16 +126,16 @@ def _parts(place: str) -> tuple[str, str]:
 
 
 def _begins(parts: Sequence[str], least: int) -> int:
-    """The index at which the names at the end begin that a server would serve; `least`: not before."""
+    """Return the index, at least `least`, from which on a server would serve all names."""
     odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
     return next(odd, least)
 
 
-# -- a repository in a store, as a push reads it
+# -- the source of a push
 
 
 def of_snapshot(snapshot: Snapshot) -> CopySource:
-    """The content of a repository in a store."""
+    """Return the content of a repository in a store, for a copy."""
     state = snapshot.state
     maps = {
         name: (MapKind(state.map_kind(name) or MapKind.OPAQUE), dict(entries.items()))
@@ -143,30 +145,30 @@ def of_snapshot(snapshot: Snapshot) -> CopySource:
 
 
 class StoreSource:
-    """A `PushSource`: whatever lies there is sent as it lies."""
+    """A `PushSource` of a repository in a store, whose segments are sent as they are stored."""
 
     def __init__(self, repository: PackRepository) -> None:
-        """Look at it.
+        """Read the newest state.
 
         Raises:
-            IncompleteRepository: it is to be shown to nobody.
+            IncompleteRepository: an earlier copy into the repository is not complete.
         """
         self.snapshot = repository.snapshot()
         if self.snapshot.state.is_incomplete:
             raise IncompleteRepository(repository.path)
         self._transaction = Transaction(repository.path, self.snapshot)
         self.size = self.snapshot.extent[1]
-        """Bytes of all packs."""
+        """The bytes of all packs."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> StorePlan:
-        """The plan for what lies there of `tips` and not of `haves`."""
+        """Return the plan for the revisions that `tips` reach and `haves` do not."""
         with of_source():
-            stored = [tip for tip in tips if self.snapshot.ordinal(tip) is not None]  # A tag may name what is not here.
+            stored = [tip for tip in tips if self.snapshot.ordinal(tip) is not None]  # A tag may name a missing one.
             plan = self._transaction.plan_pull(stored, list(haves))
             return StorePlan(self.snapshot, plan)
 
     def beyond(self, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
-        """The revisions that `tips` reach and `others` do not."""
+        """Yield the revisions that `tips` reach and `others` do not."""
         snapshot = self.snapshot
         wants, haves = ([at for at in map(snapshot.ordinal, ids) if at is not None] for ids in (tips, others))
         with of_source():
@@ -175,7 +177,7 @@ class StoreSource:
 
 
 class StorePlan:
-    """The revisions of a push."""
+    """The revisions that a push sends."""
 
     def __init__(self, snapshot: Snapshot, plan: PullPlan) -> None:
         self._snapshot = snapshot
@@ -185,10 +187,10 @@ class StorePlan:
             GraphNode(snapshot.revision(ordinal), snapshot.parents(ordinal)) for ordinal in ordinals
         ]
         self.sizes = [snapshot.size(((ordinal, ordinal + 1),)) for ordinal in ordinals]
-        """Bytes of their segments."""
+        """The bytes of each segment."""
 
     def segments(self) -> Iterator[bytes]:
-        """Each as it lies, many of them read at a time."""
+        """Yield each segment as it is stored. Many are read at a time."""
         left = iter(self.sizes)
         for start, stop in self._plan.ranges:
             while start < stop:
@@ -204,7 +206,7 @@ class StorePlan:
                 start += len(sizes)
 
     def without_bases(self, keys: Collection[Key]) -> StorePlan:
-        """There is no such plan: what lies in a repository rests on what its ancestors brought.
+        """Refuse: stored records are compressed against records of their ancestors.
 
         Raises:
             CannotCopy: always.
@@ -214,12 +216,12 @@ class StorePlan:
         )
 
 
-# -- what became of it
+# -- the outcome
 
 
 @contextmanager
 def between(source: str, target: str) -> Iterator[None]:
-    """Turn what goes wrong as one is copied into the other into a `CommandError` that names the side it is of."""
+    """Turn an error of a copy into a `CommandError` that names the side where it happened."""
     with one_line(target):
         try:
             yield
@@ -231,7 +233,11 @@ def between(source: str, target: str) -> Iterator[None]:
 
 
 def report(pushed: PushOutcome, kept: int) -> None:
-    """Say what was done; `kept`: entries of maps that differ and were not to be replaced."""
+    """Print the outcome of a copy. `kept`: the number of map entries that differ and were not replaced.
+
+    Raises:
+        CommandError: a ref or a map was refused.
+    """
     refused = [
         *[(each.update.ref, each.error) for each in pushed.refs],
         *[(each.update.map.encode(), each.error) for each in pushed.maps],
@@ -262,5 +268,5 @@ def _entries(number: int) -> str:
 
 
 def on_terminal(what: str) -> ProgressLine:
-    """A line for progress on standard error."""
+    """Return a progress line for standard error, which is shown only on a terminal."""
     return ProgressLine(what, sys.stderr.isatty())

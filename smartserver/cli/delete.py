@@ -17,11 +17,11 @@ from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 @click.option("--yes", is_flag=True, help="Do not ask.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, yes: bool) -> None:
-    """Delete the repository at PATH with all that is in it. PATH is a folder, or the URL of a server (hpss://) or of a
+    """Delete the repository at PATH with all its content. PATH is a folder, or the URL of a server (hpss://) or of a
     store (sftp://, s3://, vfs://).
 
-    Nobody finds it any more at once; its packs are deleted at a server's next start, once a day is over. Its folder and
-    a small file stay, and another repository may be made there.
+    Clients do not find it any more from now on. Its packs are deleted after a day, at the next start of a server. Its
+    folder and a small file stay, and another repository may be created there.
 
     \b
     smartserver delete ~/repositories/project

@@ -1,4 +1,4 @@
-"""`smartserver docs`: write the reference pages that are generated."""
+"""`smartserver docs`: write the generated reference pages."""
 
 from __future__ import annotations
 

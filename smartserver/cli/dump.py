@@ -1,4 +1,4 @@
-"""`smartserver dump`: a repository as one file."""
+"""`smartserver dump`: write a repository into one file."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ if TYPE_CHECKING:
     from smartserver.store.snapshot import Snapshot
 
 STANDARD = "-"
-"""Stands for standard output."""
+"""The file name that means standard output."""
 
 Made = tuple[Iterator[bytes], int, int]
-"""The bytes of an archive, and how many revisions and refs it has."""
+"""The bytes of an archive, and its numbers of revisions and refs."""
 
 
 @click.command(short_help="Write a repository into one file.")
@@ -33,12 +33,12 @@ Made = tuple[Iterator[bytes], int, int]
 @click.pass_obj
 def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...]) -> None:
     """Write the repository at URL into FILE, a tar archive. Without FILE, or if FILE is `-`, it goes to standard
-    output. `smartserver load` brings it into a repository, and `verify`, `stats` and `push` take it where they take
-    a folder.
+    output. `smartserver load` loads it into a repository, and `verify`, `stats` and `push` accept it in place of a
+    folder.
 
-    Of a repository in a folder or a store (sftp://, s3://, vfs://) the archive has all files as they lie. `tar -xf`
-    restores it. Of one on a server (hpss://) it has what anybody sees who may read: all refs and the revisions that
-    they reach, settings, tags and maps.
+    If the repository is in a folder or a store (sftp://, s3://, vfs://), the archive has its files unchanged, and
+    `tar -xf` restores it. If it is on a server (hpss://), the archive has everything that a user with read access sees:
+    all refs and the revisions that they reach, settings, tags and maps.
 
     FILE is replaced when the dump is complete; an interrupted dump leaves it as it was. Files and records are not
     checked as they are copied: run `smartserver verify FILE` before you replace an older backup.
@@ -55,7 +55,7 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
     """
     if file == STANDARD and sys.stdout.isatty():
         raise CommandError("a dump cannot be written to a terminal: name a FILE, or use a pipe")
-    # Loaded late, as in `push`.
+    # Imported late, as in `push`.
     from smartserver.cli.archive import archive_in, check
     from smartserver.client.replace import check_folder, new_file
 
@@ -79,7 +79,7 @@ def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...
 
 @contextmanager
 def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
-    """The files of a repository as they lie."""
+    """Yield an archive with the unchanged files of a repository in a folder or a store."""
     from smartserver.errors import IncompleteRepository, NoSuchRepository
     from smartserver.store.archive import backup
 
@@ -105,7 +105,7 @@ def _copied(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Ite
 
 @contextmanager
 def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Iterator[Made]:
-    """The pieces of a repository, as a server tells them."""
+    """Yield an archive with the content of a repository on a server."""
     import tempfile
 
     from smartserver.cli.copying import between, on_terminal, repository_at
@@ -120,9 +120,10 @@ def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Itera
 
 
 def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, received: OnSent) -> Made:
-    """Ask for a dump, in one round trip and one for each page of the maps that are not told. `spooled`: takes the
-    revisions where there is an earlier one: the server leaves out only what it was told of. `received`: called as they
-    come.
+    """Read a dump from a server, in one round trip, and one more for each page of the maps that a pull leaves out.
+
+    `spooled`: a file for the revisions if there is an earlier dump. They are filtered there, because the server leaves
+    out only the ancestors of the haves that fit into the request. `received`: called while revisions are received.
 
     Raises:
         CannotCopy: the earlier dump is of another version-control system.
@@ -137,7 +138,7 @@ def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, r
 
     there = source.repository
     refs = {} if earlier is None else earlier.state.refs()
-    # Branches first: of many tags most are ancestors of one.
+    # Branches come first, because most tags are ancestors of a branch.
     haves = [tip.id for name in sorted(refs, key=lambda name: name.startswith(TAGS)) for tip in refs[name]]
     pulled = there.pull(list(dict.fromkeys(haves))[:MAX_HAVES], bulk=True, tagged=True)
     known = of_remote(there.knowledge)

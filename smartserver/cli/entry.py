@@ -1,6 +1,6 @@
-"""The program `smartserver`: a command that asks a server for one answer is run by the user's agent, any other here.
+"""The program `smartserver`. The user's agent runs commands that only read from a server; this process runs the others.
 
-Python and all modules of such a command take longer to load than a near server takes to answer.
+Loading Python and the modules of such a command takes longer than a near server takes to answer.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from smartserver.cli.streams import prepare_streams
 
 
 def main() -> None:
-    """Run it."""
+    """Run the command of this process's arguments, in the agent or here."""
     prepare_streams()
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As a shell has it for what runs in the background.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # A shell ignores it for commands in the background.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # During imports there is nothing to undo or to print.
     words = sys.argv[1:]
     if is_for_agent(words):
         from smartserver.agent.address import is_wanted

@@ -1,4 +1,4 @@
-"""The errors that end a command: one line for a person."""
+"""The errors that end a command, each with a message of one line for the user."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ from transports.errors import CodedError
 
 
 class CommandError(Exception):
-    """The command could not do what was asked. Any function of a command may raise it; `main` prints it in one line."""
+    """A command failed. Any function of a command may raise it; `main` prints it in one line."""
 
     status = 1
-    """The status of the process."""
+    """The exit status of the process."""
 
 
 class UsageConflict(CommandError):
-    """Its options contradict each other, or what they are used for."""
+    """The options of a command contradict each other or its arguments."""
 
     status = 2
 
 
 @contextmanager
 def one_line(what: str = "", above: str = "") -> Iterator[None]:
-    """Turn what a client may raise into a `CommandError`, with `what` it was about in front, unless the error names
-    that. `above`: what a path of an error counts from (`errors.known_as`), where that was not said in it yet."""
+    """Turn the errors of a client into a `CommandError`. `what`: the place, put before the message unless the message
+    names it. `above`: the place to which paths in an error are relative (`errors.known_as`), if it is not in it yet."""
     try:
         yield
     except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as error:
@@ -43,6 +43,6 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
 
 
 def _names(said: str, what: str) -> bool:
-    """True if a message has that place in it, or one below it: at its beginning, or in quotes."""
+    """Tell whether a message names a place, or one below it, at its beginning or in quotes."""
     name = what.partition("?")[0].removeprefix(PREFIX).rstrip("/")
     return "/" in name and bool(re.search(rf"\A{re.escape(name)}(?=[/: ]|\Z)|'{re.escape(name)}(?=['/])", said))

@@ -1,4 +1,4 @@
-"""`smartserver export`: a tree of a repository as files."""
+"""`smartserver export`: write a tree of a repository as files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def command(flags: frozenset[str], place: str, folder: str, path: str) -> None:
     smartserver export hpss://example.org/project@v1.2 /tmp/guide --path doc
     smartserver export ~/repositories/project/doc@main /tmp/guide
     """
-    from smartserver.cli.exporting import write_tree  # Loaded late, as in `push`.
+    from smartserver.cli.exporting import write_tree  # Imported late, as in `push`.
 
     place, revision = split_revision(place)
     selector = TreeSelector(revision, name_of(path), deep=True, texts=True)

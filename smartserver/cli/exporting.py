@@ -1,7 +1,7 @@
-"""Writes a tree that comes from a server into a new folder, and nothing outside it.
+"""Write a tree from a server into a new folder, and nothing outside it.
 
-Each entry is created in the descriptor of its folder, under a single name, and only where nothing is yet: so neither a
-link that came before nor a `..` leads out. All lies in a folder beside it until it is whole.
+Each entry is created through the descriptor of its folder, with a single name that must be free. So neither an earlier
+link nor a `..` leads out of the folder. Everything is in a temporary folder beside it until the tree is complete.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ from smartserver.client.plain import plain
 from smartserver.records.browse import ContentStream, ListedNode, NodeType
 
 OF_TOOLS = (".git", "git~1", ".hg", "hg~1", ".bzr", "bzr~1")
-"""Folders of version-control tools, also by the short names that NTFS gives them."""
+"""The names of folders of version-control tools, and their short names on NTFS."""
 
 _FIRST_OF_TOOLS = frozenset(first for name in OF_TOOLS for first in (name[:1].encode(), name[:1].upper().encode()))
 
 _IGNORED = dict.fromkeys(
     [*range(0x200C, 0x2010), *range(0x202A, 0x202F), *range(0x206A, 0x2070), 0xFEFF],
 )
-"""Characters that HFS+ ignores in names, as git's `next_hfs_char` (utf8.c) has it."""
+"""The characters that HFS+ ignores in names, from git's `next_hfs_char` (utf8.c)."""
 
 MAX_LINK = 65_536
-"""Bytes of the target of a link; no system takes so many."""
+"""The most bytes of the target of a link, more than any system accepts."""
 
 _CREATE = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
-    """Write the tree into a folder that is empty or not there. `single`: the name of what is no folder itself."""
+    """Write the tree into a folder that is empty or missing. `single`: the name to use if the tree is a single file."""
     with _beside(folder) as (made, finish):
         writer = _Writer(stream, made, folder)
         try:
@@ -49,7 +49,7 @@ def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
 
 @contextmanager
 def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """A new folder beside the place, which is gone afterwards, and what puts it there."""
+    """Yield a temporary folder beside the place, and a function that renames it to the place. Delete it at the end."""
     place = os.path.abspath(folder)
     above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
@@ -67,7 +67,7 @@ def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
 
 
 class _Writer:
-    """Writes entries in the order in which they come: a folder before what is in it."""
+    """The writer of entries in the order of the stream, which has a folder before its content."""
 
     def __init__(self, stream: ContentStream, root: str, called: str) -> None:
         self._stream = stream
@@ -78,7 +78,7 @@ class _Writer:
         self._line = CountLine("export", sys.stderr.isatty(), done="written")
 
     def write(self, single: bytes) -> None:
-        """Write all that comes."""
+        """Write all entries of the stream. `single`: as in `write_tree`."""
         for entry in self._stream.entries(texts=True):
             path = entry.path
             if not path:
@@ -94,7 +94,7 @@ class _Writer:
         self._line.end()
 
     def close(self) -> None:
-        """Close the folders."""
+        """Close the descriptors of open folders."""
         while self._open:
             os.close(self._open.pop()[1])
 
@@ -131,7 +131,7 @@ class _Writer:
             os.close(descriptor)
 
     def _check(self, entry: ListedNode, *names: bytes) -> None:
-        """Refuse names that a file must not have."""
+        """Refuse names that a server must not send."""
         for name in names:
             why = ""
             if name in (b"", b".", b".."):
@@ -148,10 +148,10 @@ class _Writer:
 
 
 def is_of_tool(name: bytes) -> bool:
-    """True if a tool may take a name for its own folder, on any file system: some ignore case, dots and blanks at the
-    end, what follows a colon (NTFS), or some characters of no width (HFS+)."""
+    """Tell whether a version-control tool may use a folder of that name, on any file system. Some file systems ignore
+    case, dots and blanks at the end, everything after a colon (NTFS), or zero-width characters (HFS+)."""
     if name.isascii() and name[:1] not in _FIRST_OF_TOOLS:
-        return False  # As nearly all: it takes a tenth of the time.
+        return False  # Nearly all names end here, in a tenth of the time.
     plain_name = name.decode("utf-8", "replace").translate(_IGNORED).lower().partition(":")[0].rstrip(" .")
     return plain_name in OF_TOOLS
 

@@ -1,4 +1,4 @@
-"""`smartserver fast-export`: the history of a repository as a stream for git fast-import."""
+"""`smartserver fast-export`: write the history of a repository as a stream for git fast-import."""
 
 from __future__ import annotations
 
@@ -39,18 +39,18 @@ def command(
     reencode: str,
     keep: str | None,
 ) -> None:
-    """Write the history of the repository at URL to standard output, in the format of git fast-import. git, brz and
-    hg read it, into a repository of their own, and so does `smartserver fast-import`.
+    """Write the history of the repository at URL to standard output, in the format of git fast-import. git, brz, hg
+    and `smartserver fast-import` read it into another repository.
 
     The repository is received in one round trip, into a temporary folder as large as a clone. git writes the stream of
-    a git repository, of all refs or of each REF. The libraries of Mercurial and Breezy write those of theirs (pip
-    install 'smartserver[hg]', 'smartserver[brz]'), whole; there a branch of a stream is a named branch or a bookmark of
-    Mercurial, or a branch of Breezy. Without --keep an increment receives the whole history again.
+    a git repository, of all refs or of each REF. The libraries of Mercurial and Breezy (pip install 'smartserver[hg]',
+    'smartserver[brz]') write the whole history of their repositories. There, a branch of the stream is a named branch
+    or a bookmark of Mercurial, or a branch of Breezy. Without --keep an increment receives the whole history again.
 
-    The stream of a git repository leaves out signatures of commits and other extra headers, old modes of files, empty
-    folders, and a tag's inner name where it differs from its ref's; a tag of anything but a commit may be missing. git
-    may refuse a stream with an author that it cannot read. Standard error says how many of these the whole history has.
-    After an import these objects and their descendants have other ids.
+    The stream of a git repository leaves out signatures of commits and other extra headers, old modes of files, and
+    empty folders. A tag loses an inner name that differs from its ref's, and a tag of anything but a commit may be
+    missing. git may refuse a stream with an author that it cannot read. Standard error says how many of these the whole
+    history has. After an import these objects and their descendants have other ids.
 
     URL names a repository on a server (hpss://) or in a store (sftp://, s3://); one of git's also in a folder.
 
@@ -60,7 +60,7 @@ def command(
     smartserver fast-export --export-marks m --keep cache hpss://example.org/project main > all
     smartserver fast-export --import-marks m --export-marks m --keep cache hpss://example.org/project main > more
     """
-    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Imported late, as in `push`.
     from smartserver.cli.git_streams import fast_export as of_git
 
     run = StreamRun(place, flags, import_marks, export_marks, keep)

@@ -1,4 +1,4 @@
-"""`smartserver fast-import`: a stream for git fast-import into a repository on a server."""
+"""`smartserver fast-import`: read a stream for git fast-import into a repository."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.fast_export import KEEP
 
 SYSTEMS = {"git": "git sha1", "git-sha256": "git sha256", "hg": "hg sha1", "bzr": "bzr 2a"}
-"""The name of each system on the wire, by its `--vcs` value."""
+"""Value of `--vcs` -> name of the system on the wire."""
 
 
 @click.command("fast-import", short_help="Read a stream for git fast-import into a repository.")
@@ -41,15 +41,16 @@ def command(
     streams, of any system, into a repository of any system. An error message names the line of the stream, and nothing
     is changed then.
 
-    Into a git repository git reads the stream, in a temporary folder as large as a clone, so each command of the format
-    works. All refs change at once, at the end, or none does. Into a repository of Mercurial or Breezy the libraries of
-    these read it (pip install 'smartserver[hg]', 'smartserver[brz]'). Mercurial gets a bookmark for each branch; and
-    Breezy a branch URL/NAME for each branch, URL/trunk for master, each changed at once. Submodules and notes are left
-    out there.
+    For a git repository, git reads the stream in a temporary folder as large as a clone, so each command of the format
+    works. All refs change at once, at the end, or none does. For a repository of Mercurial or Breezy, their libraries
+    read it (pip install 'smartserver[hg]', 'smartserver[brz]'). Mercurial gets a bookmark for each branch. Breezy gets
+    a branch URL/NAME for each branch, and URL/trunk for master; each branch changes at once. Submodules and notes are
+    left out there.
 
     There are two round trips. The first receives the repository, because a stream may continue any of its commits; with
-    --keep, it receives only what is new. The second sends what is new in the stream. Breezy's branches are received and
-    sent one by one, and a new repository is made by one trip more. If that is interrupted, some branches are pushed.
+    --keep, it receives only the new part. The second sends the new part of the stream. Breezy's branches are received
+    and sent one by one, and a new repository takes one more trip. If that is interrupted, only some branches are
+    pushed.
 
     URL names a repository on a server (hpss://) or in a store (sftp://, s3://); one of git's also in a folder.
 
@@ -57,7 +58,7 @@ def command(
     git fast-export --all | smartserver fast-import hpss://example.org/project
     cvs-fast-export ... | smartserver fast-import --vcs hg hpss://example.org/project
     """
-    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Loaded late, as in `push`.
+    from smartserver.cli.git_streams import NotGit, StreamRun, known_system  # Imported late, as in `push`.
     from smartserver.cli.git_streams import fast_import as into_git
 
     run = StreamRun(place, flags, import_marks, export_marks, keep)
@@ -72,5 +73,5 @@ def command(
             system = other.vcs
     from smartserver.cli.other_streams import fast_import as into_other
 
-    # What was met before may be gone: then the user says which system the new one is of.
+    # The cached system may be that of a deleted repository; --vcs names the system of the new one.
     return into_other(run, stream, system, force=force, may_create=vcs is not None)

@@ -1,6 +1,6 @@
-"""`git-remote-hpss` and, for the other schemes of ours, `git-remote-hpss+ssh` and so on: what git runs for their URLs.
+"""`git-remote-hpss`, `git-remote-hpss+ssh` and so on: the programs that git runs for URLs of our schemes.
 
-What takes time to load is loaded when ^C can do no harm.
+Slow imports come after the setup of ^C.
 """
 
 from __future__ import annotations
@@ -31,29 +31,29 @@ is no need to run it by hand.
 
 
 def main() -> None:
-    """Run it on this process's streams."""
+    """Serve git on this process's streams and exit."""
     prepare_streams()
     if len(sys.argv) != 3 or sys.argv[1] in ("-h", "--help"):
         sys.stdout.write(USAGE)
         sys.exit(0 if sys.argv[1:2] in (["-h"], ["--help"]) else 2)
-    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # As a shell has it for what runs in the background.
-        signal.signal(signal.SIGINT, signal.SIG_DFL)  # While the rest is loaded there is nothing to undo or to say.
+    if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:  # A shell ignores it for commands in the background.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)  # During imports there is nothing to undo or to print.
     words = [os.fsencode(word) for word in sys.argv[1:]]
     status = _by_agent(words)
     if status is None:
         from smartserver.cli.git_remote_run import serve
 
-        # A URL is UTF-8 in every locale, or it would lead elsewhere in another.
+        # A URL is UTF-8 in every locale. Otherwise it would name different places in different locales.
         remote, url = [word.decode("utf-8", "surrogateescape") for word in words]
         status = serve(remote, url, os.environ, parent=os.getppid())
-    # Without the interpreter's own attempts to flush what git no longer reads.
+    # Skip Python's own exit, which would try to flush output that git no longer reads.
     os._exit(status)
 
 
 def _by_agent(words: list[bytes]) -> int | None:
-    """Have the user's agent run it: the exit status; None where it is to be run here."""
+    """Let the user's agent serve git. Return the exit status, or None if this process must do it."""
     url = words[1].lower()
-    # What starts a program of its own may need this terminal, and git's traces descriptors that are not passed on.
+    # The other schemes start programs, which may need this terminal. Git's traces need descriptors of this process.
     if not url.startswith((b"hpss://", b"hpss+tls://", b"hpss+ssh://")) or any(
         name.startswith(b"GIT_TRACE") and value.isdigit() and int(value) > 2 for name, value in os.environb.items()
     ):

@@ -1,5 +1,4 @@
-"""The work of `git-remote-hpss` once it is loaded: it serves one git command, and says an error in one line on
-stderr."""
+"""The work of `git-remote-hpss` after its imports: serve one git command, and print an error as one line on stderr."""
 
 from __future__ import annotations
 
@@ -38,12 +37,12 @@ if TYPE_CHECKING:
     from smartserver.plugins.git.credentials import RunProgram
 
 FAILED = 128
-"""Exit status of a git command that could not go on."""
+"""The exit status of a git command that failed."""
 
 INTERRUPTED = 130
 
 FALSE = ("0", "false", "no", "off", "")
-"""Values of a variable that git takes for false."""
+"""The values of a variable that git takes for false."""
 
 
 def serve(
@@ -55,9 +54,8 @@ def serve(
     holder: Holder | None = None,
     run_program: RunProgram | None = None,
 ) -> int:
-    """Serve one git command, run by the process `parent`: the exit status. An interrupt ends it without a word,
-    whatever became of it: git's user knows what he did. `run_program`: runs programs at the user's terminal; default:
-    this process is there."""
+    """Serve one git command and return the exit status. After an interrupt, no error is printed. `parent`: the process
+    of git; `run_program`: runs programs at the user's terminal, by default from this process."""
     at_end = contextlib.ExitStack()
     interrupts = Interrupts()
     status = 0
@@ -78,10 +76,10 @@ def serve(
 
 
 def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None:
-    """Say it in a line. What no run may end with is raised."""
+    """Print an error as one line. Raise any error that no run may end with."""
     match error:
         case BrokenPipeError():
-            return  # Git is gone, and has said why.
+            return  # Git has ended, with its own message.
         case MediumError() | ProtocolError() | NotOurProtocol():
             place = "" if isinstance(error, CannotConnect) else f"{parse_place(url).where}: "
             line = f"{place}{plain(str(error))}"
@@ -90,7 +88,7 @@ def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None
         case CannotGoOn() | BadUrl() | BadFlag():
             line = plain(str(error))
         case OSError():
-            # What is written without a name is the repository's.
+            # Writes without a file name are to the repository.
             place = error.filename or environment.get("GIT_DIR") or "this machine"
             line = f"{place}: {error.strerror or error}"
         case _:
@@ -99,16 +97,16 @@ def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None
 
 
 def is_of_user(environment: Mapping[str, str]) -> bool:
-    """True if git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL that comes
-    from a repository: that of a submodule."""
+    """Tell whether git's user wrote the URL. Git sets GIT_PROTOCOL_FROM_USER (git(1)) to a false value for a URL from a
+    repository, as that of a submodule."""
     return environment.get("GIT_PROTOCOL_FROM_USER", "1").lower() not in FALSE
 
 
 def check_origin(url: str, environment: Mapping[str, str]) -> None:
-    """Accept a URL that git's user wrote, and any other that says nothing of how a machine is to be checked.
+    """Check a URL that git's user did not write: it must not change how the server's identity is checked.
 
     Raises:
-        BadUrl: a repository's files would change the check.
+        BadUrl: the URL, which comes from a repository, would change that check.
     """
     said = parse_place(url).query
     if said and not is_of_user(environment):
@@ -120,7 +118,7 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
 def run_here(
     environment: Mapping[str, str], words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool
 ) -> bytes:
-    """The output of a program; empty if it failed. `said`: its input."""
+    """Run a program on this process's terminal and return its output, empty if it failed. `said`: its input."""
     import subprocess
 
     errors = subprocess.DEVNULL if quiet else None
@@ -133,8 +131,8 @@ def run_here(
 
 
 def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
-    """The words of the command that logs in at other machines for git, as git-config(1) says at core.sshCommand."""
-    import subprocess  # With what `ssh_url` loads these take 10 ms, which most commands do not need.
+    """Return the words of git's ssh command, as git-config(1) describes at core.sshCommand."""
+    import subprocess  # Imported late: it and `ssh_url` take 10 ms, and most commands do not need them.
 
     from smartserver.client.ssh_url import of_shell
 
@@ -149,7 +147,7 @@ def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
 
 
 def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """The environment with the debug flags of `git -c hpss.debug=FLAGS`."""
+    """Return the environment with the debug flags of `git -c hpss.debug=FLAGS`."""
     if "hpss.debug" not in environment.get("GIT_CONFIG_PARAMETERS", "").lower():
         return environment
     import subprocess
@@ -160,10 +158,10 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
-    """The keeper of the connections of a git command.
+    """Return the agent's holder of the connections of a git command; None if the agent cannot hold them.
 
     Raises:
-        BadUrl: it is not one, or one that may not be followed.
+        BadUrl: the URL is invalid, or refused by `check_origin`.
     """
     check_origin(url, environment)
     place = parse_place(url)
@@ -179,10 +177,11 @@ def run(
     holder: Holder | None,
     run_program: RunProgram,
 ) -> None:
-    """Serve one git command; `at_end` is for what must be done at its end, where nothing interrupts.
+    """Serve one git command. `at_end`: takes the cleanup to run at the end without interrupts.
 
     Raises:
-        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: it cannot go on.
+        CannotGoOn, VcsError, CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag: the command
+            failed.
     """
     try:
         check_origin(url, environment)
@@ -204,7 +203,7 @@ def run(
     reader = proc_command_line if os.path.isdir("/proc/self") else ps_command_line
 
     def source(scheme: str, where: str) -> TokenSource:
-        from smartserver.plugins.git.credentials import GitCredentials  # Loaded where a token is wanted.
+        from smartserver.plugins.git.credentials import GitCredentials  # Imported only if a token is needed.
 
         return GitCredentials(scheme, where, run_program)
 

@@ -1,5 +1,5 @@
-"""`smartserver fast-export` and `fast-import`: a git repository is copied into a bare one here. There git writes or
-reads the stream, and `fast-import` pushes what the stream added."""
+"""`smartserver fast-export` and `fast-import` of git repositories: copy the repository into a local bare one, in which
+git writes or reads the stream. `fast-import` then pushes the changes of the stream."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ from smartserver.verbs.rules import Rule
 
 
 class NotGit(Exception):
-    """A repository is another system's."""
+    """The repository belongs to another version-control system, `vcs`."""
 
     def __init__(self, vcs: str) -> None:
         super().__init__(vcs)
@@ -51,7 +51,7 @@ class NotGit(Exception):
 
 
 class StreamRun(NamedTuple):
-    """The arguments of both commands."""
+    """The arguments that `fast-export` and `fast-import` share."""
 
     place: str
     flags: Set[str]
@@ -60,10 +60,11 @@ class StreamRun(NamedTuple):
     keep: str | None
 
     def check(self) -> None:
-        """Check the files of marks, before anything is received.
+        """Check the files of marks before anything is received.
 
         Raises:
-            FileNotFoundError: the folder of the file of marks to be written is missing.
+            CommandError: the file to read is missing.
+            FileNotFoundError: the folder of the file to write is missing.
         """
         if self.import_marks and not os.path.isfile(self.import_marks):
             raise CommandError(f"{self.import_marks} is not there: an earlier run writes it with --export-marks")
@@ -72,16 +73,17 @@ class StreamRun(NamedTuple):
 
 
 def known_system(place: str, flags: Set[str]) -> str:
-    """The system of the repository at a place as far as it was met before, else git."""
+    """Return the system of the repository at a place from the cached knowledge; git if it is unknown."""
     with one_line(place), repository_at(place, flags, writes=False) as remote:
         return remote.knowledge.vcs or next(iter(GIT))
 
 
 def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> None:
-    """Write a stream of a repository to standard output. `refs`: none for all; `options`: of git.
+    """Write a stream of a repository to standard output. `refs`: the refs to export, or empty for all; `options`: of
+    git fast-export.
 
     Raises:
-        NotGit: it is another system's.
+        NotGit: the repository belongs to another system.
     """
     options = [*options, *_mark_options(run.import_marks, run.export_marks)]
     with _errors(run.place), _workplace(run.keep) as folder:
@@ -108,11 +110,11 @@ def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> 
 
 
 def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
-    """Read a stream from a file (`-`: from standard input), and push what it adds. `vcs`: of a repository that is
-    created.
+    """Read a stream from a file (`-`: from standard input), and push its changes. `vcs`: the system of a repository
+    that is created.
 
     Raises:
-        NotGit: it is another system's; nothing was read of the stream.
+        NotGit: the repository belongs to another system. Nothing was read from the stream.
     """
     with contextlib.ExitStack() as until:
         until.enter_context(_errors(run.place))
@@ -130,7 +132,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
         options = [*_mark_options(run.import_marks, marks), *(["--force"] if force else [])]
         _read(local, stream, options)
         if run.export_marks:
-            # The rename alone is left for after the push: a full disk must not lose the marks of what was pushed.
+            # Only the rename is left for after the push: a full disk must not lose the marks of pushed commits.
             written = until.enter_context(new_file(run.export_marks))
             with open(marks, "rb") as source:
                 shutil.copyfileobj(source, written)
@@ -139,7 +141,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
 
 
 def _mark_options(import_marks: str | None, export_marks: str | None) -> list[str]:
-    """Options of git, which runs in another folder."""
+    """Return git's options for marks, with absolute paths, since git runs in another folder."""
     options = [f"--import-marks={os.path.abspath(import_marks)}"] if import_marks else []
     return [*options, f"--export-marks={os.path.abspath(export_marks)}"] if export_marks else options
 
@@ -163,7 +165,7 @@ def _push(remote: RemoteRepository, local: GitRepository, before: Mapping[bytes,
 
 
 def _update(local: GitRepository, name: bytes, tip: RevisionId, replaced: RevisionId | None) -> RefUpdate:
-    """`replaced`: the tip that may be lost."""
+    """Return the update of a ref to `tip`. `replaced`: the old tip, whose commits the update may lose (--force)."""
     rule = Rule.NEW if name.startswith(TAGS) else Rule.FF
     attributes = peeled(local, local.objects.read(tip))
     return RefUpdate(name, tip, Rule.LEASE if replaced else rule, expected=replaced, attributes=attributes)
@@ -172,13 +174,14 @@ def _update(local: GitRepository, name: bytes, tip: RevisionId, replaced: Revisi
 def bring(
     place: str, remote: RemoteRepository, folder: str, names: Sequence[str], moved: OnSent
 ) -> tuple[GitRepository, CopySource]:
-    """Copy a repository, or what these refs reach, into a bare one in a folder: that, and what was copied.
+    """Copy a repository, or the history of the refs `names`, into a bare one in a folder. Return the bare repository
+    and the copied content.
 
     Raises:
-        NotGit: it is another system's.
-        CannotCopy: there is no such ref.
+        NotGit: the repository belongs to another system.
+        CannotCopy: a ref is missing.
         CodedError, MediumError, ProtocolError, NotOurProtocol: as `RemoteRepository.pull`.
-        VcsError: it cannot be copied.
+        VcsError: the repository cannot be copied.
     """
     known = remote.knowledge
     haves: list[RevisionId] = []
@@ -190,7 +193,7 @@ def bring(
     pulled = remote.pull(haves, wanted)
     if known.vcs not in GIT:
         raise NotGit(known.vcs)
-    copied = of_remote(known).only(names, lambda tips, others: ())  # Of git only refs are read.
+    copied = of_remote(known).only(names, lambda tips, others: ())  # For git, only the refs are needed.
     keeps: list[str] = []
     with contextlib.ExitStack() as until:
         local = until.enter_context(open_bare(folder, known.vcs, os.environ))
@@ -211,7 +214,7 @@ def bring(
 
 @contextmanager
 def _errors(place: str) -> Iterator[None]:
-    """Turn what goes wrong into one line."""
+    """Turn errors into a `CommandError`, whose message is one line."""
     with one_line(place):
         try:
             yield
@@ -221,7 +224,7 @@ def _errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def _workplace(keep: str | None) -> Iterator[str]:
-    """A folder for a bare repository, which is gone afterwards unless it was named."""
+    """Yield a folder for a bare repository: `keep`, or a temporary one that is deleted at the end."""
     if keep:
         folder = os.path.abspath(keep)
         check_kept(folder, os.environ)

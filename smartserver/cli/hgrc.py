@@ -1,4 +1,4 @@
-"""A user's configuration of Mercurial: where it is, and a change of one line in it."""
+"""A user's configuration of Mercurial: find the file, and change one item in it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartserver.cli.errors import CommandError
 
 
 def location(environment: Mapping[str, str]) -> Path:
-    """The file that hg reads as the user's: the first of HGRCPATH, else that which `hg config --edit` opens."""
+    """Return the path of the user's configuration: the first of HGRCPATH, else the file of `hg config --edit`."""
     home = Path(environment.get("HOME") or Path.home())
     if "HGRCPATH" in environment:
         named = [place for place in environment["HGRCPATH"].split(os.pathsep) if place]
@@ -26,7 +26,7 @@ def location(environment: Mapping[str, str]) -> Path:
 
 
 def with_item(text: str, section: str, name: str, value: str) -> str:
-    """A configuration in which an item has a value, every other line as it was."""
+    """Return a configuration with an item set to a value and all other lines unchanged."""
     if "\n" in value:
         raise CommandError(f"{value!r}: a line of hg's configuration cannot have a newline")
     lines = text.splitlines(keepends=True)
@@ -43,7 +43,7 @@ def with_item(text: str, section: str, name: str, value: str) -> str:
     new = f"{name} = {value}".rstrip() + "\n"
     if item is not None:
         rest = itertools.takewhile(lambda line: re.match(r"[ \t]+\S|[;#]", line), lines[item + 1 :])
-        further = list(rest)  # Lines of the value, with comments between them.
+        further = list(rest)  # The further lines of the old value, with comments between them.
         comments = [line for line in further if line[0] in ";#"]
         lines[item : item + 1 + len(further)] = [new, *comments]
     elif last is not None:

@@ -1,4 +1,4 @@
-"""`smartserver hooks`: try the hooks of an access file, and mirror a repository as one of them."""
+"""`smartserver hooks`: test the hooks of an access file, or mirror a repository as an `after` hook."""
 
 from __future__ import annotations
 
@@ -32,18 +32,18 @@ if TYPE_CHECKING:
     from smartserver.store.snapshot import Snapshot
 
 EXAMPLE = "refs/heads/example"
-"""The ref of a change that is made up."""
+"""The ref of an invented change."""
 
 LOCAL_SSH = "sh -c 'for last; do :; done; exec sh -c \"$last\"' ssh"
-"""The command that git runs in the place of ssh: it runs the command of the other machine on this one."""
+"""The command that git runs instead of ssh. It runs the remote command on this machine."""
 
 
 @click.group(short_help="Try the hooks of an access file, or mirror a repository as one.")
 def command() -> None:
-    """Try the hooks of `smartserver serve --access FILE`, or mirror a repository to another place as one of them.
+    """Test the hooks of `smartserver serve --access FILE`, or mirror a repository to another place as an `after` hook.
 
-    The access file has them: commands that are run before a change and decide on it (`before`), and receivers that are
-    told of it afterwards, a command (`after`) or a URL (`url`). See doc/howto/run_hooks.md.
+    The access file has the hooks: commands that run before a change and can refuse it (`before`), and receivers that
+    are notified after it, a command (`after`) or a URL (`url`). See doc/howto/run_hooks.md.
 
     \b
     [[hooks]]
@@ -79,8 +79,8 @@ def test(
     options: tuple[str, ...],
     send: bool,
 ) -> None:
-    """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, for a change that is not
-    made, and say what each would do. The status is 1 if one refuses it, or a receiver fails.
+    """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, and print the result of
+    each. The change that they judge is not made. The exit status is 1 if a hook refuses it, or a receiver fails.
 
     SMARTSERVER_NEW names the repository itself.
 
@@ -113,7 +113,8 @@ def test(
 
 
 def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
-    """A change as hooks are told it: that of a ref, or one that makes `EXAMPLE` where a first ref is."""
+    """Return a change in the form for hooks: `ref` moves from the parents of its tips to its tips, or without `ref`,
+    `EXAMPLE` is created at the tips of the first ref."""
     refs, system = snapshot.state.refs(), system_of(snapshot.state.vcs)
     if ref is None:
         tips = next(iter(refs.values()), ())
@@ -130,8 +131,8 @@ def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
 
 
 def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str], folder: str, *, send: bool) -> bool:
-    """Run a hook, and say what it would do; whether the change would be made, and the receiver took it."""
-    from smartserver.server.deliveries import tell  # It loads what sends to URLs.
+    """Run a hook and print its result. Return False if it refuses the change, or its receiver fails."""
+    from smartserver.server.deliveries import tell  # Imported late, with the modules that send to URLs.
     from smartserver.server.hook_url import ReceiverFailed
 
     accepts = True
@@ -167,11 +168,11 @@ def _try(hook: Hook, said: Mapping[str, object], environment: Mapping[str, str],
     help="Where a bare clone of each repository is kept; all of it can be fetched again.",
 )
 def mirror(url: str, folder: str) -> None:
-    """Push all refs of the repository in SMARTSERVER_REPOSITORY to URL, by `git push --mirror`: what URL has besides is
-    deleted there. It is meant to be the `after` command of a hook, which sets that variable, and is run again until it
-    succeeds.
+    """Push all refs of the repository in SMARTSERVER_REPOSITORY to URL with `git push --mirror`, which deletes all
+    other refs there. Use it as the `after` command of a hook, which sets that variable, and which the server retries
+    until it succeeds.
 
-    URL is any that git pushes to, without a question: give the server's account a key, or git a credential helper.
+    URL is one to which git pushes without a question: give the server's account a key, or git a credential helper.
 
     \b
     [[hooks]]
@@ -199,7 +200,7 @@ def mirror(url: str, folder: str) -> None:
 
 
 def _git(environment: Mapping[str, str], *words: str) -> None:
-    """Run git, without a question."""
+    """Run git, which may not ask the user anything. Raise `CommandError` if it fails."""
     try:
         done = subprocess.run(["git", *words], env={**environment, "GIT_TERMINAL_PROMPT": "0"}, check=False)
     except OSError as error:

@@ -1,4 +1,4 @@
-"""`smartserver import`: a folder as one new commit of a git repository."""
+"""`smartserver import`: commit a folder to a git repository."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def command(flags: frozenset[str], folder: str, place: str, message: str | None,
     smartserver import build hpss://example.org/site
     smartserver import ~/notes hpss://example.org/notes@draft -m 'As of today'
     """
-    from smartserver.cli.importing import import_folder  # Loaded late, as in `push`.
+    from smartserver.cli.importing import import_folder  # Imported late, as in `push`.
 
     place, branch = split_revision(place)
     import_folder(folder, place, branch, message, author, flags)

@@ -50,24 +50,24 @@ NEW_BRANCH = HEADS + b"main"
 NEW_VCS = "git sha1"
 
 STALE = (DivergedBranches, MissingParents, MissingReference, MissingRevision, NoSuchRepository)
-"""Refusals of a push where the remembered refs are stale."""
+"""Refusals of a push whose reason may be stale refs in the cache."""
 
 _AUTHOR = re.compile(r"\s*([^<>\n\0]*?)\s*<([^<>\n\0]*)>\s*")
 _NOT_IN_NAMES = re.compile(r"[<>\n\0]")
 
 
 class Base(msgspec.Struct, array_like=True):
-    """The tip of a branch and the keys of all that its tree holds; `tip` is empty where there is no such branch."""
+    """The tip of a branch and the keys of all files and folders in its tree. `tip` is empty for a missing branch."""
 
     branch: bytes
     tip: RevisionId = b""
     root: Key = b""
     keys: bytes = b""
-    """One after the other."""
+    """The keys, joined."""
     is_remembered: bool = False
 
     def table(self) -> KeyTable:
-        """The keys, to be looked up."""
+        """Return the keys as a table for look-ups."""
         found = KeyTable()
         width = len(self.root) or 1
         for at in range(0, len(self.keys), width):
@@ -81,7 +81,7 @@ _bases = msgspec.msgpack.Decoder(Base)
 def import_folder(
     folder: str, place: str, branch: str, message: str | None, author: str | None, flags: Set[str]
 ) -> None:
-    """Do it, and say what was done."""
+    """Commit a folder to a branch of the repository at a place, and print the outcome."""
     text = (message if message is not None else f"Import {os.path.basename(os.path.abspath(folder))}").strip()
     if not text or "\0" in text:
         raise click.UsageError("a message without text" if not text else "a message with a NUL byte")
@@ -104,7 +104,7 @@ class FolderImport:
         self._remote = remote
         name = os.fsencode(branch)
         self._named = name if not name or name.startswith(HEADS) else HEADS + name
-        """The branch that the user named."""
+        """The full name of the branch that the user named; empty for the default branch."""
         problem = GIT[NEW_VCS].ref_problem(self._named) if name else ""
         if branch == HEAD or (name.startswith(b"refs/") and not name.startswith(HEADS)):
             problem = "git means another ref by it"
@@ -113,7 +113,7 @@ class FolderImport:
         self._tree: FolderTree | None = None
 
     def run(self, message: bytes, identity: bytes) -> None:
-        """Push the commit, on what is remembered first."""
+        """Push the commit. The first attempt uses the cached state of the branch."""
         base = self._remembered()
         while True:
             asked = base is None
@@ -130,7 +130,7 @@ class FolderImport:
                 commit = FolderCommit(tree, parents, commit_text(tree.root, parents, who, who, message), base.table())
                 if self._push(base, commit, asked=asked):
                     return
-            base = None  # Something else is there than what was remembered.
+            base = None  # The cached state is stale.
 
     def _read(self) -> FolderTree:
         vcs = self._remote.knowledge.vcs or NEW_VCS
@@ -141,7 +141,7 @@ class FolderImport:
         return self._tree
 
     def _push(self, base: Base, commit: FolderCommit, *, asked: bool) -> bool:
-        """Push it and say so; whether it is done. It is not where what was remembered may be the reason."""
+        """Push the commit and print the outcome. Return False if it was refused and the cache may be stale."""
         assert self._tree is not None
         new = None
         if not self._remote.knowledge.met:
@@ -164,10 +164,10 @@ class FolderImport:
         self._remember(Base(base.branch, commit.id, self._tree.root, _joined(self._tree.keys), is_remembered=True))
         return True
 
-    # -- what is there
+    # -- the branch on the server
 
     def _ask(self) -> Base:
-        """Ask for the keys of the branch's tree."""
+        """Read the keys of the branch's tree from the server."""
         known = self._remote.knowledge
         selector = TreeSelector(os.fsdecode(self._named), deep=True, keys=True)
         try:
@@ -200,13 +200,13 @@ class FolderImport:
             raise CommandError(f"{self._place} is a repository of {vcs}: commits can be made of git alone")
 
     def _is_still(self, base: Base) -> bool:
-        """Ask whether a branch is where it is remembered to be."""
+        """Ask the server whether a branch is still at the cached tip."""
         with contextlib.suppress(NoSuchRepository):
             self._remote.learn_refs()
         value = self._remote.knowledge.ref(base.branch)
         return value is not None and value[0].id == base.tip
 
-    # -- what is remembered
+    # -- the cached state
 
     def _remembered(self) -> Base | None:
         known = self._remote.knowledge
@@ -226,7 +226,7 @@ class FolderImport:
 
     def _remember(self, base: Base) -> None:
         if self._path is not None:
-            # A full disk must not fail the command that is done.
+            # The push is done, so a full disk must not fail the command.
             with contextlib.suppress(OSError), new_file(self._path) as file:
                 file.write(msgspec.msgpack.encode(base))
 
@@ -241,7 +241,7 @@ def _joined(keys: KeyTable) -> bytes:
 
 
 def _identity(author: str | None, environment: Mapping[str, str]) -> bytes:
-    """`NAME <EMAIL>` as a commit has it."""
+    """Return the author as `NAME <EMAIL> `, as it is in a commit."""
     if author is not None:
         found = _AUTHOR.fullmatch(author)
         if found is None:
@@ -255,6 +255,6 @@ def _identity(author: str | None, environment: Mapping[str, str]) -> bytes:
 
 
 def _date() -> bytes:
-    """Now, here."""
+    """Return the present time and time zone as they are in a commit."""
     now = datetime.now().astimezone()
     return b"%d %s" % (int(now.timestamp()), now.strftime("%z")[:5].encode())

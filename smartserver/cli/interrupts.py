@@ -1,4 +1,4 @@
-"""Signals that end a command: the first raises an exception in it that is not lost, the others wait for its end."""
+"""Signals that end a command: the first one raises an exception that cannot be lost, the later ones do nothing."""
 
 from __future__ import annotations
 
@@ -8,43 +8,44 @@ from collections.abc import Callable
 from typing import NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""Signals that end a command. The last is that of a closed terminal: servers a command started have a session of their
-own and do not get it."""
+"""The signals that end a command. SIGHUP is sent when a terminal is closed. Servers that a command started do not get
+it, because they have a session of their own."""
 
 AGAIN = 0.001
-"""Seconds until a signal that came where nothing can be raised is tried again."""
+"""Seconds until the exception is raised again, if the signal came where Python drops exceptions."""
 
 
 def on_ending(come: Callable[[int], object]) -> None:
-    """Have those signals do this, but not where whoever started this wants them ignored, as nohup does."""
+    """Call `come` with the number of each signal in `ENDING`, unless the signal is ignored, as under nohup."""
     for number in ENDING:
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda number, _frame: come(number))
 
 
 class Interrupts:
-    """Has the first signal raise KeyboardInterrupt (^C) or SystemExit; `number` tells of it whatever becomes of that.
+    """The handler of `ENDING` for a command. The first signal raises KeyboardInterrupt (^C) or SystemExit; `number`
+    keeps it even if the exception is lost.
 
-    The later ones do nothing: they would end what takes away servers and folders, and who presses ^C twice wants these
-    gone too. Should that hang, SIGQUIT (^\\) and SIGKILL end it. A server has a way of its own (`serve`).
+    The later ones do nothing, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
+    (^\\) and SIGKILL end the command. A server has its own handlers (`serve`).
 
-    They are not set to be ignored: Python complains of one that comes just before that is done, and what a command
-    starts would ignore them as well.
+    The later ones are not set to be ignored. Otherwise Python would print an error for a signal that comes just before,
+    and child processes would ignore them too.
     """
 
     def __init__(self) -> None:
         self.number = 0
-        """The signal that came; 0 while none has."""
+        """The first signal; 0 if none came."""
         self._over = False
 
     def heed(self) -> None:
-        """Begin, also with a signal that waits. Where Python would print and drop the exception (in a finalizer), it
-        is raised again soon after."""
+        """Install the handlers and unblock the signals. If Python drops the exception (in a finalizer), it is raised
+        again after `AGAIN` seconds."""
         on_ending(self._come)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def end(self) -> None:
-        """Raise nothing any more."""
+        """Raise no exceptions any more."""
         self._over = True
 
     def _come(self, number: int) -> None:

@@ -1,4 +1,4 @@
-"""`smartserver list`: which repositories there are."""
+"""`smartserver list`: list repositories."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def command(flags: frozenset[str], path: str, refs: bool, as_json: bool) -> None
     """List the repositories at and below PATH: a folder, or the URL of a server (hpss://) or of a store
     (sftp://, s3://, vfs://).
 
-    Exit status 1 when one cannot be read, whose line says why, or a folder or store is not there.
+    The exit status is 1 if a repository cannot be read, which its line explains, or if the folder or store is missing.
 
     \b
     smartserver list ~/repositories

@@ -1,4 +1,4 @@
-"""`smartserver load`: a dump put into a repository."""
+"""`smartserver load`: load a dump into a repository."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from smartserver.cli.errors import one_line
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")
 @click.pass_obj
 def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None:
-    """Bring the refs, revisions, tags and maps of the dump in FILE to the repository at URL. Without FILE, or if FILE
-    is `-`, the dump comes from standard input, by way of a temporary file. A missing repository is created with the
+    """Load the refs, revisions, tags and maps of the dump in FILE into the repository at URL. Without FILE, or if FILE
+    is `-`, the dump is read from standard input, into a temporary file. A missing repository is created with the
     settings of the dump, and so are the folders above it: on a server all of them, elsewhere all but the outermost.
 
-    A dump that was made with --since continues earlier ones: name these before it. What counts is the last one.
+    A dump that was made with --since continues earlier ones: name these before it. The refs are those of the last one.
 
     The refs change last, and only if the whole dump is undamaged. As with a push, they only move forward unless --force
     is given. Refs that the dump lacks stay.
@@ -32,14 +32,14 @@ def command(flags: frozenset[str], places: tuple[str, ...], force: bool) -> None
     zstd -dc project.tar.zst | smartserver load sftp://me@example.org/srv/code/project
     """
     *files, target = places
-    # Loaded late, as in `push`.
+    # Imported late, as in `push`.
     from smartserver.cli.archive import STANDARD, archive_in, check
     from smartserver.cli.copying import StoreSource, between, of_snapshot, on_terminal, report, repository_at
     from smartserver.client.copy import CopyEndpoint
     from smartserver.client.load import load
     from smartserver.client.updates import NewRepository
 
-    # The files are opened before root may become the owner of the folder that is written to.
+    # Open the files before root becomes the owner of the target folder, who may not be able to read them.
     with archive_in(files or [STANDARD]) as repository:
         source = repository.folder.describe()
         with one_line(source):

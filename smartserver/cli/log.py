@@ -1,4 +1,4 @@
-"""`smartserver log`: the history of a repository."""
+"""`smartserver log`: show the history of a repository."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def command(
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
-    """The oldest and the newest revision that were named."""
+    """Return the oldest and the newest revision that the user named; empty for one that is not named."""
     if span is None:
         return "", revision
     oldest, dots, newest = span.partition("..")
@@ -67,14 +67,14 @@ def _ends(span: str | None, revision: str) -> tuple[str, str]:
 
 
 def date_of(entry: LogEntry) -> str:
-    """When it was made, where its author was: 2026-11-26 12:00:00 +0100."""
+    """Return the date of a revision in its author's time zone, as 2026-11-26 12:00:00 +0100."""
     days, seconds = divmod(entry.seconds + 60 * entry.zone, 86_400)
     minutes = seconds // 60
     time = f"{_TWO_DIGITS[minutes // 60]}:{_TWO_DIGITS[minutes % 60]}:{_TWO_DIGITS[seconds % 60]}"
     try:
         return f"{_day(days)} {time} {_offset(entry.zone)}"
     except (ValueError, OverflowError):
-        return f"{entry.seconds} seconds after 1970"  # Year 20,000, or a zone of two days: somebody's joke.
+        return f"{entry.seconds} seconds after 1970"  # An absurd date, as the year 20,000 or a zone of two days.
 
 
 _TWO_DIGITS = [f"{number:02}" for number in range(60)]
@@ -88,7 +88,7 @@ def _day(days: int) -> str:
 
 @lru_cache(maxsize=64)
 def _offset(minutes: int) -> str:
-    """A time zone in git's form."""
+    """Return a time zone in git's form."""
     return f"{datetime.fromtimestamp(0, timezone(timedelta(minutes=minutes))):%z}"
 
 

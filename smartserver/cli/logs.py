@@ -24,21 +24,21 @@ NO_SYSLOG = f"there is no syslog on this machine ({SYSLOG})"
 AS_JSON = "json:"
 
 LINES, PERIOD = 10, 60.0
-"""Warnings and errors of one kind that are logged in so many seconds."""
+"""The most warnings and errors of one kind that are logged in a period, and its length in seconds."""
 
 
 class RateLimit(logging.Filter):
-    """Passes at most `LINES` warnings of a kind (a message without its arguments) in `PERIOD`, and counts the others:
-    neither a flood of clients nor a disk that stays full fills a log."""
+    """A filter that passes at most `LINES` warnings of a kind (a message without its arguments) in `PERIOD`, and counts
+    the others. So neither many clients nor a disk that stays full can fill a log."""
 
     def __init__(self) -> None:
         super().__init__()
         self._kinds: dict[str, tuple[float, int]] = {}
-        """For each kind when its period began, and how many came in it."""
+        """Kind -> (the beginning of its period, the number of its messages in the period)."""
         self._guard = threading.Lock()
 
     def filter(self, record: logging.LogRecord) -> bool:
-        """True if a line is logged."""
+        """Tell whether a record is logged."""
         if record.levelno < logging.WARNING:
             return True
         with self._guard:
@@ -53,48 +53,50 @@ class RateLimit(logging.Filter):
 
 
 class Lines(logging.Formatter):
-    """One line for a record, whatever names a client put into its message; a traceback has further lines."""
+    """A formatter that escapes names from clients, so that a message is one line. A traceback adds more lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """The line."""
+        """Return the message as one line."""
         return plain(super().formatMessage(record))
 
 
 class Journal(Lines):
-    """Lines for journald, which dates them itself and takes how urgent one is from its start (sd-daemon(3))."""
+    """A formatter for journald, which adds the time itself and reads the priority from a prefix (sd-daemon(3))."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line, or several where there is a traceback."""
+        """Return the lines of a record, each with its priority."""
         urgency = 3 if record.levelno >= logging.ERROR else 4 if record.levelno >= logging.WARNING else 6
         return "\n".join(f"<{urgency}>{line}" for line in super().format(record).splitlines())
 
 
 class RequestLines(logging.Formatter):
-    """Lines of the access log (`server.request_log`): fields, the first of them the time."""
+    """A formatter for the access log (`server.request_log`). A line has fields, the first of which is the time."""
 
     def __init__(self, *, as_json: bool) -> None:
         super().__init__()
         self._as_json = as_json
 
     def format(self, record: logging.LogRecord) -> str:
-        """A line."""
+        """Return the line of a request."""
         time = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
         fields = {"time": time} | vars(record)["fields"]
         return json.dumps(fields) if self._as_json else logfmt(fields)
 
 
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
-    """True if a descriptor is the journal: systemd names the file, and children inherit the name, redirected or not."""
+    """Tell whether a descriptor is the journal. The file is compared with the one that systemd names, because child
+    processes inherit the name even if their output is redirected."""
     with contextlib.suppress(OSError):
         found = os.fstat(file)
         return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
-    return False  # It is closed.
+    return False  # The descriptor is closed.
 
 
 def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_login: bool = False) -> None:
-    """Send what is logged to a file, to syslog, or (None) to standard error, which `journal` says is the journal.
+    """Send the log to a file, to syslog, or (None) to standard error.
 
-    `audits`: with the lines on changes. `is_login`: one user logs in, which a missing syslog does not prevent.
+    `journal`: true if standard error is the journal. `audits`: true to log changes too. `is_login`: true for the login
+    of one user, which works even if syslog is missing.
     """
     stream: logging.Handler
     try:
@@ -104,7 +106,7 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_
             print(f"smartserver: {NO_SYSLOG}: nothing is logged", file=sys.stderr)
             stream = logging.NullHandler()
         elif place == "syslog":
-            os.stat(SYSLOG)  # Python goes on without it, and complains of each line on standard error.
+            os.stat(SYSLOG)  # Fail now; without it, Python would print an error for each line.
             stream = logging.handlers.SysLogHandler(SYSLOG)
             stream.ident = f"smartserver[{os.getpid()}]: "
         else:
@@ -112,7 +114,7 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_
     except OSError as error:
         what = SYSLOG if place == "syslog" else place
         raise CommandError(f"--log {place}: {what}: {error.strerror}") from None
-    logging.raiseExceptions = place is None  # A full disk is no news for the client whose standard error this is.
+    logging.raiseExceptions = place is None  # Do not print errors of a log file to a client's standard error.
     dated = Lines("%(asctime)s %(levelname)s %(message)s")
     stream.setFormatter(Lines() if place == "syslog" else Journal() if journal and not place else dated)
     stream.addFilter(RateLimit())
@@ -120,18 +122,18 @@ def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_
     if audits:
         logging.getLogger("smartserver.audit").setLevel(logging.INFO)
     paramiko = logging.getLogger("paramiko")
-    paramiko.propagate = False  # What it complains of, at length, is raised too (`sftp_login`).
+    paramiko.propagate = False  # Its long messages are about errors that it raises too (`sftp_login`).
     paramiko.addHandler(logging.NullHandler())  # Without a handler Python itself would print it.
 
 
 def _file(path: str) -> logging.Handler:
-    """A file, which is opened again once it was rotated."""
+    """Return a handler that writes to a file, and opens it again after a rotation."""
     return logging.handlers.WatchedFileHandler(path, encoding="utf-8", errors="backslashreplace")
 
 
 def log_requests_to(place: str) -> None:
-    """Send the line of each request to a file, or to standard output (`-`). `json:` before it makes each line a JSON
-    object."""
+    """Send the line of each request to a file, or to standard output (`-`). With the prefix `json:`, each line is a
+    JSON object."""
     name = place.removeprefix(AS_JSON)
     stream: logging.Handler
     try:
@@ -142,5 +144,5 @@ def log_requests_to(place: str) -> None:
     stream.setFormatter(RequestLines(as_json=name != place))
     log = logging.getLogger("smartserver.requests")
     log.setLevel(logging.INFO)
-    log.propagate = False  # With -v they would be in the other log too.
+    log.propagate = False  # Otherwise -v would put the lines into the main log too.
     log.addHandler(stream)

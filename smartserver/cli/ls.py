@@ -1,4 +1,4 @@
-"""`smartserver ls`: what is in a folder of a repository."""
+"""`smartserver ls`: list a folder of a repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ LETTERS = {
     NodeType.LINK: "l",
     NodeType.SUBMODULE: "s",
 }
-"""The types in a long listing."""
+"""The letter of each type in a long listing."""
 
 ENDS = {NodeType.FOLDER: "/"}
 """The suffix of a name, by its type."""
@@ -32,7 +32,7 @@ ENDS = {NodeType.FOLDER: "/"}
 @json_option
 @click.pass_obj
 def command(flags: frozenset[str], place: str, path: str, deep: bool, long: bool, as_json: bool) -> None:
-    """List what is at PATH, by default the root, in a revision of the repository at URL.
+    """List the folder or file at PATH, by default the root, in a revision of the repository at URL.
 
     URL names a repository on a server (hpss://), in a store (sftp://, s3://, vfs://), or in a folder. It may continue
     with a Breezy branch and a path in the tree. REV is a branch, a tag, a Breezy revision number, or the beginning of

@@ -1,4 +1,4 @@
-"""`smartserver`: the group of its commands, each loaded when it is asked for."""
+"""`smartserver`: the group of its commands. The module of a command is imported when the command is used."""
 
 from __future__ import annotations
 
@@ -57,24 +57,24 @@ COMMANDS = {
     "setup": "smartserver.cli.setup",
     "docs": "smartserver.cli.docs",
 }
-"""Each module has a `command`."""
+"""Command name -> module; each module has a `command`."""
 
 OF_ITSELF = ("access", "agent", "break-lock", "cluster", "hooks", "token", "trust", "trace", "tune", "setup", "docs")
-"""Commands that make no call of the protocol, or have other programs make them."""
+"""Commands that make no call of the protocol themselves."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)
-"""The errors of a write to the output; an error about a file would have its name."""
+"""The error numbers of a write to standard output, which have no file name."""
 
 
 class Commands(click.Group):
-    """Loads a command's module when it is run or its help is shown."""
+    """The group of commands, which imports a command's module when it is run or its help is shown."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """All of them."""
+        """Return the names of all commands."""
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """One of them."""
+        """Return the command with that name; None if there is none."""
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
@@ -84,7 +84,7 @@ class Commands(click.Group):
 
 def _version(ctx: click.Context, _: click.Parameter, asked: bool) -> None:
     if asked and not ctx.resilient_parsing:
-        from smartserver.records.native import said  # Loaded late, as all else.
+        from smartserver.records.native import said  # Imported late to start fast.
 
         click.echo(f"smartserver, version {smartserver.__version__}" + (f"\n{said()}" if said() else ""))
         ctx.exit()
@@ -122,11 +122,11 @@ def group(ctx: click.Context, debug: tuple[str, ...], stats: bool) -> None:
         read(debug).check("-D")
         given = combined(debug, os.environ.get(VARIABLE, ""))
         if given.rules:
-            from smartserver.trace.bans.every import bans  # Loaded where something is banned.
+            from smartserver.trace.bans.every import bans  # Imported only if a call is banned.
             from smartserver.trace.bans.rule import BadRule
 
             try:
-                bans(given.rules)  # It refuses a rule that is none, also where no call is made.
+                bans(given.rules)  # Refuse an invalid rule even if no call is made.
             except BadRule as error:
                 raise BadFlag(str(error)) from None
     except BadFlag as error:
@@ -140,7 +140,7 @@ def group(ctx: click.Context, debug: tuple[str, ...], stats: bool) -> None:
 
 
 def _say_counts(counts: Counts) -> None:
-    """A line for each counter that is not zero."""
+    """Print a line for each counter that is not zero."""
     for meter, number in zip(METERS, counts, strict=True):
         if number:
             value = f"{number / NANOSECONDS:.6f}" if meter.unit is Unit.SECONDS else f"{number:,}"
@@ -148,7 +148,7 @@ def _say_counts(counts: Counts) -> None:
 
 
 def main(command: click.Command = group, name: str = "smartserver") -> None:
-    """Run a command; what goes wrong is one line on stderr. Told to end, it takes away its servers and folders."""
+    """Run a command and exit. An error is one line on stderr. After a signal, it removes its servers and folders."""
     interrupts = Interrupts()
     try:
         interrupts.heed()
@@ -163,17 +163,17 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
         code = None if interrupts.number else _say(error)
     interrupts.end()
     if interrupts.number:
-        # Whatever came of it: raised inside of a library (`shutil.rmtree`, `threading`) it may become an error of that
-        # or nothing at all, and what this command has started fails of the same signal.
+        # Exit with the signal's status whatever the command returned: an exception that the signal raised inside a
+        # library (`shutil.rmtree`, `threading`) may be replaced or lost, and child processes get the signal too.
         if interrupts.number == signal.SIGINT:
             click.echo("interrupted", err=True)
         sys.exit(128 + interrupts.number)
-    gc.freeze()  # Else Python looks through all objects as it ends, for 20 ms.
+    gc.freeze()  # Otherwise Python's last collection takes 20 ms.
     sys.exit(code if isinstance(code, int) else 0)
 
 
 def _say(error: BaseException) -> int:
-    """Say it in a line; the status. What no command may end with is raised."""
+    """Print an error as one line and return the exit status. Raise any error that no command may end with."""
     match error:
         case click.exceptions.Abort():
             click.echo("interrupted", err=True)
@@ -195,7 +195,7 @@ def _say(error: BaseException) -> int:
             why = f"{f'{place}: ' if place else ''}{error.strerror or error}"
             click.echo(f"smartserver: {without_secrets(why)}", err=True)
             with contextlib.suppress(OSError):
-                sys.stdout.close()  # What it could not write it would try to once more at the end.
+                sys.stdout.close()  # Otherwise Python would try to write the rest again at its end.
         case _:
             raise error
     return 1

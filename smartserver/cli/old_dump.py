@@ -1,4 +1,4 @@
-"""A dump in the form of the release before: made an archive, as `dump` writes one, in a temporary file.
+"""Convert a dump in the format of the previous release into an archive of `dump`, in a temporary file.
 
 dump = magic header revisions* map* end
 block = type u8, length u32, content, hash of all bytes before
@@ -43,7 +43,7 @@ _page = msgspec.msgpack.Decoder(tuple[str, dict[bytes, bytes]])
 
 
 def is_one(file: BinaryIO) -> bool:
-    """True if a file begins as such a dump."""
+    """Tell whether a file begins like a dump of the previous release."""
     found = file.seek(0) == 0 and file.read(len(MAGIC)) == MAGIC
     file.seek(0)
     return found
@@ -51,7 +51,7 @@ def is_one(file: BinaryIO) -> bool:
 
 @contextmanager
 def converted(file: BinaryIO, name: str, earlier: State | None) -> Iterator[BinaryIO]:
-    """The archive, which continues `earlier` where the dump rests on another."""
+    """Yield the dump as an archive. `earlier`: the state of the earlier dumps, which this one may continue."""
     read = _Reader(file, name)
     header = read.header
     if header.rests_on and earlier is None:
@@ -65,7 +65,7 @@ def converted(file: BinaryIO, name: str, earlier: State | None) -> Iterator[Bina
 
 
 class _Reader:
-    """Reads a dump once; no byte is used before its hash was compared."""
+    """The reader of a dump. It reads the file once and checks the hash of each block before it uses the block."""
 
     def __init__(self, file: BinaryIO, name: str) -> None:
         self._file, self._name = file, name
@@ -73,7 +73,7 @@ class _Reader:
         _, content = self._block(b"H")
         self.header = self._decoded(_header, content)
         self.pages: list[tuple[str, dict[bytes, bytes]]] = []
-        """Pages of the maps that come last; complete after the segments."""
+        """Pages of the maps, which come last in the file; complete after `segments` has ended."""
 
     def segments(self) -> Iterator[bytes]:
         left, kind = self.header.size, b"R"

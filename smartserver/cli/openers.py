@@ -1,4 +1,4 @@
-"""The processes of this machine that have a file of a folder open, as Linux tells it."""
+"""The processes of this machine that have a file of a folder open, read from /proc of Linux."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ PROC = Path("/proc")
 
 
 def openers(folder: str, proc: Path = PROC) -> dict[int, str] | None:
-    """The other processes that have a file at or below a folder open: number and name. Those of other users cannot be
-    looked at, except by root. None: the system does not tell."""
+    """Return the other processes that have a file at or below a folder open, as number -> name. Only root sees the
+    processes of other users. Return None if the system has no /proc."""
     place = os.path.realpath(folder)
     if not (proc / "self" / "fd").is_dir():
         return None
     found: dict[int, str] = {}
     for each in proc.iterdir():
         if each.name.isdecimal() and int(each.name) != os.getpid():
-            with contextlib.suppress(OSError):  # It has ended, or is another user's.
+            with contextlib.suppress(OSError):  # The process has ended, or belongs to another user.
                 if any(_is_in(place, file) for file in (each / "fd").iterdir()):
                     found[int(each.name)] = (each / "comm").read_text().strip()
     return found
@@ -27,6 +27,6 @@ def openers(folder: str, proc: Path = PROC) -> dict[int, str] | None:
 def _is_in(place: str, file: Path) -> bool:
     try:
         target = os.readlink(file).removesuffix(" (deleted)")
-    except OSError:  # It was closed.
+    except OSError:  # The file was closed.
         return False
     return target == place or target.startswith(f"{place}/")

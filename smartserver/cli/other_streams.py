@@ -1,5 +1,5 @@
-"""`smartserver fast-export` and `fast-import` of repositories of Mercurial and Breezy: their own libraries make the
-changesets or read them, in a copy of the repository here."""
+"""`smartserver fast-export` and `fast-import` of repositories of Mercurial and Breezy. Their own libraries read or make
+the changesets, in a local copy of the repository."""
 
 from __future__ import annotations
 
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from smartserver.cli.git_streams import StreamRun
 
 MODULES: Final = {HG: "smartserver.plugins.mercurial.streams", BZR: "smartserver.plugins.breezy.streams"}
-"""The modules that read and write streams, by system."""
+"""System -> the module that reads and writes its streams."""
 EXTRAS: Final = {HG: "hg", BZR: "brz"}
-"""The extras that bring the library of each."""
+"""System -> the extra of pip that installs its library."""
 
 KEPT: Final = "smartserver.kept"
-"""The file by which a folder of --keep is known."""
+"""The file that marks a folder of --keep."""
 
 _MARK: Final = re.compile(rb":([0-9]+) ([^\n]+)\n")
 
@@ -59,8 +59,8 @@ def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
 
 
 def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_create: bool) -> None:
-    """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy. `may_create`: it
-    is made if it is missing."""
+    """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy. `may_create`: true
+    if a missing repository is created."""
     marks = _read_marks(run.import_marks)
     with contextlib.ExitStack() as until:
         module, local = until.enter_context(_copy(run, vcs, may_create=may_create))
@@ -79,7 +79,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_creat
             if number:
                 _say(f"{count(number, what)} left out: {why}")
         if run.export_marks:
-            # The rename alone is left for after the push: a full disk must not lose the marks of what was pushed.
+            # Only the rename is left for after the push: a full disk must not lose the marks of pushed commits.
             written = until.enter_context(new_file(run.export_marks))
             _write_marks(written, marks)
             sync_file(written)
@@ -90,7 +90,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_creat
 
 @contextmanager
 def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, Any]]:
-    """The module of a system, and a copy of the repository."""
+    """Yield the module of a system and a local copy of the repository."""
     if vcs not in MODULES:
         raise CommandError(f"{run.place} is a repository of {vcs}, which this release does not support")
     try:
@@ -108,10 +108,10 @@ def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, 
 
 
 def _kept(folder: str) -> str:
-    """A folder in which an earlier run, or this one, has put a mark.
+    """Return a folder of --keep that has the mark; create the folder and the mark if it is missing or empty.
 
     Raises:
-        VcsError: something else is in it, or it is another user's.
+        VcsError: the folder has other files, or belongs to another user.
     """
     mark = os.path.join(folder, KEPT)
     if has_content(folder, os.environ):
@@ -134,7 +134,7 @@ def _one_line(place: str) -> Iterator[None]:
 
 
 def _url(place: str) -> str:
-    """The URL by which the tools of a system reach a place."""
+    """Return the URL of a place for the tools of its system."""
     if is_url(place):
         return place
     if is_store_url(place):

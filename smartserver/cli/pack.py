@@ -14,12 +14,12 @@ from smartserver.verbs.repository_pack import PackRequest, PackResult, repositor
 @click.argument("path")
 @click.pass_obj
 def command(flags: frozenset[str], path: str) -> None:
-    """Join the packs of the repository at PATH; those of more than 1 GiB stay. PATH is a folder, or the URL of a server
-    (hpss://) or of a store (sftp://, s3://, vfs://).
+    """Join the packs of the repository at PATH, except packs of more than 1 GiB. PATH is a folder, or the URL of a
+    server (hpss://) or of a store (sftp://, s3://, vfs://).
 
-    A server does it by itself when there are many, and deletes the packs that were joined once a day is over. In a
-    store nobody does: there it is done by this command alone, and all packs that are joined pass the link twice. It
-    also makes a checkpoint of the log there, where that was too much to do after a push.
+    A server joins packs by itself when there are many, and deletes the old ones a day later. In a store, only this
+    command joins packs, and all of them pass the link twice. There it also makes a checkpoint of the log, if that was
+    too much work after a push.
 
     \b
     smartserver pack ~/repositories/project

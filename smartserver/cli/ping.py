@@ -1,4 +1,4 @@
-"""`smartserver ping`: is a server there, and what is it."""
+"""`smartserver ping`: check that a server answers, and print its release."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A repository by the folder it is in, and counts of things in words: for the commands that take a folder or a URL."""
+"""Open the place of a command: a folder, the URL of a server, or the URL of a store."""
 
 from __future__ import annotations
 
@@ -29,35 +29,34 @@ if TYPE_CHECKING:
 
 
 def is_url(place: str) -> bool:
-    """True for the URL of a server of ours, not for a folder or the URL of a store (`open_store`)."""
+    """Tell whether a place is the URL of a server of ours, not a folder or the URL of a store (`open_store`)."""
     if "://" not in place or is_store_url(place):
         return False
     with one_line():
-        parse_place(place)  # Which says what it should begin with.
+        parse_place(place)  # Raises an error that lists the schemes.
     return True
 
 
 def between_servers(source: str, target: str) -> str:
-    """The message where both places are on servers."""
+    """Return the error message for two places that are both on servers."""
     steps = f"`smartserver pull {source} FOLDER`, then `smartserver push FOLDER {target}`"
     return f"{source} and {target} are both on servers: copy by way of a folder here: {steps}"
 
 
 def is_store_url(place: str) -> bool:
-    """True for the URL of a store, e.g. sftp://host/path: its files are read and written over a link."""
+    """Tell whether a place is the URL of a store, e.g. sftp://host/path, whose files are read and written remotely."""
     scheme, colon, _ = place.partition("://")
     return bool(colon) and scheme in OPENERS
 
 
 def above(place: str) -> str:
-    """The place that the paths of errors count from which come of a folder of this machine or of a store
-    (`errors.known_as`)."""
+    """Return the place to which the paths in errors of a local folder or a store are relative (`errors.known_as`)."""
     folder, mark, said = place.partition("?") if is_store_url(place) else (os.path.abspath(place), "", "")
     return f"{folder.rstrip('/')}/{mark}{said}"
 
 
 def store_behind(url: str) -> str:
-    """The URL of the store that a URL of git's or brz's leads to."""
+    """Return the URL of the store in a URL for git or brz, as sftp:// in hpss+sftp://. Refuse the URL of a server."""
     store = url.removeprefix(PREFIX)
     if not is_store_url(store):
         raise CommandError(f"{url} is on a server: run this there, with the repository's folder")
@@ -65,15 +64,15 @@ def store_behind(url: str) -> str:
 
 
 def open_store(place: str, flags: Set[str] = frozenset(), *, obeys_preview: bool = False) -> Transport:
-    """The store in a folder of this machine or at the URL of one; whether it is there shows when it is used. `flags`,
-    and those in the environment: what sees the calls of one on a server, as of `session.client_for`. `obeys_preview`:
-    for a command that hooks run. No server does so: its clients may be able to write the file of a preview."""
+    """Return the store in a local folder or at a URL, without a check that it exists. `flags`: the debug flags, besides
+    those of the environment, for calls of a vfs:// store, as in `session.client_for`. `obeys_preview`: true for
+    commands that hooks run; false for servers, whose clients may be able to write the file of a preview."""
     return _open(place, lambda: lasting_observers(flags), obeys_preview=obeys_preview)
 
 
 @contextmanager
 def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
-    """The same for one command: its calls are summed up when it ends."""
+    """Open the store of one command. The trace has a summary of its calls at the end."""
     is_remote = place.startswith(f"{VFS}://")
     with tracing_for(flags) if is_remote else nullcontext(Untraced()) as tracing:
         yield _open(place, lambda: tracing.observers, obeys_preview=True)
@@ -94,7 +93,7 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]], *, obeys_prev
     try:
         with one_line():
             if place.startswith(f"{VFS}://"):
-                from smartserver.client.vfs_transport import from_url  # Loaded where it is used.
+                from smartserver.client.vfs_transport import from_url  # Imported only if it is used.
 
                 return from_url(place, observers())
             store = open_url(place)
@@ -104,8 +103,8 @@ def _open(place: str, observers: Callable[[], Sequence[Observer]], *, obeys_prev
 
 
 def with_copies(store: Transport, folder: Path, size: int) -> Transport:
-    """A store behind a link, with copies of its packs, indexes and checkpoints in a folder of this machine. `size`: of
-    the folder, in GB."""
+    """Return a remote store with copies of its packs, indexes and checkpoints in a local folder. `size`: the folder's
+    maximum in GB."""
     from smartserver.store.format import IMMUTABLE
     from transports.decorators.cached import CachedTransport, CacheFolder
 
@@ -116,7 +115,7 @@ def with_copies(store: Transport, folder: Path, size: int) -> Transport:
 
 
 def _with_logs(store: Transport, place: str) -> Transport:
-    """The same, with the logs of its repositories where its file says that they are."""
+    """Return the store, with the logs of its repositories in a database if it belongs to a cluster."""
     found = cluster_of(place, store)
     if found is None:
         return store
@@ -129,8 +128,8 @@ def _with_logs(store: Transport, place: str) -> Transport:
 
 
 def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, str, Cluster] | None:
-    """The cluster that a place lies in, as of `store.cluster.place_of`. `store`: the transport of the place; one of S3
-    is not asked: it does not tell what it is a part of (`whole`), so that no request looks above what is served."""
+    """Return the cluster that contains a place, as `store.cluster.place_of` does. `store`: the transport of the place.
+    For S3 the URL is used instead: its transport has no `whole`, so that no request reads above the served place."""
     from smartserver.store.cluster import place_of
 
     try:
@@ -144,7 +143,7 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
 
 
 def postgres() -> ModuleType:
-    """The module that keeps logs in PostgreSQL."""
+    """Return the module that keeps logs in PostgreSQL."""
     try:
         from smartserver.store import postgres
     except ModuleNotFoundError:
@@ -153,7 +152,7 @@ def postgres() -> ModuleType:
 
 
 def local_place(place: str) -> str:
-    """The same place: the folder where it is one of this machine by its URL, file:///srv/code."""
+    """Return the folder that a file:// URL names, and any other place unchanged."""
     if not place.startswith("file://"):
         return place
     from transports.local import folder_of
@@ -165,7 +164,7 @@ def local_place(place: str) -> str:
 
 
 def check_folder(path: str) -> None:
-    """Accept a folder that can be read."""
+    """Check that a path is a folder that can be read."""
     if not os.path.isdir(path):
         raise CommandError(f"{path!r} is {'not a folder' if os.path.exists(path) else 'not there'}")
     if not os.access(path, os.R_OK | os.X_OK):
@@ -173,8 +172,8 @@ def check_folder(path: str) -> None:
 
 
 def check_meant(place: str) -> None:
-    """Accept a folder that is to be made only where it is not, rather, one of another machine as scp names it, or one
-    below a home that no shell has put in. What is there is meant, and so is all that begins with `./`."""
+    """Check that a missing folder is not a mistake: a folder of another machine in the form of scp (HOST:PATH), or one
+    below a `~` that no shell has replaced. An existing folder, or one that begins with `./`, is accepted."""
     first, _, rest = place.partition("/")
     if "://" in place or os.path.lexists(first):
         return
@@ -188,13 +187,13 @@ def check_meant(place: str) -> None:
 
 
 def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:
-    """The result of a verb on the repository of a URL; `flags` as of `session.client_for`."""
+    """Call a verb on the repository of a URL and return its result; `flags` as in `session.client_for`."""
     with one_line(url), client_for(url, flags) as (client, location):
         return client.call(verb, arguments, location.path)
 
 
 def act_as_owner(folder: str) -> None:
-    """Let root be the owner of a folder from now on: a server of that account could not read what root writes there."""
+    """If root runs this, become the owner of a folder for good: otherwise the owner could not read the new files."""
     owner = os.stat(folder)
     if os.geteuid() == 0 and owner.st_uid:
         os.setgroups([])
@@ -204,8 +203,8 @@ def act_as_owner(folder: str) -> None:
 
 @contextmanager
 def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = True) -> Iterator[PackRepository]:
-    """The repository in a folder, at the URL of a store, or in the archive that `dump` made; `flags` as of
-    `open_store`. `writes`: as of `copying.repository_at`."""
+    """Open the repository in a folder, at the URL of a store, or in an archive of `dump`. `flags`: as in `open_store`;
+    `writes`: as in `copying.repository_at`."""
     from smartserver.store.repository import PackRepository
     from transports.decorators.counted import CountedTransport
 
@@ -236,5 +235,5 @@ def repository_in(path: str, flags: Set[str] = frozenset(), *, writes: bool = Tr
 
 
 def count(number: int, what: str) -> str:
-    """So many of them."""
+    """Return a number with its noun: `1 ref`, `2,000 refs`."""
     return f"{number:,} {what}{'s' * (number != 1)}"

@@ -1,30 +1,30 @@
-"""The settings of a server's process: open files, and one heap for all threads."""
+"""The system settings of a server's process: open files, and one heap for all threads."""
 
 from __future__ import annotations
 
 import contextlib
 
 DESCRIPTORS = 65_536
-"""Open files asked for; the usual limit of 1,024 is one of shells, not of servers."""
+"""The number of open files to request. The usual limit of 1,024 is meant for shells, not for servers."""
 
 _ARENA_MAX = -8
-"""mallopt: the number of heaps threads take memory from (malloc.h of glibc)."""
+"""mallopt: the number of heaps from which threads take memory (malloc.h of glibc)."""
 
 _TRIM_THRESHOLD = -1
-"""mallopt: from how many free bytes at its end on a heap is cut."""
+"""mallopt: the free bytes at the end of a heap from which it is shrunk."""
 
 _MMAP_THRESHOLD = -3
-"""mallopt: from how many bytes on a block of memory lies apart, and goes back to the system when it is freed."""
+"""mallopt: the bytes of a block from which it is mapped alone, and returned to the system when it is freed."""
 
 LARGE_BLOCK = 2 << 20
-"""Bytes of a block that lies apart. The columns of a large push grow past that, and leave holes in the heap: with it
-a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) stay below: to map each costs four
-times the CPU."""
+"""Bytes of a block that is mapped alone. The columns of a large push are larger, and would leave holes in the heap:
+with it a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) are smaller, because mapping
+each would take four times the CPU."""
 
 
 def raise_descriptors() -> int:
-    """Ask for as many open files as the system grants: packs of many repositories, and a socket a client. The number
-    that it grants."""
+    """Raise the limit of open files, for packs of many repositories and a socket for each client. Return the limit that
+    the system grants."""
     import resource
 
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -37,12 +37,12 @@ def raise_descriptors() -> int:
 
 
 def use_one_heap() -> None:
-    """Let no thread keep a heap of its own: after two pushes of a large history that saves a quarter of all memory."""
+    """Make all threads share one heap. After two pushes of a large history that saves a quarter of the memory."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.
         mallopt = ctypes.CDLL(None).mallopt
         mallopt(_ARENA_MAX, 1)
         mallopt(_MMAP_THRESHOLD, LARGE_BLOCK)
-        # Without this glibc would return the memory of each piece of an answer to the kernel, and fault it in again.
+        # Otherwise glibc would return the memory of each piece of an answer to the kernel, and request it again.
         mallopt(_TRIM_THRESHOLD, 2 * LARGE_BLOCK)

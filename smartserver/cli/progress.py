@@ -1,4 +1,4 @@
-"""Lines on a terminal that say how far a command is, once it takes longer than a second."""
+"""Lines on a terminal that show the progress of a command that takes longer than a second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ OFTEN = 0.2
 
 
 class ProgressLine:
-    """The share of a known total, and bytes."""
+    """A progress line with the share of a known total, and the bytes so far."""
 
     def __init__(self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic) -> None:
         self._what = what
@@ -34,12 +34,12 @@ class ProgressLine:
 
 
 class CountLine:
-    """Files and bytes so far, where the total is unknown."""
+    """A progress line with the files and bytes so far, for an unknown total."""
 
     def __init__(
         self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic, *, done: str = "read"
     ) -> None:
-        """`done`: what happened to the bytes."""
+        """`done`: the verb that describes the bytes, as `read` or `written`."""
         self._what = what
         self._terminal = terminal
         self._clock = clock
@@ -57,7 +57,7 @@ class CountLine:
             self._show()
 
     def end(self) -> None:
-        """Show the last numbers, if a line was shown before, and end the line."""
+        """Show the final numbers and end the line, if a line was shown before."""
         if self._said:
             self._show(ends=True)
 

@@ -1,4 +1,4 @@
-"""`smartserver prune`: list what no ref reaches, and remove it."""
+"""`smartserver prune`: list the revisions that no ref reaches, and remove them."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from smartserver.store.repository import PackRepository
 
 SHOWN = 20
-"""Revisions that are listed."""
+"""The most revisions to list."""
 
 ELSEWHERE = """\
 It cannot be removed from clones and mirrors of the repository, from copies of it that were pushed elsewhere, from
@@ -50,16 +50,16 @@ it). Any owner of a clone can push it again.\
 @click.option("--now", is_flag=True, help="Delete the old files too, while no server has the repository open.")
 @click.pass_obj
 def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: bool) -> None:
-    """List the revisions of the repository at PATH that no branch and no tag reaches, and remove them, with all that
-    they alone brought. PATH is a folder, or the URL of a store (sftp://, s3://, vfs://).
+    """List the revisions of the repository at PATH that no branch and no tag reaches, and remove them with all content
+    that only they have. PATH is a folder, or the URL of a store (sftp://, s3://, vfs://).
 
-    So a secret that was pushed by mistake is removed: push the branch without it first, by force, and delete the tags
-    that reach it. Servers may go on meanwhile. No client can have it from then on, not by its id either. The packs are
-    written again without it. The old ones are deleted a day later, by a server.
+    Use this to remove a secret that was pushed by mistake: first push the branch without it, by force, and delete the
+    tags that reach it. Servers may keep running. From then on no client can read the secret, not even by its id. The
+    packs are written again without it, and a server deletes the old ones a day later.
 
-    With --now all old files are deleted at once, and all that waits in the folder incoming/. Stop the servers before
-    that. The command does nothing if any process of this machine that it may look at (in /proc) has a file of the
-    repository open. It cannot see other machines that serve the same folder.
+    With --now all old files, and all files in the folder incoming/, are deleted at once. Stop the servers before that.
+    The command does nothing if a process of this machine, as far as /proc shows, has a file of the repository open. It
+    cannot see other machines that serve the same folder.
 
     The repository gets a new incarnation, so that each client asks for everything once.
 
@@ -91,7 +91,7 @@ def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: b
             confirm(f"{what}?", "--yes")
         removed = prune(repository, _progress if sys.stderr.isatty() else lambda done, total: None)
         deleted = 0
-        if now:  # Packs whose writers died are dropped by the first, and deleted by the second.
+        if now:  # For packs of killed processes: the first call drops them, and the second one deletes them.
             deleted = repository.collect_garbage_files(0) + repository.collect_garbage_files(0)
         repository.snapshot()
         repository.summarise()
@@ -142,7 +142,7 @@ def _lines(snapshot: Snapshot, heads: Sequence[RevisionId]) -> Iterator[str]:
 
 
 def _list_kept(repository: PackRepository) -> None:
-    """List files that this command leaves: they may be all that is left of a change."""
+    """List the files that this command leaves, because they may be the last copy of a change."""
     names, lost = ListDirectory(PACKS), ListDirectory(LOST)
     repository.folder.perform([names, lost])
     state = repository.snapshot().state

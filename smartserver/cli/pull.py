@@ -1,4 +1,4 @@
-"""`smartserver pull`: copy a repository of ours into one of this machine, the other side deciding what is sent."""
+"""`smartserver pull`: copy a repository of ours into one of this machine. The other side decides what is sent."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from smartserver.cli.place import between_servers, is_url
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another here.")
 @click.pass_obj
 def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ...], force: bool) -> None:
-    """Bring all that the repository at SOURCE has and TARGET (the current folder if not given) lacks to TARGET: its
-    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
-    above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
+    """Receive all that the repository at SOURCE has and TARGET (by default the current folder) lacks: its refs, or the
+    named ones, with their revisions, tags and maps. A missing TARGET is created, and so are the folders above it: on a
+    server all of them, elsewhere all but the outermost, so that a mistyped path is noticed.
 
-    Both hold repositories as smartserver keeps them. SOURCE is the URL of a server (hpss://), which takes one round
-    trip, or of a store (sftp://, s3://, vfs://), or a folder; TARGET is a folder or the URL of a store.
+    Both are repositories of smartserver. SOURCE is the URL of a server (hpss://), which takes one round trip, or of a
+    store (sftp://, s3://, vfs://), or a folder. TARGET is a folder or the URL of a store.
 
     \b
     smartserver pull hpss://example.org/project ~/repositories/project
@@ -33,7 +33,7 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
         if is_url(source):
             raise CommandError(between_servers(source, target))
         raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
-    # Loaded late, as in `push`.
+    # Imported late, as in `push`.
     from smartserver.cli.copying import between, on_terminal, report, repository_at
     from smartserver.client.copy import CopyEndpoint, pull
 

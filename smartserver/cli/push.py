@@ -1,4 +1,4 @@
-"""`smartserver push`: copy a repository of ours into another, this side deciding what is sent."""
+"""`smartserver push`: copy a repository of ours into another. This side decides what is sent."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from smartserver.cli.place import between_servers, is_url, repository_in
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")
 @click.pass_obj
 def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...], force: bool) -> None:
-    """Bring all that the repository in SOURCE (the current folder if not given) has and TARGET lacks to TARGET: its
-    refs, or those named, with their revisions, tags and maps. TARGET is made where there is nothing, and the folders
-    above it: on a server all of them, elsewhere all but the outermost, by which a mistyped path is noticed.
+    """Send to TARGET all that the repository in SOURCE (by default the current folder) has and TARGET lacks: its refs,
+    or the named ones, with their revisions, tags and maps. A missing TARGET is created, and so are the folders above
+    it: on a server all of them, elsewhere all but the outermost, so that a mistyped path is noticed.
 
-    Both hold repositories as smartserver keeps them. SOURCE is a folder or the URL of a store (sftp://, s3://, vfs://),
-    TARGET one of those or the URL of a server (hpss://), which takes one round trip, for a Mercurial repository two.
+    Both are repositories of smartserver. SOURCE is a folder or the URL of a store (sftp://, s3://, vfs://). TARGET is
+    one of those or the URL of a server (hpss://), which takes one round trip, or two for a Mercurial repository.
 
     \b
     smartserver push ~/repositories/project hpss://example.org/project
@@ -37,7 +37,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
         if is_url(target):
             raise CommandError(between_servers(source, target))
         raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
-    # Loaded late: the store and both ends of a connection cost 100 ms, which a mistyped option should not.
+    # Imported late: the store and both ends of a connection take 100 ms, which a mistyped option should not.
     from smartserver.cli.copying import (
         StoreSource,
         act_as_owner_at,
@@ -52,7 +52,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     from smartserver.errors import IncompleteRepository, NoSuchRepository
     from smartserver.records.system import system_of
 
-    if not is_url(target):  # Before the source is opened: what is written decides.
+    if not is_url(target):  # Before the source is opened, since the owner of the target counts.
         act_as_owner_at(target)
     with repository_in(source, flags) as repository:
         stored = StoreSource(repository)
@@ -60,7 +60,7 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     with between(source, target):
         copied = whole.only(refs, stored.beyond)
         with repository_at(target, flags) as remote:
-            # Of a folder nobody remembers what it has, and it is soon asked.
+            # There is no cached knowledge of a folder, and asking it is fast.
             if not is_url(target) or system_of(state.vcs).settings_matter:
                 with contextlib.suppress(NoSuchRepository, IncompleteRepository):
                     remote.learn_refs()

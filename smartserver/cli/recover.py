@@ -1,4 +1,4 @@
-"""`smartserver recover`: repair a repository's log, list and restore what it lacks."""
+"""`smartserver recover`: repair a repository's log, and list and restore the changes that it lacks."""
 
 from __future__ import annotations
 
@@ -29,17 +29,17 @@ DOUBT = "  (may not have been acknowledged)"
 def command(
     flags: frozenset[str], path: str, changes: tuple[str, ...], every: bool, only_list: bool, yes: bool
 ) -> None:
-    """Repair the log of the repository at PATH, and restore changes that are on disk and that it lacks. PATH is a
+    """Repair the log of the repository at PATH, and restore changes that are on disk but not in the log. PATH is a
     folder, or the URL of a store (sftp://, s3://, vfs://).
 
-    A log needs repair where a record is damaged or missing, or where two copies of a repository were merged. It goes on
-    from the newest state that can be read. Records and checkpoints that do not fit there are moved to the folder lost/
-    of the repository: delete them there when nobody needs them.
+    A log needs repair if a record is damaged or missing, or if two copies of a repository were merged. It continues
+    from the newest state that can be read. Records and checkpoints that do not fit that state are moved to the folder
+    lost/ of the repository: delete them there when they are not needed any more.
 
-    Each change is listed with its ID, time, user and what it changed. The changes named by ID are restored; without ID
-    all that records tell of; with --all those too that only a pack tells of, which may not have been acknowledged
-    to the client. A branch that was changed since is never overwritten: what it was to be is kept as
-    refs/recovered/ID/..., which is said.
+    Each change is listed with its ID, time, user and content. The changes named by ID are restored. Without ID, all
+    changes that are in records are restored; with --all, also changes that are only in a pack, which may not have been
+    acknowledged to the client. A branch that was changed since is never overwritten: its lost value is kept as
+    refs/recovered/ID/..., with a message.
 
     The repository gets a new incarnation, so that each client asks for everything once.
 

@@ -1,4 +1,4 @@
-"""The reference pages that are generated, each from the declarations that it documents."""
+"""The generated reference pages, each made from the declarations that it documents."""
 
 from __future__ import annotations
 
@@ -32,19 +32,19 @@ EXAMPLES = {
     "rpc:Repository.*": "the verbs of repositories",
     "*:*:secret/*": "all calls about what is below the folder `secret` of the served one",
 }
-"""Rules, and what they ban; `tests/unit/trace/bans` tries each."""
+"""Rule -> a description of the calls that it bans; `tests/unit/trace/bans` checks each."""
 
 
 def pages() -> dict[str, str]:
-    """Each page's name and text."""
+    """Return the text of each page by its file name."""
     schema = msgspec.json.format(msgspec.json.encode(_cleaned(trace_schema())), indent=2).decode() + "\n"
     made = {"verbs.md": verbs(), "errors.md": errors(), "cli.md": commands(), "bans.md": bans()}
     return {**made, "counters.md": counters(), "trace-schema.json": schema}
 
 
 def _cleaned(part: typing.Any) -> typing.Any:
-    """A part of a JSON schema, with descriptions without the indentation of docstrings, which some releases of msgspec
-    leave."""
+    """Return a part of a JSON schema, with the indentation of docstrings removed from descriptions. Some releases of
+    msgspec leave it."""
     if isinstance(part, dict):
         return {
             name: inspect.cleandoc(each) if name == "description" else _cleaned(each) for name, each in part.items()
@@ -53,7 +53,7 @@ def _cleaned(part: typing.Any) -> typing.Any:
 
 
 def verbs() -> str:
-    """The verbs: arguments, result, effect, errors and body."""
+    """Return the page of the verbs: arguments, result, effect, errors and body."""
     lines = [
         "# Verbs\n",
         MADE,
@@ -98,7 +98,7 @@ def _verb(verb: AnyVerb) -> Iterator[str]:
 
 
 def _type(annotation: object) -> str:
-    """A type as a reader of the wire needs it, bounds included."""
+    """Return a type and its bounds as the wire has them."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         inner, *metas = typing.get_args(annotation)
@@ -138,7 +138,7 @@ def _default(each: msgspec.structs.FieldInfo) -> str:
 
 
 def errors() -> str:
-    """Every error that may cross the wire."""
+    """Return the page of all errors that may cross the wire."""
     lines = [
         "# Errors\n",
         MADE,
@@ -156,7 +156,7 @@ def errors() -> str:
 
 
 def bans() -> str:
-    """The rules of calls that must not be made."""
+    """Return the page of the bans: rules for calls that must not be made."""
     rules: list[type[Ban]] = [Rule, *BEHAVIOURS.values()]
     lines = [
         "# Bans\n",
@@ -183,7 +183,7 @@ def _paragraphs(cls: type) -> list[str]:
 
 
 def counters() -> str:
-    """The counters and timers of a process."""
+    """Return the page of a process's counters and timers."""
     lines = [
         "# Counters\n",
         MADE,
@@ -209,7 +209,7 @@ def counters() -> str:
 
 
 def commands() -> str:
-    """The help of every command."""
+    """Return the page with the help of every command."""
     lines = ["# Commands\n", MADE]
     names = group.context_settings["help_option_names"]
     context = click.Context(

@@ -1,6 +1,6 @@
 """`smartserver serve`: serve the repositories below a folder, of this machine or of another.
 
-The options are declared here, checked in `check`, and obeyed in `serve_run`, which takes time to load.
+The options are declared here and checked in `check`. The server itself is in `serve_run`, whose import is slow.
 """
 
 from __future__ import annotations
@@ -253,21 +253,21 @@ if TYPE_CHECKING:
 @click.option("-v", "--verbose", is_flag=True, help="Log every request, and connections that are no client's.")
 @click.pass_context
 def command(ctx: click.Context, /, **_: object) -> None:
-    """Serve the repositories below the folder ROOT over hpss://; one that is ROOT itself has the empty path.
+    """Serve the repositories below the folder ROOT over hpss://. A repository in ROOT itself has the empty path.
 
-    ROOT may be a bucket (s3://bucket/prefix), which any number of servers serve at once: each keeps copies of packs in
-    --cache-dir, and nothing else. See `smartserver cluster --help` for logs in a database.
+    ROOT may be a bucket (s3://bucket/prefix), which any number of servers serve at once. Each keeps only copies of
+    packs, in --cache-dir. See `smartserver cluster --help` for logs in a database.
 
-    With --stdio ROOT may be the URL of a folder on a machine that runs nothing of ours (sftp://[user@]host/path, with
-    /~/ for the home there), of a bucket, or of a server that gives its files (vfs://host/path): git, brz and hg start
-    that themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT
-    alone: a client names a place in it after /~/.
+    With --stdio ROOT may be a URL: of a folder on a machine without smartserver (sftp://[user@]host/path, with /~/ for
+    the home there), of a bucket, or of a server with --allow-vfs (vfs://host/path). git, brz and hg start such a server
+    themselves for hpss+sftp://, hpss+s3:// and hpss+vfs:// URLs. As the forced command of a key it serves ROOT alone: a
+    client names a place in ROOT after /~/.
 
-    It runs until it gets SIGTERM, SIGINT (^C) or SIGHUP, then takes no more requests and gives open ones 30 seconds.
-    With --metrics and SIGTERM it is not ready for 5 seconds before that.
-    What it says goes to standard error, or where --log says: where it serves, refused and stalled clients, and
-    whatever needs attention (a full disk, ...), no more than ten lines of a kind a minute. With --access or --log it
-    also has a line for each change of a ref.
+    The server runs until it gets SIGTERM, SIGINT (^C) or SIGHUP. Then it accepts no more requests and gives open ones
+    30 seconds. With --metrics, after SIGTERM it first answers /readyz with no for 5 seconds.
+    Its log goes to standard error, or to the place that --log names: the addresses that it serves, refused and stalled
+    clients, and problems (a full disk, ...), at most ten lines of a kind a minute. With --access or --log the log also
+    has a line for each change of a ref.
 
     \b
     smartserver serve ~/repositories
@@ -285,15 +285,15 @@ def command(ctx: click.Context, /, **_: object) -> None:
         options = ServeOptions(**ctx.params)
         checked = check(ctx, options)
         if checked.encryption is None:
-            # Twisted loads OpenSSL with the reactor wherever it is installed: 65 ms of each login by ssh.
+            # Twisted would import OpenSSL with the reactor, which takes 65 ms of each login by ssh.
             sys.modules.setdefault("twisted.internet._newtls", cast("ModuleType", None))
-        from smartserver.cli.serve_run import run  # Loaded late: 150 ms, which a mistyped option should not cost.
+        from smartserver.cli.serve_run import run  # Imported late: 150 ms, which a mistyped option should not take.
 
         run(ctx, options, checked)
 
 
 def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
-    """Check all that can be checked before anything is opened, but for the logs, which have what follows."""
+    """Check the options before anything but the logs is opened. The logs are opened first, to have later errors."""
     if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)
@@ -335,9 +335,8 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
 
 
 def _git_command(original: str) -> GitCommand | None:
-    """The command of git that the client of a forced command asked sshd for; None: one of ours. `original`:
-    SSH_ORIGINAL_COMMAND. Any other command is refused: a server that waited for our protocol would leave the client
-    without a word."""
+    """Return the command of git that the client requested from sshd; None if it requested `smartserver serve`.
+    `original`: SSH_ORIGINAL_COMMAND. Refuse any other command, whose client would wait for ever for an answer."""
     asked = git_command(original)
     try:
         words = shlex.split(original)
@@ -354,22 +353,22 @@ def _git_command(original: str) -> GitCommand | None:
 def _check_folder(root: str, options: ServeOptions) -> None:
     if options.stdio:
         _check_asked(root, os.environ.get("SSH_ORIGINAL_COMMAND", ""))
-    # Nobody needs to be told that /home or /srv, which hpss+ssh:// names, cannot be written to.
+    # Print no warning for /home or /srv, which hpss+ssh:// serves and nobody expects to be writable.
     is_home = options.stdio and options.anonymous is None and Path(root).resolve().parent.name != ""
     check_root(Path(root), makes=(options.anonymous == "write" or is_home) and not options.no_create)
 
 
 def _check_asked(root: str, original: str) -> None:
-    """Check that this server is the one that its client asked sshd for. `original`: SSH_ORIGINAL_COMMAND, the client's
-    command in place of which sshd ran the forced one.
+    """Check that the client requested the folder that this server serves. `original`: SSH_ORIGINAL_COMMAND, the
+    client's command, which sshd replaced by the forced one.
 
-    A client sends paths from the folder on that its command names. Where this server serves another folder, each path
-    would name a different place. A home (`.`) is the exception: what follows /~/ in a URL counts from ROOT.
+    A client sends paths relative to the folder that its command names. If this server served another folder, each path
+    would name a different place. The exception is a home (`.`): the path after /~/ in a URL is relative to ROOT.
     """
     try:
         words = shlex.split(original)
         options = words[words.index("serve") + 1 :]
-    except ValueError:  # It is not there, or no command of ours.
+    except ValueError:  # There is no such command, or it is not `smartserver serve`.
         return
     asked = command.make_context("serve", options, resilient_parsing=True).params
     folder = asked["root"]

@@ -1,4 +1,4 @@
-"""The ways in for stock git, as `smartserver serve` opens them: `--http`, and git's commands over ssh."""
+"""The access for stock git in `smartserver serve`: `--http`, and git's commands over ssh."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
     from smartserver.server.tokens import TokenFile
 
 TIDY_AFTER = 20.0
-"""Seconds after an update of a cache that it is tidied: the client that waited for it has its clone by then."""
+"""Seconds from the update of a cache to its cleanup: the client that waited for the update has its clone by then."""
 
 
 def git_folder(cache_dir: Path | None, environment: Mapping[str, str]) -> str:
-    """The folder of the caches for stock git: in `--cache-dir`, else as systemd says, else as XDG does."""
+    """Return the folder of the caches for stock git: in `--cache-dir`, else in the cache folder of systemd or XDG."""
     cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return os.path.abspath(Path(cache_dir or cache or os.path.join(home, "smartserver"), "git"))
@@ -41,8 +41,8 @@ def listen_for_git(
     encryption: Encryption | None,
     is_first: bool,
 ) -> ListeningPort:
-    """Accept clients of stock git on a socket. `cache_size`: as of `Gateway`. `is_first`: whether no other process
-    serves the same yet."""
+    """Accept clients of stock git on a socket. `cache_size`: as in `Gateway`. `is_first`: true in the first of the
+    processes that serve the same caches."""
     from smartserver.gateway.gateway import Gateway
     from smartserver.gateway.http_channel import GatewayFactory
     from smartserver.server import access as rules
@@ -59,7 +59,7 @@ def listen_for_git(
         executor.run(gateway.clear_quarantine, lambda _: None, Lane.LONG)
 
     def admit(private: bool) -> Admission:
-        # A proxy on this machine hands on what strangers ask: nobody has more rights for coming from here.
+        # A proxy on this machine passes on requests of strangers, so local clients get no more rights than others.
         if access is None:
             return rules.anonymous(anonymous, local=False)
         return rules.TokenAdmission(*access, private)
@@ -76,17 +76,17 @@ def serve_git(
     cache_size: int | None,
     environment: Mapping[str, str],
 ) -> int:
-    """Answer a command of git's on standard input and output; the status to end with. `cache_size`: as of `Gateway`."""
+    """Answer a command of git on standard input and output. Return the exit status. `cache_size`: as in `Gateway`."""
     from smartserver.gateway.gateway import Gateway, Visitor
     from smartserver.gateway.ssh import LaterExecutor, serve
 
     executor = LaterExecutor()
     gateway = Gateway(site, folder, executor, cache_size=cache_size)
     status = serve(gateway, Visitor(admission, {}, peer, "ssh"), asked, environment.get("GIT_PROTOCOL", ""))
-    # The client is not kept waiting for what comes after its answer.
+    # Close the streams, so that the client does not wait for the cleanup after its answer.
     with open(os.devnull, "r+b") as nothing:
         os.dup2(nothing.fileno(), 0)
         os.dup2(nothing.fileno(), 1)
     executor.finish()
-    gateway.clear_quarantine()  # There may be no server with --http beside, which does that when it starts.
+    gateway.clear_quarantine()  # A server with --http does that when it starts, but there may be none.
     return status

@@ -41,7 +41,7 @@ GROUPS = {
         "compression", "fast_open",
     ),
 }  # fmt: skip
-"""The groups of options in the help. An option of none is in a last group."""
+"""The groups of options in the help, by title. Options without a group are in a last one."""
 
 FOR_TCP = (
     "listen",
@@ -59,12 +59,12 @@ FOR_TCP = (
     "shared_cache",
     "memcached",
 )
-"""ServeOptions of `serve` that mean nothing where nobody connects (--stdio)."""
+"""The options of `serve` that have no effect without a listening socket (--stdio)."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ServeOptions:
-    """The options as they are given, by the names of their parameters."""
+    """The options as click parsed them, by the names of their parameters."""
 
     root: str
     listen: str
@@ -104,21 +104,21 @@ class ServeOptions:
 
 @dataclass(slots=True, kw_only=True)
 class CheckedOptions:
-    """The values of options that need more than a look at their type."""
+    """The values of options whose check needs more than their type."""
 
     root: str
     is_bucket: bool
-    """True for a bucket that any number of servers serve."""
+    """True if `root` is a bucket, which other servers may serve too."""
     is_remote: bool
-    """True if it is behind a link, and served to one user."""
+    """True if `root` is on another machine, and served to one user."""
     rules: AccessFile | None
     tokens: TokenFile | None
     listen: tuple[str, int]
     http: tuple[str, int] | None
     git_cache_size: int | None
-    """In bytes; None: no limit."""
+    """The size in bytes; None: no limit."""
     asked: GitCommand | None
-    """The command of git that the client of a login by ssh asks for."""
+    """The command of git that the client of a login by ssh requests; None: our own protocol."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -129,11 +129,11 @@ class CheckedOptions:
 
 
 MAX_LEVEL = 19
-"""The highest level of zstd but for those that need as much memory for each client as all else."""
+"""The highest level of zstd to accept; higher ones double the memory for each client."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
-    """HOST:PORT, :PORT or [IPV6]:PORT; with a `default` port also HOST."""
+    """Return host and port of HOST:PORT, :PORT or [IPV6]:PORT; with a `default` port also of HOST."""
     host, colon, port = text.rpartition(":")
     if not colon and text.isascii() and text.isdigit():
         raise CommandError(f"{option} {text!r}: expected HOST:PORT; for that port alone write :{text}")
@@ -145,7 +145,7 @@ def parse_listen(text: str, option: str = "--listen", default: int | None = DEFA
 
 
 def refuse_cache(ctx: click.Context) -> None:
-    """Refuse options of copies, where a folder is served and there is no gateway for stock git."""
+    """Refuse the options of caches if a folder is served and there is no gateway for stock git."""
     found = given(ctx)
     if "cache_size" in found:
         raise UsageConflict(f"{found['cache_size']} is for a bucket that is served: s3://bucket/prefix")
@@ -154,7 +154,7 @@ def refuse_cache(ctx: click.Context) -> None:
 
 
 def git_cache_size_of(gigabytes: int | None, ctx: click.Context) -> int | None:
-    """The bytes that `--git-cache-size` names; None: no limit."""
+    """Return the bytes that `--git-cache-size` names; None: no limit."""
     if gigabytes is None:
         return None
     if not ctx.params["stdio"] and ctx.params["http"] is None:
@@ -176,7 +176,7 @@ def refuse_with_stdio(ctx: click.Context) -> None:
 
 
 def check_access_options(ctx: click.Context) -> None:
-    """Refuse options that mean nothing with `--access`, or without it."""
+    """Refuse options that have no effect with `--access`, or without it."""
     options = ctx.params
     if options["key"] is not None and options["name"] is None:
         raise UsageConflict("--key needs --user NAME: it is a key of that user")
@@ -196,8 +196,8 @@ def check_access_options(ctx: click.Context) -> None:
 
 
 def peer_of(user: str, connection: str) -> str:
-    """The peer at the other end of standard input. `connection`: SSH_CONNECTION, which sshd sets (ssh(1)) to addresses
-    and ports of client and server."""
+    """Return the name of the client on standard input, for the log. `connection`: SSH_CONNECTION, which sshd sets to
+    the addresses and ports of client and server (ssh(1))."""
     words = connection.split()
     if len(words) != 4 or not words[1].isdigit():
         return f"{user} on standard input"
@@ -207,8 +207,8 @@ def peer_of(user: str, connection: str) -> str:
 
 
 def check_root(root: Path, *, makes: bool) -> None:
-    """Accept a folder of this machine, with a line where little can be done there. `makes`: whether clients may make
-    repositories there."""
+    """Check that a folder can be served, and print a warning if it is not writable or is itself a repository. `makes`:
+    true if clients may make repositories there."""
     from smartserver.store.format import recognise
 
     if not root.is_dir():
@@ -224,18 +224,18 @@ def check_root(root: Path, *, makes: bool) -> None:
 
 
 def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """The environment of a hook: that of the server, and the `smartserver` that belongs to it."""
+    """Return the environment of a hook: the server's, with the server's own `smartserver` first on PATH."""
     own = os.path.dirname(sys.executable)
     return {**environ, "PATH": os.pathsep.join([own, environ.get("PATH", os.defpath)]), "SMARTSERVER_AGENT": "0"}
 
 
 def encryption_of(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
-    """The encryption that the options of TLS ask for; None: no TLS."""
+    """Return the encryption that the options of TLS describe; None: no TLS."""
     if certificate is None:
         if required or key is not None:
             raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
         return None
-    from smartserver.server.tcp import Encryption  # Loaded late: they cost 100 ms.
+    from smartserver.server.tcp import Encryption  # Imported late: both take 100 ms.
     from smartserver.server.tls import BadKeyPair, KeyPair, make_key_pair
 
     if (certificate == "auto") != (key is None):
@@ -248,7 +248,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """The address for Prometheus; None: none."""
+    """Return the address for Prometheus; None: no metrics."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")
@@ -263,24 +263,24 @@ def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | Non
 
 
 def state_folder(environment: Mapping[str, str]) -> Path:
-    """The folder for what a server made for itself: as systemd says, else as XDG does."""
+    """Return the folder for a server's own state: systemd's, else that of XDG."""
     state = environment.get("STATE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")
     return Path(state or os.path.join(home, "smartserver"))
 
 
 def cache_folder(environment: Mapping[str, str]) -> Path:
-    """The folder for what a server can fetch again: as systemd says, else as XDG does."""
+    """Return the folder for copies that a server can fetch again: systemd's, else that of XDG."""
     cache = environment.get("CACHE_DIRECTORY", "").partition(":")[0]
     home = environment.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
     return Path(cache or os.path.join(home, "smartserver"), "packs")
 
 
 def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
-    """A function that says which calls are refused."""
+    """Return a function that returns the first banned call of a request, or None."""
     if not rules:
         return lambda path, calls: None
-    from smartserver.trace.bans.every import of_calls  # Loaded where something is banned.
+    from smartserver.trace.bans.every import of_calls  # Imported only if a call is banned.
     from smartserver.trace.bans.rule import BadRule
 
     try:
@@ -295,7 +295,7 @@ def banned_by(rules: tuple[str, ...]) -> Callable[[str, Calls], Banned | None]:
 
 
 def policy_of(level: str, ignored: tuple[str, ...]) -> Policy:
-    """The policy for faults of objects."""
+    """Return the policy for faults of objects. `ignored`: the faults that are accepted without a warning."""
     if not ignored:
         return Policy(Level(level))
     from smartserver.records.system import every_system
@@ -308,7 +308,7 @@ def policy_of(level: str, ignored: tuple[str, ...]) -> Policy:
 
 
 def level_of(text: str) -> int | None:
-    """The level of zstd that `--compression` names; None: auto."""
+    """Return the level of zstd that `--compression` names; None: auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL):
@@ -317,12 +317,12 @@ def level_of(text: str) -> int | None:
 
 
 def memcached_servers(text: str | None) -> list[tuple[str, int]]:
-    """The servers that `--memcached` names."""
+    """Return the servers that `--memcached` names."""
     return [parse_listen(each, "--memcached", 11211) for each in text.split(",")] if text else []
 
 
 def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
-    """A client of these servers. Do not fork after its first request."""
+    """Return a client of these servers; None without servers. Do not fork after its first request."""
     if not servers:
         return None
     try:
@@ -333,7 +333,7 @@ def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
 
 
 def memory_of(text: str) -> int | None:
-    """The bytes that `--memory-cache-size` names; None: auto."""
+    """Return the bytes that `--memory-cache-size` names; None: auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit()):

@@ -1,7 +1,7 @@
 """The server that `smartserver serve` runs, from its sockets to its end.
 
-The order matters: sockets are opened and caches that workers share are made, then workers are forked, and only then
-come the reactor and whatever has connections or threads of its own.
+The order matters. First sockets are opened, and caches that workers share are made. Then workers are forked. The
+reactor, and everything with connections or threads of its own, comes after the fork.
 """
 
 from __future__ import annotations
@@ -72,35 +72,35 @@ if TYPE_CHECKING:
     from transports.base import Transport
 
 STOP_AFTER = 30.0
-"""Seconds a server that was told to stop lets open requests finish."""
+"""Seconds that open requests may take to finish after a signal to stop."""
 
 NOTICE = 5.0
-"""Seconds for which a server that is told to stop by SIGTERM still accepts connections, where `/readyz` says so: a load
-balancer that asks each second has left it by then."""
+"""Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that asks each
+second sends no new ones by then."""
 
 SWITCH_INTERVAL = 0.0005
-"""Seconds for which a worker thread keeps Python's interpreter while the reactor waits for it. With Python's own 5 ms,
-90 and 99 % of the pings beside four first pushes were answered in 29 and 87 ms, with this in 20 and 65, for no more
-processor."""
+"""Seconds for which a worker thread keeps Python's interpreter lock while the reactor waits for it. Beside four first
+pushes, 90 and 99 % of the pings were answered in 20 and 65 ms. With Python's own 5 ms it took 29 and 87, and as much
+CPU time."""
 
 NO_METRICS = "no /metrics: pip install 'smartserver[metrics]'"
 
 EVERYWHERE = ("0.0.0.0", "::")
-"""Addresses that stand for every address of a machine."""
+"""The addresses that mean every address of a machine."""
 
 
 @dataclass
 class ServingProcess:
-    """This process among those that serve the same sockets."""
+    """The state of this process among the processes that serve the same sockets."""
 
     is_first: bool = True
-    """True if it speaks for all of them."""
+    """True if it prints messages for all of them."""
     texts: CommonCache | None = None
     counts: CommonCounts | None = None
 
 
 def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> None:
-    """Serve until a signal ends it, or with `--stdio` the client."""
+    """Serve until a signal, or with `--stdio` the client, ends the server."""
     if not options.stdio:
         _load_readers()
     use_one_heap()
@@ -110,7 +110,7 @@ def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> N
         places = (checked.listen, checked.http, checked.metrics)
         sockets = [None if place is None else ctx.with_resource(_open_port(*place)) for place in places]
     process = _forked(options, [each for each in sockets if each is not None])
-    transport = open_store(checked.root, ctx.obj or frozenset())  # What has used a bucket may not fork.
+    transport = open_store(checked.root, ctx.obj or frozenset())  # After the fork: a bucket's library has threads.
     if options.access is not None and is_shared(options.access):
         checked.rules = open_access(options.access)
         checked.tokens = None if options.stdio else open_tokens(options.access)
@@ -125,10 +125,10 @@ def run(ctx: click.Context, options: ServeOptions, checked: CheckedOptions) -> N
 
 
 def _forked(options: ServeOptions, sockets: list[socket.socket]) -> ServingProcess:
-    """Fork workers, where there are to be several; returns in each of them."""
+    """Fork workers if the options ask for several, and return in each of them."""
     if not sockets or options.workers == 1:
         return ServingProcess()
-    from smartserver.server.common_cache import CommonCache  # A log-in by ssh does not wait for them.
+    from smartserver.server.common_cache import CommonCache  # Imported late: a login by ssh does not need it.
     from smartserver.server.common_counts import CommonCounts
 
     texts = CommonCache(options.shared_cache << 20, options.workers) if options.shared_cache else None
@@ -157,7 +157,7 @@ class Serving:
         self._process = process
         self._memcached = open_memcached(checked.memcached)
         self._deliveries: Deliveries | None = None
-        """None where no access file can have hooks."""
+        """The deliveries to receivers of hooks; None without an access file."""
         self.site = self._made_site(transport, descriptors)
         self._executor = ThreadExecutor(reactor.callFromThread)
         limits = Limits(options.max_connections, options.max_per_address, options.idle_timeout)
@@ -166,9 +166,9 @@ class Serving:
             mark = None if checked.metrics is None else mark_of(transport)
         self._health = Health(lambda: look_at(transport, mark), self._executor, reactor)
         self._session: SessionProtocol | None = None
-        """The one of `--stdio`."""
+        """The session of `--stdio`; None otherwise."""
         self._is_told = False
-        """True once a signal said to stop."""
+        """True once a signal has stopped the server."""
 
     def _made_site(self, transport: Transport, descriptors: int) -> Site:
         options, checked = self._options, self._checked
@@ -185,7 +185,7 @@ class Serving:
             self._obey(checked.rules, site)
         site.texts.common = HEADERS.common = self._process.texts
         site.texts.remote = self._memcached
-        if checked.memory is not None or options.stdio:  # One client's session is too short to choose by.
+        if checked.memory is not None or options.stdio:  # The session of one client is too short for an estimate.
             divide(site.texts, START if checked.memory is None else checked.memory)
         if checked.memory is not None:
             follow(site.texts)
@@ -194,14 +194,14 @@ class Serving:
         site.open_files = OpenFiles(min(MAX_OF_SITE, descriptors // SHARE))
         if checked.is_remote:
             site.name, site.tidies = checked.root, False
-            # Its one user is told.
+            # Its only user sees the errors as answers.
             logging.getLogger("smartserver").setLevel(logging.INFO if options.verbose else logging.ERROR)
-        else:  # Who is let into a store has an account there: no link leads him where he may not go.
+        else:  # Only here are links checked: the user of a remote store has an account there with the same rights.
             site.inside = inside_of(transport)
         return site
 
     def _obey(self, rules: AccessFile, site: Site) -> None:
-        """Have the limits and hooks of an access file count."""
+        """Apply the limits and hooks of an access file to a site."""
         site.sizes = rules.sizes
         bucket: PreviewedStore | None = None
         if self._checked.is_bucket:
@@ -214,12 +214,12 @@ class Serving:
         self._reactor.addSystemEventTrigger("after", "shutdown", deliveries.stop)
 
     def _decide_sizes(self, auto: AutoSize) -> None:
-        """Look at the sizes of caches, now and then."""
+        """Adapt the sizes of caches, and again every `EVERY` seconds."""
         auto.decide()
         self._reactor.callLater(EVERY, partial(self._decide_sizes, auto))
 
     def answer_git(self, asked: GitCommand) -> int:
-        """Answer a command of git's on standard input and output; the status to end with."""
+        """Answer a command of git on standard input and output. Return the exit status."""
         status = serve_git(
             self.site,
             asked,
@@ -229,17 +229,17 @@ class Serving:
             self._checked.git_cache_size,
             os.environ,
         )
-        if self._deliveries is not None:  # No reactor runs, whose end would do it.
+        if self._deliveries is not None:  # There is no reactor, whose shutdown would stop them.
             self._deliveries.stop()
         return status
 
     def run(self, sockets: list[socket.socket | None]) -> None:
-        """Serve on open sockets (for our protocol, stock git, metrics), or where there are none on standard input and
-        output, until the end."""
+        """Serve until the end, on open sockets (for our protocol, stock git, metrics), or without sockets on standard
+        input and output."""
         reactor, executor = self._reactor, self._executor
         if sockets:
             served, git_port, pages_port = sockets
-            assert served is not None  # There is always one.
+            assert served is not None  # The first socket always exists.
             self._accept(served, git_port, pages_port)
         else:
             self._serve_streams()
@@ -251,8 +251,7 @@ class Serving:
         if self._options.workers > 1:
             signal.signal(STOP, lambda number, _: reactor.callFromThread(lambda: self._told(number)))
             signal.signal(TERMINATE, lambda *_: reactor.callFromThread(lambda: self._told(signal.SIGTERM)))
-        # What is loaded stays: a full collection then walks what requests left and not 40,000 objects more, 15 ms in
-        # which nothing is answered.
+        # Freeze all loaded objects. Otherwise each full collection walks 40,000 more objects, 15 ms without answers.
         gc.freeze()
         sys.setswitchinterval(SWITCH_INTERVAL)
         reactor.run(installSignalHandlers=False)
@@ -260,13 +259,13 @@ class Serving:
     # -- the beginning
 
     def _serve_streams(self) -> None:
-        if self._options.log_place is None:  # Standard error is the user's: it is told.
+        if self._options.log_place is None:  # The client gets refusals as answers; standard error is its terminal.
             logging.getLogger("smartserver.refusals").setLevel(logging.ERROR)
         self._session = stdio.serve(self._connections, self._admission(), self._peer())
         self._session.when_lost = self._tidied
 
     def _admission(self) -> Admission:
-        """The rights of the one user of standard input and output."""
+        """Return the rights of the user of standard input and output."""
         options, rules = self._options, self._checked.rules
         name = options.name or user()
         if rules is not None:
@@ -291,13 +290,13 @@ class Serving:
             if unopened:
                 click.echo(f"--fast-open has no effect: {unopened}", err=True)
             serving = self._described(listening.getHost().port) + others
-            # Said once it runs: from then on it can be told to stop.
+            # Print it when the reactor runs, since the server can be stopped by a signal from then on.
             reactor.callLater(0, lambda: click.echo(serving, err=True))
-            # Once a server, not once for each client that sshd lets in.
+            # Tidy once in each server, not for each client of sshd.
             self._executor.run(lambda: tidy_all(self.site, self._executor), lambda _: None, Lane.UPKEEP)
 
     def _described(self, port: int) -> str:
-        """The lines that say where it serves, and whom."""
+        """Return the lines that say which address is served, and to whom."""
         options, checked, host = self._options, self._checked, self._checked.listen[0]
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         anonymous = f"anonymous users: {Anonymous(options.anonymous or 'read')}"
@@ -310,7 +309,7 @@ class Serving:
         return f"{line}\n{lacking}" if lacking else line
 
     def _serve_git(self, port: socket.socket) -> str:
-        """Serve stock git; the line that says where."""
+        """Serve stock git. Return the line that says at which address."""
         options, checked = self._options, self._checked
         users = None if checked.rules is None or checked.tokens is None else (checked.rules, checked.tokens)
         listening = listen_for_git(
@@ -330,7 +329,7 @@ class Serving:
         return f"\nfor stock git on {scheme}://{tcp.shown(found.host, found.port)}/"
 
     def _serve_pages(self, port: socket.socket) -> str:
-        """Serve metrics and health; the lines that say where."""
+        """Serve metrics and health. Return the lines that say at which address."""
         pages = self._health.pages | metrics_pages(self.site, self._connections, self._process.counts, self._reactor)
         found = tcp.accept(self._reactor, port, PagesFactory(pages, self._reactor)).getHost()
         place = f"http://{tcp.shown(found.host, found.port)}"
@@ -340,10 +339,10 @@ class Serving:
     # -- the end
 
     def _told(self, number: int) -> None:
-        """A signal came: the first one stops, the next one waits no longer. Behind a link there is one user, whose own
-        command the first one ends, too: an open request is given up, as far as it is not carried out."""
+        """Handle a signal to stop. The first one stops the server, and the second one no longer waits for open
+        requests. With a remote store, the first one also aborts the session, whose only user has ended his command."""
         if self._is_told and number == signal.SIGHUP:
-            return  # The end of a terminal sends it, and its shell once more.
+            return  # Both a closed terminal and its shell send it.
         if number == signal.SIGTERM and self._checked.metrics is not None and not self._health.is_stopping:
             self._health.is_stopping = True
             _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz says no")
@@ -362,7 +361,7 @@ class Serving:
             self._told(signal.SIGTERM)
 
     def _stop(self) -> None:
-        with contextlib.suppress(error.ReactorNotRunning):  # A signal came first.
+        with contextlib.suppress(error.ReactorNotRunning):  # A signal has stopped it already.
             self._reactor.stop()
 
     def _stopping(self) -> object:
@@ -372,8 +371,8 @@ class Serving:
         return self._connections.stop(STOP_AFTER)
 
     def _tidied(self) -> None:
-        """Stop once what a push left to tidy is done, however soon after its answer the client went: no later process
-        would do it where each serves one client. After a signal the server is stopping already."""
+        """Stop after the upkeep of a push is done, even if the client has left: no later process does it if each
+        process serves one client. After a signal, the server is stopping already."""
         if self._executor.stopping:
             return
         self._executor.stopping = True
@@ -381,7 +380,7 @@ class Serving:
 
 
 def _load_readers() -> None:
-    """Load what the first read of a repository would wait for. Workers share it."""
+    """Import the modules that the first read of a repository needs, before the fork, so that workers share them."""
     from importlib import import_module
 
     from smartserver.records.delta import compress
@@ -401,8 +400,8 @@ def _open_port(host: str, port: int) -> socket.socket:
 def metrics_pages(
     site: Site, connections: Connections, common: CommonCounts | None, reactor: Reactor
 ) -> dict[bytes, Page]:
-    """Count requests by verb. Returns the page that shows them and all other counters, by its path; nothing where its
-    library is missing. `common`: the counts of the other workers, which it shows too."""
+    """Count requests by verb. Return the page of these and all other counters, by its path; an empty dict if the
+    library is missing. `common`: the counts of all workers, which the page adds up."""
     try:
         from smartserver.server.metrics import ServerCollector, page
     except ModuleNotFoundError:
@@ -434,7 +433,7 @@ def metrics_pages(
 
 def _tell(line: str) -> None:
     """Write a line to standard error, for the user who stops this process."""
-    with contextlib.suppress(OSError):  # The terminal may be gone. What `sys.stderr` keeps would fail at the end.
+    with contextlib.suppress(OSError):  # The terminal may be closed; text that `sys.stderr` keeps would fail later.
         os.write(2, f"{line}\n".encode())
 
 

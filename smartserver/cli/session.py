@@ -1,6 +1,6 @@
-"""The client of the commands that talk to a server: for a URL, with the tracer where it was asked for.
+"""The client of the commands that connect to a server, with a tracer if the user asked for one.
 
-`git-remote-hpss` starts for every command of git: nothing here takes time to load.
+`git-remote-hpss` starts for every command of git, so this module has no slow imports.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ if TYPE_CHECKING:
 AGENT = f"smartserver/{smartserver.__version__}"
 
 COMMANDS = Tool(AGENT)
-"""The commands of `smartserver`."""
+"""The tool that the commands of `smartserver` present to a server."""
 
 
 class Untraced:
-    """Stands for a `Tracing` where nothing is shown, banned or recorded."""
+    """A `Tracing` that shows, bans and records nothing."""
 
     observers: Sequence[Observer] = ()
     traceparent = ""
@@ -48,13 +48,14 @@ def client_for(
     environment: Mapping[str, str] = os.environ,
     holder: Holder | None = None,
 ) -> Iterator[tuple[Client, Place]]:
-    """A client for the server of a URL, and what the URL says. `flags`: those of `smartserver -D`; SMARTSERVER_DEBUG in
-    the environment has more, with commas between them. A server that is started here for files behind a link is told
-    the same. `holder`: as of `open_client`.
+    """Open a client for the server of a URL. Yield the client and the parsed URL.
+
+    `flags`: of `smartserver -D`, besides those of SMARTSERVER_DEBUG in the environment, which are separated by commas.
+    A server that this process starts for a remote store gets the same flags. `holder`: as in `open_client`.
 
     Raises:
-        BadUrl: it is not one.
-        BadFlag: a flag or a rule is none.
+        BadUrl: the URL is invalid.
+        BadFlag: a flag or a rule is invalid.
     """
     place = parse_place(url)
     with (
@@ -67,7 +68,7 @@ def client_for(
 
 @contextmanager
 def repository_on_server(url: str, flags: Set[str]) -> Iterator[RemoteRepository]:
-    """The repository at a URL; what serves one is not loaded.
+    """Open the repository at a URL, without the imports of a server.
 
     Raises:
         BadUrl, BadFlag: as `client_for`.
@@ -82,17 +83,17 @@ def repository_on_server(url: str, flags: Set[str]) -> Iterator[RemoteRepository
 def tracing_for(
     flags: Set[str], program: str = AGENT, environment: Mapping[str, str] = os.environ, behind: str = ""
 ) -> Iterator[Tracing | Untraced]:
-    """The tracer of one client: it shows, bans and records calls as the flags and SMARTSERVER_DEBUG say (`client_for`).
-    `program`: as the trace names this process; `behind`: as of `text.summary`.
+    """Open the tracer of one client, which shows, bans and records calls as `flags` and SMARTSERVER_DEBUG tell it.
+    `program`: the name of this process in the trace; `behind`: as in `text.summary`.
 
     Raises:
-        BadFlag: a flag or a rule is none.
+        BadFlag: a flag or a rule is invalid.
     """
     wanted = combined(sorted(flags), environment.get(VARIABLE, ""))
     if not any(wanted):
         yield Untraced()
         return
-    from smartserver.trace.tracing import Tracing  # Few commands are traced.
+    from smartserver.trace.tracing import Tracing  # Imported late, since few commands are traced.
 
     tracing = Tracing(wanted, _say, program, environment, behind)
     try:
@@ -103,7 +104,7 @@ def tracing_for(
 
 
 def lasting_observers(flags: Set[str], environment: Mapping[str, str] = os.environ) -> list[Observer]:
-    """The observers for a client that lasts as long as the program; nothing is summed up.
+    """Return the observers for a client that lasts as long as the program. They print no summary.
 
     Raises:
         BadFlag: as `tracing_for`.

@@ -1,4 +1,4 @@
-"""`smartserver setup`: make version-control tools know hpss://."""
+"""`smartserver setup`: set up version-control tools for hpss:// URLs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.programs import exit_reason, repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
-"""The programs that git looks for on PATH when it meets one of our URLs."""
+"""The programs that git looks for on PATH for URLs of our schemes."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -31,20 +31,19 @@ import sys
 sys.path += [folder for folder in {folders!r} if folder not in sys.path]
 from smartserver.plugins.breezy_shim import *  # noqa: E402, F403
 '''
-"""The file that is written where Breezy looks for a user's plugins."""
+"""The file to write where Breezy looks for a user's plugins."""
 
 
 @click.group()
 def command() -> None:
-    """Make a version-control tool know hpss:// URLs."""
+    """Set up a version-control tool for hpss:// URLs."""
 
 
 @command.command()
 def git() -> None:
-    """Let git use hpss:// URLs in submodules too, and those of hpss+tls://, hpss+ssh://, hpss+sftp://,
-    hpss+s3:// and hpss+vfs://
-    (`git config --global protocol.hpss.allow always`). With a C compiler (CC, else cc), the programs that pip
-    made for git become programs in C, which start faster, and so does smartserver itself.
+    """Let git use URLs of hpss://, hpss+tls://, hpss+ssh://, hpss+sftp://, hpss+s3:// and hpss+vfs:// in submodules
+    too (`git config --global protocol.hpss.allow always`). With a C compiler (CC, else cc), replace the programs that
+    pip made for git, and smartserver itself, by programs in C, which start faster.
 
     \b
     smartserver setup git
@@ -80,7 +79,7 @@ def git() -> None:
 
 @command.command()
 def brz() -> None:
-    """Let brz find the plugin (a file in Breezy's folder of plugins).
+    """Let brz find the plugin, by a file in Breezy's folder of plugins.
 
     \b
     smartserver setup brz
@@ -115,7 +114,7 @@ def brz() -> None:
 
 @command.command()
 def hg() -> None:
-    """Let hg find the extension: an item of `[extensions]` in the user's configuration.
+    """Let hg find the extension, by an item of `[extensions]` in the user's configuration.
 
     \b
     smartserver setup hg
@@ -152,7 +151,7 @@ def hg() -> None:
 
 
 def _hg(*words: str) -> subprocess.CompletedProcess[str]:
-    """The output of `hg version`; standard error has messages about extensions that it does not load."""
+    """Run `hg version` and return its output. Standard error has messages about extensions that cannot be loaded."""
     environment = {**os.environ, "HGPLAIN": "1"}
     words = ("hg", "version", "--quiet", *words)
     done = subprocess.run(words, capture_output=True, text=True, check=False, env=environment)
@@ -163,15 +162,15 @@ def _hg(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _places() -> list[str]:
-    """The folders of our modules and of the libraries that an adapter needs."""
+    """Return the folders of our modules and of the libraries that an adapter needs."""
     modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
     places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
     return list(dict.fromkeys(places))
 
 
 def _brz(*words: str) -> str:
-    """The output of a command of brz."""
-    # Where its log cannot be written `brz version` ends with a traceback.
+    """Return the output of a command of brz."""
+    # If its log cannot be written, `brz version` ends with a traceback.
     environment = {**os.environ, "BRZ_LOG": os.devnull}
     done = subprocess.run(["brz", *words], capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
@@ -181,6 +180,6 @@ def _brz(*words: str) -> str:
 
 
 def _location() -> str:
-    """The place of the plugin in brz; empty where it has none."""
+    """Return the path of the plugin in brz; empty if brz does not have it."""
     found = re.search(rf"^{PLUGIN}\b.*\n(?: .*\n)*?   (/.*)$", _brz("plugins", "-v"), re.MULTILINE)
     return found[1] if found else ""

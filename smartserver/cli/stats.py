@@ -1,4 +1,4 @@
-"""`smartserver stats`: what a repository consists of."""
+"""`smartserver stats`: print the size and the content of a repository."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartserver.trace.text import size
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 
 FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", "largest", "refs", "entries", "version")
-"""The fields of both kinds of answer, in the order in which they are shown; sizes in bytes."""
+"""The fields of both types of answer in the order of the output; sizes are in bytes."""
 
 
 @click.command()
@@ -20,7 +20,7 @@ FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", 
 @json_option
 @click.pass_obj
 def command(flags: frozenset[str], path: str, as_json: bool) -> None:
-    """Say how large the repository at PATH is, and what it is made of. PATH is a folder, or the URL of a server
+    """Print the size of the repository at PATH and the numbers of its parts. PATH is a folder, or the URL of a server
     (hpss://) or of a store (sftp://, s3://, vfs://).
 
     \b

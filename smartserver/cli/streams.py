@@ -1,6 +1,4 @@
-"""The standard streams of a program of ours, before it does anything else. `thin.c` opens the descriptors in the same
-way.
-"""
+"""The setup of a program's standard streams, before anything else. `thin.c` opens the descriptors in the same way."""
 
 from __future__ import annotations
 
@@ -9,18 +7,18 @@ import os
 import sys
 
 MODES = (os.O_RDONLY, os.O_RDONLY, os.O_WRONLY)
-"""The modes in which closed descriptors 0 to 2 are opened: there is nothing to read, messages go nowhere, and a command
-whose output cannot be written fails (EBADF)."""
+"""The modes in which closed descriptors 0 to 2 are opened on /dev/null. Standard output is read-only, so that a command
+fails to write its output (EBADF); messages are dropped."""
 
 
 def prepare_streams() -> None:
-    """Open what is closed of descriptors 0 to 2: else a file or a connection would get its number. A character that the
-    encoding of an output lacks is written as an escape."""
+    """Open closed descriptors of 0 to 2, because otherwise a file or a connection would get their number. Write
+    characters that the encoding of standard output lacks as escapes."""
     for number, mode in enumerate(MODES):
         try:
             os.fstat(number)
         except OSError:
-            os.set_inheritable(os.open(os.devnull, mode), True)  # It gets the lowest number that is free: this one.
+            os.set_inheritable(os.open(os.devnull, mode), True)  # It gets the lowest free number, which is this one.
     if sys.stdin is None:
         sys.stdin = os.fdopen(0, closefd=False)
     if sys.stdout is None:

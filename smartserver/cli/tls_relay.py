@@ -14,8 +14,8 @@ from smartserver.client.trust import Trust
 
 
 def main() -> None:
-    """Connect and relay, as the words of the command say. The status is 0 also where the connection breaks."""
-    for number in (signal.SIGINT, signal.SIGHUP):  # Of the terminal of the command that started it: others go on.
+    """Connect to the server of the arguments and relay. The exit status is 0 even if the connection breaks."""
+    for number in (signal.SIGINT, signal.SIGHUP):  # Later commands use it too, so ignore the first one's terminal.
         signal.signal(number, signal.SIG_IGN)
     host, port, fingerprint, ca = sys.argv[1:]
     try:
@@ -24,7 +24,7 @@ def main() -> None:
         print(error.why, file=sys.stderr)
         sys.exit(1)
     os.chdir("/")
-    with contextlib.suppress(MediumError, OSError):  # The client sees the end.
+    with contextlib.suppress(MediumError, OSError):  # The client notices that the stream ends.
         os.write(1, CONNECTED)
         relay(server, 0, 1)
 

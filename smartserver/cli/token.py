@@ -1,4 +1,4 @@
-"""`smartserver token`: the tokens of an access file, which say over TCP who a user is."""
+"""`smartserver token`: the tokens of an access file, which identify users over TCP."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ DAY = "%Y-%m-%d %H:%M"
 
 @click.group(short_help="Create, list and revoke the tokens of an access file.")
 def command() -> None:
-    """Create, list and revoke the tokens of an access file. A client that sends one over TCP is its user.
+    """Create, list and revoke the tokens of an access file. A client that sends a token over TCP is its user.
 
     A token is as good as a password. Clients send it only over TLS, or to a server on their own machine. The file
-    ACCESS-FILE.tokens keeps a hash of each. Servers read it again when it changes: a token that is revoked or has
-    expired counts no more from the next request on. In place of the file STORE names the tokens that the servers of a
-    store share; there it counts no more after a second.
+    ACCESS-FILE.tokens has a hash of each token. Servers read it again when it changes: a revoked or expired token is
+    refused from the next request on. In place of the file, STORE names the tokens that the servers of a store share;
+    there a revoked token is refused after a second.
 
     \b
     smartserver token create /etc/smartserver/access.toml ci --path 'project/**' --expires 90d
@@ -43,9 +43,9 @@ def command() -> None:
 @click.option("--read-only", is_flag=True, help="Only for reading.")
 @click.option("--expires", metavar="DAYS", help="How long it is valid: 90d, or 12h. Default: until it is revoked.")
 def create(access_file: str, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
-    """Print a new token for the user NAME, once: nothing can show it again.
+    """Print a new token for the user NAME. It cannot be shown again.
 
-    The user may do with it what the rules of the access file say. --path and --read-only take away from that.
+    The token gives the rights that the rules of the access file give the user. --path and --read-only restrict them.
 
     \b
     TOKEN=$(smartserver token create /etc/smartserver/access.toml anna)
@@ -64,7 +64,7 @@ def create(access_file: str, name: str, path: str | None, read_only: bool, expir
 @command.command("list", short_help="List the tokens.")
 @ACCESS_FILE
 def listing(access_file: str) -> None:
-    """List the tokens: the id, the user, when it was created, how long it is valid, and what it is for."""
+    """List the tokens: the id, the user, the time of creation, the validity, and the restrictions of each."""
     open_access(access_file)
     with _one_line(access_file):
         tokens = TokenChanges(tokens_of(access_file)).listing()

@@ -1,4 +1,4 @@
-"""`smartserver trace`: where the time of a command went."""
+"""`smartserver trace`: record and show where the time of a command went."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
         except OSError as error:
             raise CommandError(f"no trace can be written to {path}: {error.strerror}") from None
         program = shutil.which(words[0]) or words[0]
-        if "/" not in program:  # Else the error may be of a folder of PATH that this user may not read.
+        if "/" not in program:  # Otherwise the error may be about an unreadable folder of PATH.
             raise CommandError(f"{program} cannot be run: {os.strerror(errno.ENOENT)}")
         start = time.monotonic_ns() // 1000
         try:
@@ -79,7 +79,7 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             raise CommandError(f"{words[0]} cannot be run: {error.strerror}") from None
         status = _wait_for(process)
         end = time.monotonic_ns() // 1000
-        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # There were no others.
+        used = resource.getrusage(resource.RUSAGE_CHILDREN)  # The command is the only child.
         cpu = round((used.ru_utime + used.ru_stime) * 1e6)
         ended = CommandEnded(process.pid, os.path.basename(words[0]), trace, start, end, status, cpu)
         try:
@@ -90,13 +90,13 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
                 raise CommandError(f"the trace is not whole: {file.problem}")
             if output is None:
                 click.echo(_text(_read(Path(path))), err=True, nl=False)
-        except (OSError, CommandError) as error:  # The status is that of the command.
+        except (OSError, CommandError) as error:  # The exit status stays that of the command.
             click.echo(f"smartserver: {error}", err=True)
     ctx.exit(status if status >= 0 else 128 - status)
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """The status of a command. It gets the signals that come here; one from the terminal has reached it already."""
+    """Wait for a command and return its exit status. Pass on signals, except SIGINT, which the terminal sends to it."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         for number in before:
@@ -114,7 +114,7 @@ def _text(found: Sequence[Trace]) -> bytes:
 VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
     "text": _text, "html": html, "perfetto": perfetto,
 }  # fmt: skip
-"""The forms in which a trace is shown."""
+"""The output formats of a trace."""
 
 
 @command.command()
@@ -126,7 +126,7 @@ VIEWS: dict[str, Callable[[Sequence[Trace]], bytes]] = {
 def show(file: Path, view: str, output: Path | None) -> None:
     """Show the commands of a trace: their requests, and where the time went.
 
-    The page needs nothing else: it opens from disk, and can be sent to somebody. Like the trace, it names repositories
+    The HTML page is a single file that opens from disk and can be sent to others. Like the trace, it names repositories
     and branches, and only you may read the file that -o makes.
 
     \b
@@ -157,7 +157,7 @@ def _read(file: Path) -> list[Trace]:
 
 
 def _private(name: str, flags: int) -> int:
-    """Open a file; one that is made can be read by its owner alone."""
+    """Open a file. A new one can be read by its owner alone."""
     return os.open(name, flags, 0o600)
 
 
@@ -166,9 +166,9 @@ def _private(name: str, flags: int) -> int:
 @click.option("--rate", metavar="RATE", help="And with this rate; default: no limit.")
 @click.argument("file", type=click.Path(path_type=Path))
 def explain(file: Path, rtt: str | None, rate: str | None) -> None:
-    """Say what the commands of a trace cost and need not have, and where the rest of the time went.
+    """Explain the cost of the commands of a trace: needless requests, and where the rest of the time went.
 
-    Each needless request is named with the line of the program that made it, and what to do about it.
+    Each needless request is listed with the line of the program that made it, and a remedy.
 
     \b
     smartserver trace explain slow.trace
@@ -187,7 +187,7 @@ def explain(file: Path, rtt: str | None, rate: str | None) -> None:
 def diff(first: Path, second: Path) -> None:
     """Show which part of the wait grew from trace A to trace B, and the requests that are in one of them only.
 
-    Of a file with several commands it compares the last.
+    If a file has several commands, the last one is compared.
 
     \b
     smartserver trace diff fast.trace slow.trace
@@ -199,12 +199,12 @@ def diff(first: Path, second: Path) -> None:
 
 
 def _link(rtt: str | None, rate: str | None) -> LinkEstimate | None:
-    """The link to predict for."""
+    """Return the link of the prediction; None if there is to be none."""
     if rtt is None:
         if rate is not None:
             raise CommandError("a prediction needs --rtt TIME")
         return None
-    from netem.units import parse_rate, parse_time  # A client may be installed without it.
+    from netem.units import parse_rate, parse_time  # A client may be installed without netem.
 
     try:
         return LinkEstimate(parse_time(rtt), parse_rate(rate) if rate is not None else 0.0)

@@ -24,8 +24,8 @@ from smartserver.wire.tls import fingerprint as fingerprint_of
 def command(host: str, fingerprint: str | None, forget: bool) -> None:
     """Confirm the certificate of the server at HOST[:PORT], or at an hpss+tls:// URL, as ssh does for keys of hosts.
 
-    It is for servers with a certificate that no authority signed (`smartserver serve --tls auto`). From then on such a
-    server must have exactly this one. Ask its owner for the fingerprint: the server prints it when it starts.
+    This is for servers whose certificate no authority signed (`smartserver serve --tls auto`). From then on the server
+    must have exactly this certificate. Ask its owner for the fingerprint, which the server prints when it starts.
 
     \b
     smartserver trust example.org
@@ -57,7 +57,7 @@ def _place(host: str) -> TlsLocation:
 
 
 def _fingerprint(place: TlsLocation) -> str:
-    """The fingerprint of the server's certificate. Its signature is not checked."""
+    """Return the fingerprint of the server's certificate, whose signature is not checked."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     try:

@@ -1,4 +1,4 @@
-"""`smartserver tune`: which size of a server's caches would do, by what was asked of it."""
+"""`smartserver tune`: estimate the best size of a server's caches from its requests."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.store.caches import Size, best
 
 TIMEOUT = 10.0
-"""Seconds for the page."""
+"""Timeout in seconds for the metrics page."""
 
 _LINE = re.compile(r'smartserver_cache_(would_hit|would_find|limit)\{cache="(\w+)"(?:,size="(\d+)")?\} (\S+)')
 
@@ -20,11 +20,11 @@ _LINE = re.compile(r'smartserver_cache_(would_hit|would_find|limit)\{cache="(\w+
 @click.command(short_help="Show what other sizes of a server's caches would find.")
 @click.argument("url", metavar="URL")
 def command(url: str) -> None:
-    """Print how much caches of other sizes would have found, by what was asked of a running server, and advise a size.
+    """Print how much caches of other sizes would have found for the requests of a running server, and advise a size.
 
-    URL is that of its metrics (`serve --metrics`), which this machine alone can read by default. The estimate follows
-    one value in 16, and what was asked minutes ago counts less. With --workers the sum of all workers is shown; the
-    sizes are those of each.
+    URL is the address of the server's metrics (`serve --metrics`), which only this machine can read by default. The
+    estimate follows one value in 16, and older requests count less. With --workers, the hits are the sum of all
+    workers; the sizes are those of each.
 
     \b
     smartserver serve /srv/code --metrics 127.0.0.1:9155
@@ -52,7 +52,7 @@ def _page(url: str) -> str:
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as page:
             return str(page.read().decode("utf-8", "replace"))
-    except (OSError, ValueError) as error:  # Of a URLError the reason is mostly an OSError.
+    except (OSError, ValueError) as error:  # The reason of a URLError is usually an OSError.
         reason = getattr(error, "reason", error)
         raise CommandError(f"{url}: {getattr(reason, 'strerror', None) or reason}") from None
 

@@ -18,15 +18,15 @@ from transports.local import LocalTransport
 @click.argument("path")
 @click.option("--undo", is_flag=True, help="Change a repository back that nobody has changed since its upgrade.")
 def command(path: str, undo: bool) -> None:
-    """Change the repository in the folder PATH, which an older release made, to the format of this one. It keeps all
-    that it has: revisions, branches, tags, settings and the log. Stop its servers first, and start those of this
-    release afterwards.
+    """Change the repository in the folder PATH from the format of an older release to the format of this release. It
+    keeps all its content: revisions, branches, tags, settings and the log. Stop its servers first, and start those of
+    this release afterwards.
 
-    It takes no longer than to read the branches. If it is interrupted, run it again. What it replaced lies in the
-    folder lost/format1 of the repository: delete that when --undo is not needed any more.
+    The upgrade takes no longer than reading the branches. If it is interrupted, run it again. The replaced files are in
+    the folder lost/format1 of the repository: delete that when --undo is not needed any more.
 
-    What is in a repository, a Breezy branch of an older format say, is never converted here: do that where it was made
-    (`brz upgrade --2a`), and push it.
+    The content of a repository, for example a Breezy branch of an older format, is never converted here: convert it
+    where it was made (`brz upgrade --2a`), and push it.
 
     \b
     smartserver upgrade /srv/code/project

@@ -7,7 +7,7 @@ import os
 
 
 def user() -> str:
-    """The name of who runs this, else the number."""
+    """Return the name of the user who runs this process, or the user id if there is no name."""
     try:
         return getpass.getuser()
     except (KeyError, OSError):

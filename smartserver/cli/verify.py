@@ -1,4 +1,4 @@
-"""`smartserver verify`: read a repository whole and check it."""
+"""`smartserver verify`: read all of a repository and check it."""
 
 from __future__ import annotations
 
@@ -20,14 +20,15 @@ from transports.errors import CodedError
 @click.pass_obj
 def command(flags: frozenset[str], path: str, mend: bool) -> None:
     """Read every pack of the repository at PATH and check every record in it. PATH is a folder, or the URL of a
-    server (hpss://), which then does it, or of a store (sftp://, s3://, vfs://), all of which is read over the link.
+    server (hpss://) or of a store (sftp://, s3://, vfs://). A server checks the repository itself; the packs of a store
+    are all read over the link.
 
-    Exit status 1 when something is damaged; each damage is a line that names the pack, the offset and the key.
-    Where a link is lost after damage was found, the last line says that the rest was not checked.
+    The exit status is 1 if the repository is damaged; each damage is a line that names the pack, the offset and the
+    key. If the connection is lost after damage was found, the last line says that the rest was not checked.
 
-    Earlier releases stored what clients claimed: what a tag peels to, the number of a revision, entries of maps that
-    name no revision. Such a line says "smartserver verify --mend puts it right". That needs the permission to
-    administer.
+    Earlier releases stored claims of clients without a check: the target of a tag, the number of a revision, entries of
+    maps that name no revision. Such a line says "smartserver verify --mend puts it right". On a server that needs the
+    level `admin`.
 
     \b
     smartserver verify ~/repositories/project
@@ -58,8 +59,8 @@ def command(flags: frozenset[str], path: str, mend: bool) -> None:
 
 
 def _mend(path: str, flags: frozenset[str]) -> None:
-    """Put right what can be, and say what that was."""
-    from smartserver.cli.copying import repository_at  # Loads both ends of a connection.
+    """Correct the false claims that earlier releases stored, and print each correction."""
+    from smartserver.cli.copying import repository_at  # Imports both ends of a connection.
     from smartserver.verbs.repository_mend import MendRequest, MendResult, repository_mend
 
     left = True

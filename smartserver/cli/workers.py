@@ -1,12 +1,11 @@
-"""`serve --workers`: processes that accept connections from one socket, and a supervisor above them.
+"""`serve --workers`: processes that accept connections from one socket, and a supervisor that replaces them.
 
-They share the socket, the files of repositories, and memory for what one of them has decoded and counted. Each looks at
-the log of a repository each time. A request that is repeated is found in the log of its repository, also if another
-worker carried it out.
+Workers share the socket, the files of repositories, and memory for decoded texts and for counts. Each reads the log of
+a repository for every request. So a repeated request is found in the log even if another worker carried it out.
 
-The supervisor forks each worker with the signals that end a command blocked, so that none is lost between the fork and
-the note of its process. A worker then ignores these signals and heeds `STOP` and `TERMINATE`. It reads from a pipe
-whose other end only the supervisor has: the pipe ends with the supervisor, however that ends, and the worker stops.
+The supervisor blocks the signals that end a command while it forks a worker, so that none is lost before it has noted
+the process. A worker then ignores these signals and handles `STOP` and `TERMINATE`. It reads from a pipe whose other
+end only the supervisor has. When the supervisor ends, for any reason, the pipe ends and the worker stops.
 """
 
 from __future__ import annotations
@@ -28,32 +27,32 @@ from smartserver.programs import exit_reason
 log = logging.getLogger("smartserver")
 
 STOP = signal.SIGUSR2
-"""Sent to each worker for a signal that came to the supervisor. A terminal or a service manager may send its own to all
-of them: passed on as such it would come twice, and a second one ends what the first one lets finish."""
+"""The signal that the supervisor sends to each worker after it got a signal. A terminal or a service manager may send
+its own to all processes, so the same signal could reach a worker twice, and a second one cuts off open requests."""
 
 TERMINATE = signal.SIGUSR1
-"""Sent in its place for SIGTERM."""
+"""The signal that the supervisor sends instead of `STOP` after SIGTERM."""
 
 START_TIME = 2.0
-"""Seconds. If one of the first workers fails within them, it could not start, and all end. Any other worker that ends
-is replaced, no sooner than this after its start: it may have failed because the database of the tokens is away."""
+"""Seconds after its start. If one of the first workers fails within them, it could not start, and all end. Any other
+worker is replaced, but not earlier: it may have failed because the database of the tokens is not reachable."""
 
 
 class WorkerRank(NamedTuple):
     """The place of a process among the workers."""
 
     number: int
-    """From 0; that of the one whose place it takes."""
+    """The number of the worker, from 0. A replacement has the number of the old worker."""
     is_first: bool
-    """True if it speaks for all of them."""
+    """True if it prints messages for all of them."""
 
 
 def fork_workers(count: int, listening: Sequence[socket.socket]) -> WorkerRank:
-    """Fork workers, and return in each of them: which one it is. This process becomes their supervisor and exits when
+    """Fork workers, and return in each of them with its rank. This process becomes their supervisor, and exits when
     they have ended.
 
     Raises:
-        OSError: a process cannot be forked. Workers that were forked before end with this process.
+        OSError: a process cannot be forked. Earlier workers end with this process.
     """
     return _Supervisor(listening).run(count)
 
@@ -62,16 +61,16 @@ class _Supervisor:
     def __init__(self, listening: Sequence[socket.socket]) -> None:
         self._listening = listening
         self._began: dict[int, tuple[int, float]] = {}
-        """The number of each worker and when it was forked, by its process."""
+        """Process id of a worker -> (its number, the time of its fork)."""
         self._first: set[int] = set()
-        """The processes of the first workers."""
+        """The process ids of the first workers."""
         self._is_ending = False
         self._status = 0
         self._pipe = os.pipe()
 
     def run(self, count: int) -> WorkerRank:
         on_ending(self._end)
-        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # Where it is ignored, no end is told.
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)  # If it is ignored, `os.wait` does not return a worker's end.
         for number in range(count):
             if self._fork(number):
                 return WorkerRank(number, number == 0)
@@ -84,7 +83,7 @@ class _Supervisor:
         sys.exit(self._status)
 
     def _replaces(self, process: int, status: int, number: int, began: float) -> bool:
-        """Note the end of a worker, and fork another where it is to be replaced; whether this process is that one."""
+        """Handle the end of a worker, and fork a replacement if one is needed. Return True in the replacement."""
         lasted = time.monotonic() - began
         if self._is_ending:
             self._status = self._status or max(status, 0)
@@ -103,9 +102,9 @@ class _Supervisor:
         return False
 
     def _end(self, number: int) -> None:
-        """Have the workers stop. Nobody can connect any more once they have closed the socket, too."""
+        """Stop the workers. No client can connect once they have closed the socket too."""
         if self._is_ending and number == signal.SIGHUP:
-            return  # The end of a terminal sends it, and its shell once more.
+            return  # Both a closed terminal and its shell send it.
         self._is_ending = True
         for listening in self._listening:
             listening.close()
@@ -114,7 +113,7 @@ class _Supervisor:
                 os.kill(process, TERMINATE if number == signal.SIGTERM else STOP)
 
     def _fork(self, number: int) -> bool:
-        """Fork a worker, unless they are to end; whether this process is the worker."""
+        """Fork a worker, unless the server is ending. Return True in the worker."""
         signal.pthread_sigmask(signal.SIG_BLOCK, ENDING)
         try:
             if self._is_ending:

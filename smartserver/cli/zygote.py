@@ -1,8 +1,7 @@
-"""The zygote: a process that has loaded what `git-remote-hpss` and the commands of `agent.reading` need. It forks a
-worker for each command.
+"""The zygote: a process that has imported the modules of `git-remote-hpss` and of the commands in `agent.reading`. It
+forks a worker for each command.
 
-It is one thread, and reads nothing of what a command brings: that is for the worker, which is that command from then
-on.
+It has one thread, and reads nothing that a command sends. The worker reads it, and becomes that command.
 """
 
 from __future__ import annotations
@@ -49,28 +48,28 @@ from smartserver.vcs.git.system import GIT
 MAX_PACKET = 1 << 20
 
 TIME_TO_SAY = 2.0
-"""Seconds a command has to bring what it is."""
+"""Timeout in seconds for a command to send its arguments and environment."""
 
 TIME_TO_RECOVER = 1.0
-"""Seconds until another worker is forked in place of one that could not be, or ended before it had a command."""
+"""Seconds until the next fork after a fork failed, or a worker ended before it had a command."""
 
 TOUCHED_AT_ONCE = 1000
-"""Objects, between two looks whether a command is there."""
+"""The number of objects to touch between two checks for a command."""
 
 TAKEN = b"t"
 """The byte that a worker sends to the zygote once it has a command."""
 
 PAUSES = (0.01, 0.04, 0.2)
-"""Seconds between the times that a signal is sent."""
+"""The pauses in seconds after each sending of a signal."""
 
 TIME_TO_END = 10.0
-"""Seconds a worker has to end whose command is gone."""
+"""Seconds in which a worker may end by itself when its command's process is gone."""
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Have a worker wait for each command, forked before that comes, until the keeper's end of a pair of sockets is
-    closed."""
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # So that nobody waits for them.
+    """Fork a worker before each command comes, until the keeper's end of a pair of sockets is closed. `keeper`: the
+    descriptor of the zygote's end."""
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps the workers.
     listener.setblocking(False)
     process = open_process("self")
     here = circumstances(process, os.environb).facts
@@ -79,15 +78,15 @@ def run(listener: socket.socket, keeper: int) -> None:
     gc.collect()
     loaded = gc.get_objects()
     loaded += gc.get_referents(*loaded)
-    gc.freeze()  # A collection would copy the pages of all that is loaded.
-    listener.listen(BACKLOG)  # Commands see this process from now on, not the maker of the socket.
+    gc.freeze()  # Otherwise a collection would copy the pages of all loaded objects.
+    listener.listen(BACKLOG)  # The peer that commands see is now this process, not the maker of the socket.
     is_on = True
     while is_on:
         ours, its = socket.socketpair()
         with ours, its:
             try:
                 is_worker = os.fork() == 0
-            except OSError:  # There is no room for another process: commands run themselves.
+            except OSError:  # The system has no room for another process, so commands run without the agent.
                 _turn_away(listener)
                 is_on = _wait(keeper, listener, seconds=TIME_TO_RECOVER)
                 continue
@@ -96,14 +95,14 @@ def run(listener: socket.socket, keeper: int) -> None:
             its.close()
             is_on = _wait(keeper, ours)
             if is_on and ours.recv(1):
-                # The next one is made ready when this one ends, unless somebody waits for it.
+                # Fork the next worker when this one ends, or when another command comes.
                 is_on = _wait(keeper, ours, listener)
-            elif is_on:  # What ended one before it had a command may end the next one too.
+            elif is_on:  # The worker ended before it had a command, and the next one may do so too.
                 is_on = _wait(keeper, seconds=TIME_TO_RECOVER)
 
 
 def _wait(keeper: int, *others: socket.socket, seconds: float | None = None) -> bool:
-    """Wait until something can be read from one of the others, or so long; whether the keeper is there."""
+    """Wait until one of `others` is readable, or `seconds` have passed. Return False if the keeper has ended."""
     poll = select.poll()
     numbers = [keeper, *[other.fileno() for other in others]]
     for each in numbers:
@@ -126,9 +125,9 @@ def _run_worker(
     here: bytes,
 ) -> NoReturn:
     try:
-        os.setsid()  # A signal to a group of processes is for those of this command.
+        os.setsid()  # A process group of its own, for the signals of this command.
         other_end.close()
-        os.close(keeper)  # It ends with the last process that has it.
+        os.close(keeper)  # The keeper must see the end of the zygote, so workers must not hold this.
         connection = _wait_for_command(listener, zygote, loaded)
         listener.close()
         zygote.send(TAKEN)
@@ -140,29 +139,29 @@ def _run_worker(
 
 
 def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object]) -> socket.socket:
-    """The next command's connection. Until it comes, the pages of all that is loaded become this process's own: to copy
-    them one by one, as they are touched, is a third of a short command's time."""
+    """Wait for the next command and return its connection. Meanwhile touch all loaded objects, so that their memory
+    pages are copied for this process: copying them during a short command would take a third of its time."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     poll.register(zygote, select.POLLIN)
     at = 0
     while True:
         found = poll.poll(0 if at < len(loaded) else None)
-        if any(number == zygote.fileno() for number, _ in found):  # It is gone.
+        if any(number == zygote.fileno() for number, _ in found):  # The zygote has ended.
             os._exit(0)
         if found:
             try:
                 return listener.accept()[0]
             except BlockingIOError:
                 continue
-            except OSError:  # There is no descriptor left here: another worker is forked in a while.
+            except OSError:  # No descriptor is left; the zygote forks another worker after a pause.
                 os._exit(1)
-        touched = loaded[at : at + TOUCHED_AT_ONCE]  # A reference more to each is a change of it.
+        touched = loaded[at : at + TOUCHED_AT_ONCE]  # A new reference changes the object's reference count.
         at += len(touched)
 
 
 def load() -> None:
-    """Load and make what a command loads and makes once it needs it: every worker has it then."""
+    """Import the modules and make the objects that a command makes at first use, so that every worker has them."""
     import smartserver.agent.lending
     import smartserver.cli.exporting
     import smartserver.vcs.git.insert
@@ -174,11 +173,11 @@ def load() -> None:
 
     compress(b"Makes the contexts of zstd.")
     for system in GIT.values():
-        system.ref_problem(HEADS + b"main")  # Compiles what a name must match.
+        system.ref_problem(HEADS + b"main")  # Compiles the pattern of names.
 
 
 def _work(connection: socket.socket, here: bytes) -> NoReturn:
-    """Become the command that is at the other end, unless it is to run itself."""
+    """Become the command at the other end of the connection, or tell it to run without the agent."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(TIME_TO_SAY)
     try:
@@ -208,13 +207,13 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
         said, streams, _, _ = socket.recv_fds(connection, 1, len(STREAMS))
     except OSError:
         said, streams = b"", []
-    if said != BEGIN or len(streams) != len(STREAMS):  # It did not wait, and runs itself.
+    if said != BEGIN or len(streams) != len(STREAMS):  # It did not wait, and runs without the agent.
         os._exit(0)
     for stream, number in zip(streams, STREAMS, strict=True):
         os.dup2(stream, number, inheritable=True)
         os.close(stream)
     outputs: queue.SimpleQueue[bytes] = queue.SimpleQueue()
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Until the command heeds them; in the thread for good.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Until the command handles them; for ever in the thread.
     threading.Thread(target=_heed, args=(connection, threading.get_ident(), outputs), daemon=True).start()
 
     def run_there(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
@@ -223,16 +222,16 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
 
     stand_for(check_user(connection))
     status = run_command(run_there)
-    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # Who hears of the end may be gone before this process.
+    signal.pthread_sigmask(signal.SIG_BLOCK, SIGNALS)  # The command's process may end, and signal, before this one.
     try:
         connection.send(ENDED + bytes([status]))
-    except OSError:  # It is gone.
+    except OSError:  # The command's process is gone.
         os._exit(1)
     os._exit(0)
 
 
 def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int] | None:
-    """A function that runs the command and returns its status; None: the command is to run itself."""
+    """Return a function that runs the command and returns its exit status; None if it must run without the agent."""
     if words[:1] == [NAME] and is_for_agent(arguments := [*map(os.fsdecode, words[1:])]):
         sys.argv = [NAME.decode(), *arguments]
         return lambda _: _status_of_main()
@@ -242,17 +241,17 @@ def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int]
     try:
         holder = holder_of(url, os.environ)
     except BadUrl:
-        return None  # It says itself what is wrong.
-    # A program that logs in may ask something, at the terminal of who runs it.
+        return None  # The command reports the error itself.
+    # A program that logs in may ask the user something at his terminal.
     if holder is None or (url.lower().startswith("hpss+ssh") and not holder.prepare()):
         return None
     return lambda run_there: serve(remote, url, os.environ, parent=parent, holder=holder, run_program=run_there)
 
 
 def _status_of_main() -> int:
-    """Run a command of `smartserver` to what Python does at the end of a program: its status."""
+    """Run a command of `smartserver`, with the steps of Python's own exit, and return the exit status."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # As Python has it from its start.
+        sys.stdout.reconfigure(line_buffering=os.isatty(1))  # As Python sets it at its start.
     try:
         main.main()
     except SystemExit as end:
@@ -262,7 +261,7 @@ def _status_of_main() -> int:
         return 1
     finally:
         for stream in (sys.stdout, sys.stderr):
-            with contextlib.suppress(OSError, ValueError):  # It is full or closed, which was said.
+            with contextlib.suppress(OSError, ValueError):  # The command has reported a full or closed stream.
                 stream.flush()
     return 0
 
@@ -273,8 +272,8 @@ def _leave(connection: socket.socket) -> NoReturn:
 
 
 def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[bytes]) -> None:
-    """Have the command get the signals that come to who runs it, and the output of programs that run there. End it when
-    that is gone."""
+    """Pass on signals to the command, and outputs of programs that its process ran for it. End the command when that
+    process is gone. `command`: the id of its thread."""
     while said := _received(connection):
         if said[:1] == OUTPUT:
             outputs.put(said[1:])
@@ -286,8 +285,8 @@ def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[by
 
 
 def _signal(thread: int, number: int) -> None:
-    """Have the command get a signal. One that comes between Python's last look for signals and a system call is not
-    heeded until that returns: it comes more than once, and the command heeds the first."""
+    """Send a signal to the command several times, of which it handles the first. A signal between Python's last check
+    for signals and a system call would have no effect until the call returns."""
     for pause in PAUSES:
         signal.pthread_kill(thread, number)
         time.sleep(pause)

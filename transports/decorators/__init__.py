@@ -1,1 +1,1 @@
-"""Decorators: each wraps one transport and adds one thing."""
+"""Decorators of transports: each wraps one transport and adds one feature."""

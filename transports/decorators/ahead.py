@@ -1,4 +1,4 @@
-"""`AheadTransport`: answers once, from memory, what was read ahead of it in one trip."""
+"""`AheadTransport`: performs reads ahead in one round trip, and answers each of them once from memory."""
 
 from __future__ import annotations
 
@@ -13,25 +13,25 @@ Read = Get | GetPublished | GetStat | ListDirectory
 
 
 class AheadTransport(PassingTransport):
-    """The tree of `inner`, for a reader that knows what it will ask next."""
+    """The tree of `inner`, for a reader that knows its next reads."""
 
     def __init__(
         self, inner: Transport, known: dict[tuple[type[Step], str], object] | None = None, *, prefix: str = ""
     ) -> None:
-        """`known`: shared with the transport that this one is a child of."""
+        """`known`: the results that a child shares with its parent; None for a new root."""
         super().__init__(inner, prefix=prefix)
         self._known = {} if known is None else known
-        """Results of reads that were performed and not asked for yet, by step and path."""
+        """Results of reads ahead that are not used yet, by step and path from the root."""
 
     def wrap(self, inner: Transport, prefix: str) -> AheadTransport:
         return AheadTransport(inner, self._known, prefix=prefix)
 
     def read_ahead(self, reads: Sequence[Read]) -> None:
-        """Perform reads, in one trip where none fails; those that fail will fail when they are asked for. What comes
-        behind one that failed, and is in the same folder, is not read ahead.
+        """Perform reads ahead, in one round trip if none fails. A read that fails is performed again, and fails, when
+        its result is needed. After a failed read, the later ones in the same folder are not read ahead.
 
         Raises:
-            TransportFailed: the store itself failed, and no file of it: the connection is lost.
+            TransportFailed: the connection to the store is lost, so the error names no file.
         """
         left = list(reads)
         while left:
@@ -39,11 +39,11 @@ class AheadTransport(PassingTransport):
                 self.inner.perform(left)
             except CodedError as error:
                 if isinstance(error, TransportFailed) and not error.path:
-                    raise  # To repeat the others would only take longer.
+                    raise  # The other reads would fail too.
             for at, read in enumerate(left):
                 try:
                     self._known[type(read), self.full(read.path)] = read.result
-                except LookupError:  # It failed, and ended those after it.
+                except LookupError:  # This read failed, so the later ones were not performed.
                     folder = read.path if isinstance(read, ListDirectory) else read.path.rpartition("/")[0]
                     left = [each for each in left[at + 1 :] if not _is_in(each.path, folder)]
                     break
@@ -51,7 +51,8 @@ class AheadTransport(PassingTransport):
                 return
 
     def list_directory(self, path: str) -> list[str]:
-        """The names in a folder. What was read ahead below the root was named in one: what is no folder is a file."""
+        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file:
+        the reader has its name from a listing."""
         full = self.full(path)
         names = self._known.pop((ListDirectory, full), self)
         if isinstance(names, list):
@@ -74,7 +75,8 @@ class AheadTransport(PassingTransport):
                 step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
-        """True if it was read ahead, or nothing was found there, which is not forgotten by a look."""
+        """Tell whether a step can be answered from memory. A stat is also answered by a read that found no file; that
+        result stays in memory."""
         path = self.full(step.path)
         if (type(step), path) in self._known:
             return True

@@ -1,7 +1,7 @@
-"""`CachedTransport`: a store behind a link, with files that never change kept in a folder of this machine.
+"""`CachedTransport`: a remote store, with copies of immutable files in a folder of this machine.
 
-The folder is bounded, is shared by any number of processes, and survives a restart: all it has can be fetched again. A
-file in it is the content and a hash of that, which each process checks when it first opens the file.
+The folder has a maximum size, is shared by any number of processes and survives a restart. Every copy can be fetched
+again. A copy is the content and a hash of the content, which each process checks when it first opens the copy.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from transports.local import LocalTransport
 from transports.steps import Get, ReadRanges, Rename
 
 CHECK = 16
-"""Bytes of BLAKE2b behind the content of a file."""
+"""Bytes of the BLAKE2b hash after the content of a copy."""
 PIECE = 8 << 20
 """Bytes that are fetched at once."""
 AT_ONCE = 64
-"""Copies that one process makes at once."""
+"""The most copies that one process makes at once."""
 REMEMBERED = 1 << 16
-"""Names of copies that a process remembers to be whole."""
+"""The most names of copies that a process remembers as checked."""
 SLACK = 16
-"""The folder is looked through when a process has added this part of its size, and then has as much room again."""
+"""When a process has added 1/SLACK of the folder's size, it deletes old copies until as much is free again."""
 
 
 class CacheFolder:
-    """A folder with copies of files; for any number of threads and processes."""
+    """A folder with copies of files. Any number of threads and processes may use it."""
 
     def __init__(self, folder: Path, size: int) -> None:
-        """`folder`: is made where it is not there, for its owner alone. `size`: bytes that it may have, about.
+        """`folder`: created if missing, readable by its owner alone. `size`: its approximate maximum in bytes.
 
         Raises:
-            OSError: it cannot be made or read.
+            OSError: the folder cannot be created.
         """
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.size = size
@@ -49,12 +49,12 @@ class CacheFolder:
         self._guard = threading.Lock()
         self._making = [threading.Lock() for _ in range(AT_ONCE)]
         self._checked: set[str] = set()
-        """Names of copies that this process has found to be whole; not all of them."""
+        """Names of copies that this process has checked; some may be forgotten."""
         self._added = size // SLACK
-        """Bytes that were added since the folder was looked through."""
+        """Bytes added since the last `_make_room`. It starts at the limit, so that the first `add` makes room."""
 
     def open(self, name: str) -> ReadFile | None:
-        """The copy with that name; None where there is none that is whole."""
+        """Open the copy with that name; return None if it is missing or damaged."""
         path = self._at(name)
         try:
             file = _Copy(self._files.open_read(path))
@@ -65,7 +65,7 @@ class CacheFolder:
                     return None
                 self._remember(name)
             os.utime(self._folder / path)
-        except (TransportError, OSError):  # The store has it.
+        except (TransportError, OSError):  # The file can be fetched from the store.
             return None
         return file
 
@@ -79,24 +79,24 @@ class CacheFolder:
         self._checked.clear()
 
     def one_at_a_time(self, name: str) -> threading.Lock:
-        """Held by the thread of this process that makes the copy with that name."""
+        """Return the lock for making the copy with that name in this process."""
         return self._making[hash(name) % AT_ONCE]
 
     def has(self, name: str) -> bool:
-        """True if there is a copy with that name, whole or not."""
+        """Tell whether there is a copy with that name, which may be damaged."""
         return (self._folder / self._at(name)).exists()
 
     def _at(self, name: str) -> str:
         return f"{name[:2]}/{name}"
 
     def add(self, name: str, pieces: Iterator[bytes]) -> None:
-        """Keep a copy. It is there whole, or not at all.
+        """Make a copy atomically.
 
         Raises:
-            OSError: it cannot be written.
+            OSError: the copy cannot be written.
         """
         path, new = self._folder / self._at(name), self._folder / "new"
-        for folder in (self._folder, path.parent, new):  # The first is gone where somebody deleted all of it.
+        for folder in (self._folder, path.parent, new):  # A user may have deleted the whole folder.
             folder.mkdir(mode=0o700, exist_ok=True)
         check, size = blake2b(digest_size=CHECK), CHECK
         descriptor, temporary = tempfile.mkstemp(dir=new)
@@ -119,7 +119,7 @@ class CacheFolder:
             self._make_room()
 
     def _make_room(self) -> None:
-        """Delete the least recently used, what a process that was killed left, too. One that has it open reads on."""
+        """Delete the least recently used copies, and files that a killed process left. Open copies stay readable."""
         found: list[tuple[float, int, Path]] = []
         for path in self._folder.glob("*/*"):
             with contextlib.suppress(FileNotFoundError):
@@ -134,7 +134,7 @@ class CacheFolder:
 
 
 class _Copy(ReadFile):
-    """A copy, without the hash behind it. It stays readable when it is deleted."""
+    """The content of an open copy, without its hash. It stays readable when the copy is deleted."""
 
     def __init__(self, file: ReadFile) -> None:
         self._file, self._size = file, file.size() - CHECK
@@ -149,7 +149,7 @@ class _Copy(ReadFile):
         self._file.close()
 
     def is_whole(self) -> bool:
-        """True if the hash behind the content is right."""
+        """Tell whether the hash after the content is right."""
         check = blake2b(digest_size=CHECK)
         for offset in range(0, self._size, PIECE):
             check.update(self.read_at(offset, PIECE))
@@ -157,14 +157,14 @@ class _Copy(ReadFile):
 
 
 class CachedTransport(PassingTransport):
-    """The tree of `inner`; what `immutable` matches, by its path from the outermost transport, is read from copies.
+    """The tree of `inner`. Files whose path from the outermost transport matches `immutable` are read from copies.
 
-    Whether such a file is there is asked of the store. One that is larger than half of the folder is not kept.
+    `stat`, `exists` and listings still ask the store. A file that is larger than half of the folder is not copied.
     """
 
     def __init__(self, inner: Transport, folder: CacheFolder, immutable: re.Pattern[str], *, prefix: str = "") -> None:
         super().__init__(inner, prefix=prefix)
-        # Reads are of this machine; what else is asked comes in a few trips as it is.
+        # Most reads are local. The other steps come in few round trips anyway.
         self.capabilities = inner.capabilities & ~Capability.ROUND_TRIPS
         self.folder = folder
         self._immutable = immutable
@@ -179,10 +179,10 @@ class CachedTransport(PassingTransport):
         if (found := self.folder.open(name)) is not None:
             return found
         with self.folder.one_at_a_time(name):
-            if (found := self.folder.open(name)) is not None:  # Another thread has made it.
+            if (found := self.folder.open(name)) is not None:  # Another thread has made the copy.
                 return found
             file = self.inner.open_read(path)
-            # Another process may have needed the room.
+            # The new copy may be gone: another process may have deleted it to make room.
             found = self.folder.open(name) if self._keep(path, file) else None
         if found is None:
             return file
@@ -207,7 +207,7 @@ class CachedTransport(PassingTransport):
             self.inner.perform(run)
 
     def _fetch(self, steps: Sequence[Get]) -> None:
-        """Make copies, in one trip, of files of which there is none."""
+        """Make the missing copies of files in one round trip."""
         lacking = [step for step in steps if not self.folder.has(self._name(step.path))]
         if lacking:
             self.inner.perform(lacking)
@@ -219,22 +219,22 @@ class CachedTransport(PassingTransport):
         return blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
 
     def _keep(self, path: str, file: ReadFile) -> bool:
-        """Make a copy of the file that has that path, or will have it. False where there is none."""
+        """Make a copy of `file` for `path`, which may be its future name. Return False if no copy was made."""
         size = file.size()
         return self._copy(path, size, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
 
     def _copy(self, path: str, size: int, pieces: Iterator[bytes]) -> bool:
-        """Make a copy of that many bytes. False where there is none."""
+        """Make a copy of `pieces`, `size` bytes in all. Return False if the file is too large or the disk failed."""
         if size > self.folder.size // 2:
             return False
         try:
             self.folder.add(self._name(path), pieces)
-        except OSError:  # The disk of the copies is full, say: the store has it.
+        except OSError:  # For example, the disk of the copies is full.
             return False
         return True
 
     def _bring(self, source: str, target: str) -> None:
-        """Keep a copy of what this process is about to give its name, which is used once: it is asked for next."""
+        """Copy a file before this process renames it to an immutable name, since it is likely to be read next."""
         if self._immutable.fullmatch(self.full(target)) is not None:
             with contextlib.suppress(TransportError), contextlib.closing(self.inner.open_read(source)) as file:
                 self._keep(target, file)
@@ -250,7 +250,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Check the copies that a transport has before they are read again: one may be damaged."""
+    """Check all copies of a transport again before they are next read, because one may be damaged."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()
@@ -258,7 +258,7 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """The same tree, read from the store itself; the transport itself where it has no copies."""
+    """Return the same tree without copies; `transport` itself if it has none."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):

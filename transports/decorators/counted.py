@@ -1,4 +1,4 @@
-"""`CountedTransport`: counts what is asked of the transport inside (`smartserver.meters`), for the thread that asks."""
+"""`CountedTransport`: counts the calls of the inner transport in the calling thread's meters (`smartserver.meters`)."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _ONE_EACH: dict[type[Step], Index] = {
     GetStat: STATS,
     SyncDirectory: SYNCS,
 }
-"""The counter of each step that reads and writes no file."""
+"""The counter of each step that neither reads nor writes the content of a file."""
 
 
 class _CountedReadFile(ReadFile):
@@ -151,7 +151,7 @@ class CountedTransport(PassingTransport):
         here.tally[SYNCS] += 1
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Together, and counted when all are done: of those that came before one that failed nobody knows which."""
+        """Perform the steps in one call, and count them only if all succeed: an error does not say which were done."""
         self.inner.perform(steps)
         tally = here.tally
         for step in steps:
@@ -179,7 +179,7 @@ def _opened(file: WriteFile) -> WriteFile:
 
 
 def _count_whole(content: bytes) -> None:
-    """A file that was read at once."""
+    """Count a file that was read at once."""
     tally = here.tally
     tally[FILES_READ] += 1
     tally[READS] += 1
@@ -187,7 +187,7 @@ def _count_whole(content: bytes) -> None:
 
 
 def _count_ranges(ranges: Sequence[tuple[int, int]], chunks: Sequence[bytes], at: int) -> int:
-    """Reads of a file whose last one ended at `at`; where the last of these ended."""
+    """Count reads of a file whose previous read ended at `at`. Return the offset at which the last of them ended."""
     tally = here.tally
     tally[READS] += len(chunks)
     for (offset, _), chunk in zip(ranges, chunks, strict=True):

@@ -1,4 +1,4 @@
-"""`PassingTransport`: hands every call to the transport inside; a decorator overrides what it is about."""
+"""`PassingTransport`: passes every call to the inner transport; a decorator overrides the methods that it changes."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from transports.base import ReadFile, Stat, Transport, WriteFile
 class PassingTransport(Transport):
     """The same tree as `inner`.
 
-    A subclass with more state gives it to its children in `wrap`. `prefix`: where `inner` lies below the outermost
-    transport, for the errors a decorator itself raises. Steps are performed one by one, so that a subclass sees each as
-    the calls it is made of; one that can tell by the steps themselves hands them on together, for fewer trips.
+    A subclass with more state gives it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
+    transport, for errors that a decorator itself raises. Steps are performed one by one, so that a subclass sees each
+    as a call of its methods. A subclass that handles the steps themselves passes them on together, for fewer trips.
     """
 
     def __init__(self, inner: Transport, *, prefix: str = "") -> None:
@@ -22,11 +22,11 @@ class PassingTransport(Transport):
         self.capabilities = inner.capabilities
 
     def wrap(self, inner: Transport, prefix: str) -> Self:
-        """The same decorator around a child of `inner`."""
+        """Return the same decorator around `inner`, which is a child of this one's `inner`."""
         return type(self)(inner, prefix=prefix)
 
     def full(self, path: str) -> str:
-        """`path` from the outermost transport, as errors name it."""
+        """Return `path` as seen from the outermost transport, as errors name it."""
         return paths.join(self.prefix, path)
 
     @property
