@@ -5,7 +5,8 @@ show that nobody read the request. A request that changes nothing needs none of 
 
 A refusal says nothing of an earlier sending that got no answer. That sending may still be in progress, in a stopped
 process or on a server whose link was lost. The server may then carry it out later, if its conditions hold by then. So
-after a lost sending only success is certain: the repository's log then has the request, which is carried out once.
+after a sending that was complete and got no answer, only success is certain: the repository's log then has the request,
+which is carried out once.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ round trip, and nothing that the server holds is sent twice.
 # ===================
 #
 # A push in one round trip must be planned without asking. So `Push` plans on what earlier answers said of the remote
-# (`client.knowledge`), sends the plan with its conditions, and lets the server decide. Every answer and every refusal
+# (`client.knowledge`), sends the plan with its conditions, and lets the server decide. Nearly every answer and refusal
 # carries the remote's state, which updates the knowledge. If the plan was wrong, it is made again.
 #
 # The parts, in the order of `run`:
@@ -17,7 +17,7 @@ round trip, and nothing that the server holds is sent twice.
 #    have.
 # 2) `_outgoing`: the calls of the request. Create the repository, if it is not known; bring the pack; move refs;
 #    change maps. A long body begins with the graph of its revisions, so that the server can refuse before the records
-#    come.
+#    come, if nothing could be done.
 # 3) `exchange`: an answer, which `_done` splits into one outcome for each update; or a refusal.
 # 4) `_learns`: does the refusal say something that makes another plan worth while? Then `_haves`, `_creating`,
 #    `_unusable` or `_bulk` change, and the loop begins again. Else `_refused` gives each update its own error.
@@ -293,7 +293,9 @@ class Push:
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Return each update's own error. If the request as a whole was refused, raise its error."""
+        """Return each update's own error; the error of a single call is that of its update. Raise the error of a
+        request that only brings revisions, or whose outcome is unknown, or whose several calls were refused as a
+        whole."""
         updates, maps = self._request.updates, self._request.maps
         if not updates and not maps:
             raise refusal.error

@@ -9,8 +9,8 @@ from smartserver.client.medium import ConnectionLost, MediumError
 from smartserver.wire.errors import RemoteProtocolError
 
 PAUSES = (0.2, 1.0)
-"""Seconds before the second and third sending. There is no fourth, except that a request on a held connection is first
-repeated at once. A restarted server listens again within a second."""
+"""Seconds before the second and third sending. A sending lost on a held connection is repeated at once and uses none of
+these, so there may be four sendings. A restarted server listens again within a second."""
 
 
 def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:

@@ -2,8 +2,8 @@
 
 A hook is a command. Its standard input is JSON with the changes, and `SMARTSERVER_NEW` in its environment names a
 repository as it would be after them (`hook_place`). Its status decides: 0 accepts the change. The user is told its
-output. No lock is held meanwhile, so another change may be made. If that moves a ref of this one, the hook is run
-again.
+output. No lock of the repository is held meanwhile, only that of the request's verdict. So another change may be made.
+If that moves a ref of this one, the hook is run again.
 
 A hook that exceeds its time limit is killed with its process group. The verdict about a request is kept (`verdicts`): a
 repetition of the request on another connection waits for it, and does not run the command again.

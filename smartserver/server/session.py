@@ -130,7 +130,8 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """Abandon the open requests, except those whose change was planned for the last time."""
+        """Abandon the open requests. A commit that runs is stopped when its calls are run the next time; else its
+        change is made, and a repeat of the request is told so."""
         self._closing = True
         self._abandon()
 
@@ -370,7 +371,7 @@ class Session:
             self._shell.close()
 
     def _abandon(self) -> None:
-        """Abandon the open requests, except those whose change was planned for the last time."""
+        """Abandon the open requests, as `connection_lost` says."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.lost()

@@ -388,7 +388,8 @@ class RequestWork:
         return self._commit(upload)
 
     def _finish_upload(self, segments: int, size: int) -> Upload:
-        """Return the finished, durable upload. The caller owns it: `abandon` does not delete it."""
+        """Return the finished upload. Its pack is durable only after `Upload.write_down`. The caller owns it: `abandon`
+        does not delete it."""
         upload = self._upload = self._upload or self._begin_upload()
         self._context.progress("store", 0, 0)
         if self._context.header.flags & RequestFlag.BULK:
@@ -435,7 +436,8 @@ class RequestWork:
 
         repository = context.find().repository
         checks = PushChecks(context, repository, upload)
-        # From here on, the commit owns the upload: only it knows whether a record may name the pack.
+        # From here on, the commit, or between two commits `PushChecks`, owns the upload: only they know whether a
+        # record may name the pack.
         user = context.access.user
         committed = checks.carry_out(
             lambda: repository.commit(

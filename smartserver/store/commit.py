@@ -12,8 +12,8 @@
 # 1) `_first_plan`: the request's calls run on a `Transaction` over a state. The result is a list of changes, or a
 #    refusal. If the state was merely remembered, a refusal does not count, and the newest state is read first.
 #    `Approve` has the last word on a plan, once the pack is known to fit it.
-# 2) `_brought`: the entry is written behind the pack (its trailer), the pack moves from `incoming` to `packs`, the
-#    log is looked at, and the pack is looked at once more. Behind a link these four steps take one round trip.
+# 2) `_moved_in`: the entry is written behind the pack (its trailer) and the pack synced; it moves from `incoming` to
+#    `packs`, the log is looked at, and the pack is looked at once more. Behind a link all this takes one round trip.
 # 3) `_append`: `Group` puts the change into a record together with others that wait, and `Log.append` publishes it.
 #    `decide` runs the calls again for each newer state.
 # 4) The answer is made from the entry that is in the log. A repeated request gets its first answer (`earlier`).
@@ -21,7 +21,8 @@
 # Rules:
 #
 # 1) The commit refuses a request only on the newest state. Before its body arrived, a push may also be refused on the
-#    state that it began with, by its announced graph.
+#    state that it began with, by its announced graph. A hook judges the first plan that the calls allow, perhaps on a
+#    remembered state; its refusal is final.
 # 2) The history is searched for the request's id before anything else is done on a new state. If it has the id, the
 #    request was carried out when it was sent before.
 # 3) The pack is looked at *after* the state was read and *before* the record is published. A process that was stopped
@@ -32,9 +33,9 @@
 #
 # The hard case is a concurrent push that brought some of the same revisions. Their segments must not be stored twice,
 # so `_planned` finds the upload stale, `check_again` cuts them out, and the pack has another content and another
-# name. `_moves` then returns steps a second time. The revisions of refused refs are cut out in the same way: if they
-# were stored, anybody could fetch them by id. If a refused ref is accepted on a newer state, the client is told that
-# its revisions are missing.
+# name. `_written_down` then returns steps a second time. The revisions of refused refs are cut out in the same way: if
+# they were stored, anybody could fetch them by id. If a refused ref is accepted on a newer state, the client is told
+# that its revisions are missing.
 #
 # A weak point: the closures in `_append` share `planned`, `made` and `last`. `decide` may run in another thread, that
 # of the change that appends the record, but never twice at once.
@@ -267,7 +268,8 @@ class Commit:
     upload: Upload | None
     progress: Report
     allowance: Allowance | None
-    look: Head | None
+    seen: Head | None
+    """The head that the request saw; None if the newest one must be read."""
     approve: Approve
     options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
@@ -303,9 +305,9 @@ class Commit:
         """Plan the request on the state that it saw, or on the known state if it brings a pack. A later step checks
         whether that state is the newest. After a refusal the newest state is read, and the request planned again."""
         brings = self.upload is not None and self.upload.entry is not None
-        look = self.log.known or NOWHERE if brings else self.look
-        if look is not None:
-            known = self.states.read(look)
+        seen = self.log.known or NOWHERE if brings else self.seen
+        if seen is not None:
+            known = self.states.read(seen)
             with contextlib.suppress(CodedError, PlanRefused), span(Part.SERVER, "plan"):
                 return known, self._planned(known)
         with span(Part.DISK, "read the log"):
@@ -317,7 +319,7 @@ class Commit:
         """Append the record of a change."""
         upload = self.upload
         with span(Part.DISK, "move the pack"):
-            head, last = self._brought(planned, head)
+            head, last = self._moved_in(planned, head)
         made: CommitOutcome | None = None
         seen = head.state.hash
 
@@ -339,7 +341,7 @@ class Commit:
                     made = again
                     return None
                 planned = again
-            moves = self._moves(planned)
+            moves = self._written_down(planned)
             if last is None or moves:  # Revisions stored meanwhile were cut out of the pack.
                 last = self._last_look(planned)
                 self.log.folder.perform([*moves, *last.steps])
@@ -376,8 +378,9 @@ class Commit:
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
-    def _moves(self, planned: PlannedCommit) -> list[Step]:
-        """Append the trailer to the pack, and return the steps that move the pack to `packs`; none if it was moved."""
+    def _written_down(self, planned: PlannedCommit) -> list[Step]:
+        """Append the trailer to the pack, sync it, and return the steps that move the pack to `packs`; none if it was
+        moved."""
         if self.upload is None:
             return []
         state = planned.state
@@ -386,10 +389,10 @@ class Commit:
         quarantine = self.upload.quarantine
         return [] if quarantine is None else quarantine.publication()
 
-    def _brought(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
+    def _moved_in(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
         """Move the pack to `packs`, check that the head is still the newest, and take the last look, in one trip.
         Return the newest head, and the last look if it was taken after the head was read."""
-        moves, last = self._moves(planned), self._last_look(planned)
+        moves, last = self._written_down(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
             head = head or self.place.first
             moves = [*self._drafted(head, planned), *moves]

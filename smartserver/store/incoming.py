@@ -2,8 +2,8 @@
 
 Three things are proved: each record matches its key, the parents of each revision are those that its own record names,
 and everything that a record refers to is here (`proof`). Invalid bytes of a client cause no other errors than those of
-`Upload.write`. Stored revisions are left out. A record whose chain is too deep for a quick read is encoded again: only
-here does the server write a frame that differs from the client's.
+`Upload.write`. Stored revisions are neither checked nor written. A record whose chain is too deep for a quick read is
+encoded again: only here does the server write a frame that differs from the client's.
 """
 
 from __future__ import annotations
@@ -355,7 +355,7 @@ class UploadValidator:
         else:
             record = self._decode(proof.revision, entry, frame, base)
         proof.add(entry, record, base)
-        self.judge.look(proof.revision, record, base)
+        self.judge.weigh_record(proof.revision, record, base)
         known = self._known.stream
         is_new = self._snapshot is None and known.first(entry.kind, entry.key) is None
         if self._conflicts[entry.kind] and not is_new:

@@ -296,7 +296,7 @@ class Judge:
         self.warnings: dict[str, tuple[int, Key]] = {}
         """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
 
-    def look(self, revision: RevisionId, record: Record, base: Record | None) -> None:
+    def weigh_record(self, revision: RevisionId, record: Record, base: Record | None) -> None:
         """Judge a record by its own content, and note the roles that it gives to others."""
         if not self._judges:
             return

@@ -39,7 +39,8 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ATTEMPTS = 5
-"""The most requests of one push. Each but the last one found refs that others had changed meanwhile."""
+"""The most attempts of one push, each a `Push` of up to `PLANS` requests. Another follows if a condition failed, or if
+one update was refused and only conditions had made the request atomic."""
 
 CHANGES = b"other users change refs of that name all the time; try again"
 NOT_ATOMIC = b"atomic push failed"

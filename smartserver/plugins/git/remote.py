@@ -1,9 +1,8 @@
 """`git-remote-hpss`: git's remote-helper protocol on two streams, with one request for each command of the user.
 
 `list` makes the only pull of a fetch: the objects stay in the unread stream until git says `fetch`. `list for-push`
-makes no request: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the
-server. If git compares all refs (`listing.must_ask`), or its command line cannot be read, the server is asked, for one
-more round trip.
+mostly makes no request: every cached ref is listed with an unknown value (`?`), so that git leaves each decision to the
+server. In the cases of rule 2 below the server is asked, for one more round trip.
 """
 
 # Theory of operation
@@ -18,14 +17,17 @@ more round trip.
 # known before that: `hint` reads the command line of the git that started us, and `wants` applies git's rules for
 # what that command will want.
 #
-# *A push.* `list for-push` makes no request. It lists the cached refs, each with the value `?`, so git leaves "up to
-# date", "non-fast-forward" and "already exists" to the server. `push.GitPush` sends all refspecs as one request.
+# *A push.* `list for-push` mostly makes no request. It lists the cached refs, each with the value `?`, so git leaves
+# "up to date", "non-fast-forward" and "already exists" to the server. `push.GitPush` sends all refspecs as one request.
 #
 # Rules:
 #
 # 1) The hint need not be right. If it is wrong or missing, more history comes, or one more request is made.
-# 2) Git's decisions on a cached list must not depend on values that may be stale. If they do (`--mirror`, `--prune`,
-#    `:`, followed tags), `listing.must_ask` is true, and the server is asked for its refs first.
+# 2) Git's decisions on a cached list must not depend on values that may be stale. The server is asked for its refs
+#    first if git compares all refs (`--mirror`, `--prune`, `:`, followed tags) or cannot resolve a short target on
+#    cached ones (`listing.must_ask`), if leases could leave nothing to send or change another decision
+#    (`Leases.must_ask`), if a shallow or partial repository meets an unknown remote, or if git's command line cannot be
+#    read.
 # 3) A leased ref is listed with the value that its lease expects. Then git agrees with the lease and passes it on,
 #    and the server compares it with the real value.
 # 4) Git's line protocol has no escapes: names that cannot be a word of a line are left out (`_sayable`).
@@ -254,7 +256,7 @@ class GitRemote:
 
     def _list_for_push(self) -> None:
         local = self._local_or_fail("push")
-        expected = self._guessed(local) if self._hint.command == "push" else self._asked()
+        expected = self._values_to_list(local) if self._hint.command == "push" else self._asked()
         self._listed = dict.fromkeys(self._knowledge.refs(), NO_TIP)
         self._listed.update((name, tip) for name, tip in expected.items() if tip)
         listed = sorted(self._listed.items())
@@ -268,7 +270,7 @@ class GitRemote:
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
 
-    def _guessed(self, local: GitRepository) -> Mapping[bytes, bytes]:
+    def _values_to_list(self, local: GitRepository) -> Mapping[bytes, bytes]:
         """Return the values to list, of leased refs, or of all refs if the server must be asked."""
         known = self._knowledge
         lacking = local.is_shallow or local.is_partial  # It lacks objects that an unknown remote may need.

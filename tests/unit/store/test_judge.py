@@ -38,38 +38,38 @@ def judge(
 def test_harm_is_refused_by_name() -> None:
     for level in (Level.SAFE, Level.STRICT):
         with pytest.raises(CorruptRecord, match=r"hasDotgit: an entry is named '\.git'"):
-            judge(Policy(level)).look(b"r", DOTGIT, None)
+            judge(Policy(level)).weigh_record(b"r", DOTGIT, None)
 
 
 def test_errors_are_refused_where_all_is_strict() -> None:
     safe = judge(Policy())
-    safe.look(b"r", PADDED, None)
-    safe.look(b"r", NAMELESS, None)
-    safe.look(b"r", NAMELESS, None)
+    safe.weigh_record(b"r", PADDED, None)
+    safe.weigh_record(b"r", NAMELESS, None)
+    safe.weigh_record(b"r", NAMELESS, None)
     assert safe.warnings == {"zeroPaddedFilemode": (1, KEY), "missingNameBeforeEmail": (2, KEY)}
     with pytest.raises(CorruptRecord, match="zeroPaddedFilemode"):
-        judge(Policy(Level.STRICT)).look(b"r", PADDED, None)
+        judge(Policy(Level.STRICT)).weigh_record(b"r", PADDED, None)
 
 
 def test_what_is_ignored_or_off_is_not_said() -> None:
     for policy in (Policy(Level.OFF), Policy(Level.STRICT, frozenset(("hasDotgit", "zeroPaddedFilemode")))):
         quiet = judge(policy)
-        quiet.look(b"r", DOTGIT, None)
-        quiet.look(b"r", PADDED, None)
+        quiet.weigh_record(b"r", DOTGIT, None)
+        quiet.weigh_record(b"r", PADDED, None)
         assert quiet.warnings == {}
 
 
 def test_what_is_stored_is_not_judged() -> None:
     old = judge(Policy(Level.STRICT), frozenset((KEY,)), BAD_MODULES)
-    old.look(b"r", DOTGIT, None)
-    old.look(b"r", MODULES, None)
+    old.weigh_record(b"r", DOTGIT, None)
+    old.weigh_record(b"r", MODULES, None)
     old.finish(b"r")
     assert old.warnings == {}
 
 
 def test_a_file_is_judged_once_its_segment_is_here() -> None:
     new = judge(Policy(), found=BAD_MODULES)
-    new.look(b"r", MODULES, None)
+    new.weigh_record(b"r", MODULES, None)
     with pytest.raises(CorruptRecord, match=r"gitmodulesUrl: the submodule 'a' of \.gitmodules has the url '-x'"):
         new.finish(b"r")
 
@@ -78,12 +78,12 @@ def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not()
     stored = frozenset((BLOB_KEY,))
     other = Record(0, b"o" * 20, TREE, b"100644 some.module\0" + BLOB_KEY)
     renamed = judge(Policy(), stored, BAD_MODULES)
-    renamed.look(b"r", MODULES, other)
+    renamed.weigh_record(b"r", MODULES, other)
     with pytest.raises(CorruptRecord, match="gitmodulesUrl"):
         renamed.finish(b"r")
     kept = judge(Policy(), stored, BAD_MODULES)
     beside = Record(0, b"o" * 20, TREE, MODULES.text + b"100644 x\0" + b"x" * 20)
-    kept.look(b"r", beside, MODULES._replace(key=b"p" * 20))
+    kept.weigh_record(b"r", beside, MODULES._replace(key=b"p" * 20))
     kept.finish(b"r")
 
 
@@ -108,7 +108,7 @@ def test_a_file_is_refused_by_its_type_and_size_before_it_is_read(
     for ignored in (False, True):
         policy = Policy(ignored=frozenset((fault,)) if ignored else frozenset())
         large = Judge("git sha1", policy, lambda kind, key: False, lambda kind, key: (meta, size), read)
-        large.look(b"r", Record(0, KEY, TREE, b"100644 " + name + b"\0" + BLOB_KEY), None)
+        large.weigh_record(b"r", Record(0, KEY, TREE, b"100644 " + name + b"\0" + BLOB_KEY), None)
         with contextlib.nullcontext() if ignored else pytest.raises(CorruptRecord, match=fault):
             large.finish(b"r")
     assert reads == []
@@ -117,12 +117,12 @@ def test_a_file_is_refused_by_its_type_and_size_before_it_is_read(
 def test_a_file_that_only_stored_trees_name_is_not_read() -> None:
     old = judge(Policy(), frozenset((KEY,)))
     old._measure = lambda kind, key: pytest.fail("it is measured")
-    old.look(b"r", MODULES, None)
+    old.weigh_record(b"r", MODULES, None)
     old.finish(b"r")
 
 
 def test_other_systems_have_no_faults() -> None:
     none = judge(Policy(Level.STRICT), vcs="bzr 2a")
-    none.look(b"r", DOTGIT, None)
+    none.weigh_record(b"r", DOTGIT, None)
     none.finish(b"r")
     assert none.warnings == {}
