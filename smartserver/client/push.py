@@ -300,7 +300,7 @@ class Push:
         if not updates and not maps:
             raise refusal.error
         if len(refusal.outcomes) != len(outgoing.calls):
-            if len(outgoing.calls) > 1 or self._creating is not None or isinstance(refusal.error, OutcomeUnknown):
+            if len(outgoing.calls) > 1 or isinstance(refusal.error, OutcomeUnknown):
                 raise refusal.error
             errors: Sequence[CodedError | None] = [refusal.error]
         else:

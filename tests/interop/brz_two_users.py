@@ -54,7 +54,8 @@ PLAIN = (
     (r"(?<=_location = )(?:\.\./)+shared/(\w+)/", r"@\1"),
     (r"Unable to connect to target of bound branch \S+ => @\w+: (Not a branch: )", r"\1"),
     (r"This transport does not update the working tree of: .*\n", ""),  # It is said of a folder.
-    (r"(Created|Updated) (tag \w+)\.\n|(Tag \w+) already exists for that revision\.\n", r"TAG"),  # As last seen.
+    # As last seen, and then as it is.
+    (r"(?:(Created|Updated) (tag \w+)\.\n|(Tag \w+) already exists for that revision\.\n)+", r"TAG"),
     (r"Working tree .* has uncommitted changes.*\n", ""),  # Before or after a branch is found to be gone.
     (r"(?s)^Committing to: .*(?=brz: ERROR: (Bound branch|Working tree is out of date))", ""),  # The server refuses it.
     (r"(?<=InventoryRevisionTree instance at )[0-9a-f]+", "ADDRESS"),
