@@ -44,13 +44,13 @@ def test_pull(light: Users) -> None:
 
 
 def test_pull_of_no_revision(light: Users) -> None:
-    before = light.served_tip()
     assert light.run("", "branch", "-q", "-r", "1", "a", "one").status == 0
-    for source in ("../one", light.url("one")):
+    for revision, source in (("4", "../one"), ("5", light.url("one"))):
+        assert light.run("new", "push", "-q", "-r", revision, light.url()).status == 0  # The user has not seen it.
         done = light.run("light", "pull", "--no-remember", "-r", "last:2", source)
         assert (done.status, done.said) == (0, "No revisions or tags to pull.\n")
         assert light.run("one", "push", light.url("one")).status == 0
-    assert light.served_tip() == before
+    assert light.served_tip() == light.tip("new")
 
 
 def test_pull_of_what_has_diverged(light: Users) -> None:

@@ -72,7 +72,7 @@ class ToServer(GenericInterBranch):
         if local:
             raise LocalRequiresBoundBranch
         with self.source.lock_read(), self.target.lock_write():
-            if stop_revision == NULL_REVISION or self._is_decided(overwrite, stop_revision):
+            if self._is_decided(overwrite, stop_revision):
                 return super().pull(overwrite, stop_revision, run_hooks=run_hooks, tag_selector=tag_selector)
             remote = self.target.remote
             self.target.repository.have(remote.history.lacking_of_checkouts())
@@ -90,13 +90,15 @@ class ToServer(GenericInterBranch):
         """Tell whether Breezy's own pull decides, because an answer about the source says that nothing is to be
         sent."""
         remote = self.target.remote
-        source = remote_of(self.source)
-        if source is None or not source.is_in_repository_of(remote):
+        source, is_null = remote_of(self.source), stop_revision == NULL_REVISION
+        if not is_null and (source is None or not source.is_in_repository_of(remote)):
             return False
         revision = stop_revision or self.source.last_revision()
         remote.look()
         if remote.confirm() and remote.history.checkouts:
             raise self.target.outdated()  # Breezy updates the tree by the difference to the tip that it assumed.
+        if is_null:
+            return True
         there = self.target.last_revision()
         if revision == there:
             return bool(self.source.tags.get_tag_dict().items() <= self.target.tags.get_tag_dict().items())
