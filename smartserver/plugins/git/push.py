@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 ATTEMPTS = 5
 """The most requests of one push. Each but the last one found refs that others had changed meanwhile."""
 
-CHANGES = b"other users change refs of that name all the time; try again"
+CHANGES = b"other users changed refs of that name during each attempt; try again"
 NOT_ATOMIC = b"atomic push failed"
 FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
@@ -70,9 +70,10 @@ class GitPush:
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
         """Push, and return the lines that tell git the outcome of each command.
 
-        `refspecs`: the refspecs if git decided on cached refs, which are in `listed`; else None. If the cached refs
-        were stale, nothing was done. The refusal has the current refs, and the targets are decided on these, under
-        conditions again.
+        `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
+        then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes
+        nothing and its answer has the current refs. The targets are chosen again from these, in at most `ATTEMPTS`
+        requests.
 
         Raises:
             CodedError, MediumError, ProtocolError: as in `RemoteRepository.push`.
