@@ -233,7 +233,7 @@ def netem_packet_link(netem_rtt: float) -> Link:
 
 @pytest.fixture
 def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwork:
-    """A simulated network, which the mark counts."""
+    """A simulated network, counted by `max_round_trips`."""
     made = SimulatedNetwork(netem_link)
     _watch(request, made.counts)
     return made
@@ -241,7 +241,8 @@ def network(request: pytest.FixtureRequest, netem_link: Link) -> SimulatedNetwor
 
 @pytest.fixture
 def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[Watched]:
-    """The network under the test's own sockets to servers on this machine, which the mark counts."""
+    """Puts the test's TCP connections to servers on this machine on a link of `netem_rtt`, and counts their round trips
+    for `max_round_trips`."""
     from netem.watched import Watched  # asyncio takes 30 ms to load, which only tests on real sockets need
 
     with Watched(netem_rtt) as made:
@@ -251,8 +252,8 @@ def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[W
 
 @pytest.fixture
 def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> Iterator[Packets]:
-    """Two network namespaces joined by a link of real TCP, which the mark counts. If the system permits none, the test
-    is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
+    """Two network namespaces joined by a link of real TCP, counted by `max_round_trips`. If the system permits none,
+    the test is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
     from netem.packets.errors import Unavailable  # as above
     from netem.packets.network import Packets
 
@@ -273,8 +274,8 @@ def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> I
 
 @pytest.fixture
 def proxy(request: pytest.FixtureRequest) -> Iterator[Callable[..., Proxy]]:
-    """A factory of running proxies, which the mark counts: `proxy(upstream=(host, port), rtt=0.05)`. They are closed
-    with the test."""
+    """A factory of running proxies, counted by `max_round_trips`: `proxy(upstream=(host, port), rtt=0.05)`. They are
+    closed with the test."""
     from netem.proxy import Proxy  # as above
 
     made: list[Proxy] = []

@@ -163,7 +163,7 @@ class AccessDenied(RequestError, code="access-denied"):
     token: str = ""
 
     def __str__(self) -> str:
-        return f"{self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
+        return f"not allowed: {self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -378,9 +378,8 @@ class StaleLease(RepositoryError, code="stale-lease"):
     actual: bytes
 
     def __str__(self) -> str:
-        return (
-            f"{_name(self.ref)} is at {shown(self.actual) or 'nothing'}, expected {shown(self.expected) or 'nothing'}"
-        )
+        found = f"at {shown(self.actual)}" if self.actual else "missing"
+        return f"{_name(self.ref)} is {found}, expected {shown(self.expected) or 'no such ref'}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -414,7 +413,7 @@ class WrongMapKind(RepositoryError, code="wrong-map-kind"):
     asked: str
 
     def __str__(self) -> str:
-        return f"the map {self.map!r} is {self.kind}, not {self.asked}"
+        return f"the map {self.map!r} has the kind {self.kind}, not {self.asked}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -491,7 +490,8 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
     def __str__(self) -> str:
         if not self.revision:
             return self.why  # The fault is not in one segment.
-        return f"record {shown(self.key)} of revision {shown(self.revision)}: {self.why}"
+        record = f"record {shown(self.key)} of " if self.key else ""
+        return f"{record}revision {shown(self.revision)}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)

@@ -29,8 +29,7 @@ MAX_PATH = 107
 
 
 class NoAgent(Exception):
-    """No agent can be used; the text says why. Functions that need one may raise it; a peer that is gone is an
-    `OSError`."""
+    """No agent can be used; the text says why. Sending to an agent that has ended raises `OSError` instead."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:

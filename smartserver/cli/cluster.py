@@ -46,7 +46,7 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     library, store = postgres(), local_place(store)
     _check_address(log_place, library.secrets_in)
     if "://" in store and not store.startswith("s3://"):
-        raise CommandError(f"{store}: servers share a folder, or s3://bucket/prefix")
+        raise CommandError(f"{store} cannot be shared by servers: name a folder, or s3://bucket/prefix")
     with one_line(above(store)):
         transport, identity = open_store(store, flags), os.urandom(16).hex()
         if cluster_of(store, transport) is not None:
@@ -103,8 +103,8 @@ def _check_address(address: str, secrets_in: Callable[[str], list[str]]) -> None
     except ValueError as error:
         raise CommandError(f"--log: {error}") from None
     if found:
-        where = "each machine has passwords in ~/.pgpass, PGPASSFILE or PGPASSWORD"
-        raise CommandError(f"--log: leave out {' and '.join(found)}: {where}")
+        instead = "put passwords on each machine into ~/.pgpass, PGPASSFILE or PGPASSWORD"
+        raise CommandError(f"--log must not have {' and '.join(found)}: {instead}")
 
 
 def _check_empty(place: str, store: Transport) -> None:

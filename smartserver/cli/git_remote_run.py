@@ -111,7 +111,7 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
     said = parse_place(url).query
     if said and not is_of_user(environment):
         once = "run `smartserver trust`" if said.startswith("?ca=") else "log in there once with ssh"
-        why = f"{said} comes from a repository (.gitmodules), which may not say it: {once}"
+        why = f"a URL from a repository (.gitmodules) must not contain {said}: {once}"
         raise BadUrl(url, f"{why}, so that the machine is known")
 
 

@@ -106,7 +106,8 @@ def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> 
         ):
             if number:
                 which = f"{count(number, what)} of the whole history"
-                _say(f"{which} {why}: read from the stream, the id is another")
+                lost = "the stream cannot hold this, so a repository made from it has other ids for such objects"
+                _say(f"{which} {why}: {lost}")
 
 
 def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:

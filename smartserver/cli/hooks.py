@@ -123,7 +123,8 @@ def _change(snapshot: Snapshot, ref: str | None) -> dict[str, object]:
     found = next((name for name in names if name in refs), None)
     if found is None:
         listed = ", ".join(shown(each) for each in list(refs)[:5])
-        raise CommandError(f"there is no ref {ref!r}; there is {listed or 'none at all'}")
+        there = f"there is {listed}" if listed else "the repository has none"
+        raise CommandError(f"there is no ref {ref!r}; {there}")
     ordinals = [snapshot.graph.ordinal(tip.id) for tip in refs[found]]
     parents = [parent for ordinal in ordinals if ordinal is not None for parent in snapshot.graph.parents(ordinal)[:1]]
     old = [system.id_text(snapshot.graph.revision(each)) for each in dict.fromkeys(parents)]
@@ -183,7 +184,9 @@ def mirror(url: str, folder: str) -> None:
     """
     source = os.environ.get("SMARTSERVER_REPOSITORY", "")
     if not source or is_store_url(source):
-        raise CommandError("SMARTSERVER_REPOSITORY names no folder of a repository: this is for an `after` hook")
+        raise CommandError(
+            "SMARTSERVER_REPOSITORY names no folder of a repository: run this command from an `after` hook"
+        )
     with repository_in(source, writes=False) as repository:
         vcs = repository.snapshot().state.vcs
     if not vcs.startswith("git "):

@@ -84,7 +84,7 @@ def import_folder(
     """Commit a folder to a branch of the repository at a place, and print the outcome."""
     text = (message if message is not None else f"Import {os.path.basename(os.path.abspath(folder))}").strip()
     if not text or "\0" in text:
-        raise click.UsageError("a message without text" if not text else "a message with a NUL byte")
+        raise click.UsageError("the message is empty" if not text else "the message has a NUL byte")
     identity = _identity(author, os.environ)
     with one_line(place), repository_at(place, flags) as remote:
         remote.sent = on_terminal("import")
@@ -197,7 +197,9 @@ class FolderImport:
     def _check_vcs(self) -> None:
         vcs = self._remote.knowledge.vcs
         if vcs and vcs not in GIT:
-            raise CommandError(f"{self._place} is a repository of {vcs}: commits can be made of git alone")
+            raise CommandError(
+                f"{self._place} is a repository of {vcs}: a folder can be imported only into a git repository"
+            )
 
     def _is_still(self, base: Base) -> bool:
         """Ask the server whether a branch is still at the cached tip."""

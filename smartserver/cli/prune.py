@@ -74,7 +74,9 @@ def command(flags: frozenset[str], path: str, only_list: bool, yes: bool, now: b
     if is_url(path):
         path = store_behind(path)
     if now and is_store_url(path):
-        raise CommandError(f"{path} is behind a link, where --now cannot see who uses it: leave it out")
+        raise CommandError(
+            f"--now cannot check which processes use {path}, which is not a local folder: leave out --now"
+        )
     with repository_in(path, flags) as repository:
         if now:
             _check_unused(path)
@@ -107,7 +109,7 @@ def _progress(done: int, total: int) -> None:
 def _check_unused(path: str) -> None:
     found = openers(path)
     if found is None:
-        click.echo("it cannot be told here which processes have the repository open (no /proc)", err=True)
+        click.echo("cannot check which processes have the repository open: there is no /proc", err=True)
     elif found:
         listed = ", ".join(f"{plain(name)} ({number})" for number, name in sorted(found.items()))
         raise CommandError(f"{path} is open in {listed}: stop the servers, or leave out --now")

@@ -97,7 +97,8 @@ def brz() -> None:
     interpreter = re.search(r"Python interpreter: (\S+) (\d+\.\d+)", said)
     if interpreter is not None and interpreter[2] != ".".join(platform.python_version_tuple()[:2]):
         with_it = f"{interpreter[1]} -m pip install --user smartserver"
-        raise CommandError(f"brz runs on Python {interpreter[2]}, this is {platform.python_version()}: {with_it}")
+        runs = f"brz runs on Python {interpreter[2]} and this smartserver on {platform.python_version()}"
+        raise CommandError(f"{runs}: install it for brz's Python with `{with_it}`")
     configuration = re.search(r"Breezy configuration: (.+)", said)
     if configuration is None:
         raise CommandError("brz version does not say where Breezy's configuration is")

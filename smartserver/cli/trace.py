@@ -64,7 +64,7 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             PARENT: f"00-{trace}-{os.urandom(8).hex()}-01",
         }
         if "," in path:
-            raise CommandError(f"no trace can be written to {path}: a comma separates flags")
+            raise CommandError(f"no trace can be written to {path}: the path must not have a comma")
         try:
             os.close(open_trace(path))
         except OSError as error:
@@ -87,7 +87,7 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
             file.append(ended)
             file.close()
             if file.problem:
-                raise CommandError(f"the trace is not whole: {file.problem}")
+                raise CommandError(f"the trace is incomplete: {file.problem}")
             if output is None:
                 click.echo(_text(_read(Path(path))), err=True, nl=False)
         except (OSError, CommandError) as error:  # The exit status stays that of the command.

@@ -156,7 +156,8 @@ class Receive:
         """Carry out the push and return the answer. `pack`: a descriptor from which the pack is read, if there is one.
 
         Raises:
-            AccessDenied, CodedError, OtherSystem: the user may not push there.
+            CodedError, OtherSystem: the push is refused before its pack is read: the user lacks a permission, or the
+                repository cannot be read or is not git's. The answer has the reasons of later refusals.
             OSError: a file of the server cannot be written.
         """
         if not self._request.commands:

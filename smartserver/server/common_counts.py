@@ -51,9 +51,8 @@ class CommonCounts:
         content = msgspec.msgpack.encode(self._before + counts)
         if _HEAD.size + len(content) > _COPY:
             if not self._is_full:
-                log.error(
-                    "the counts of a worker take %d bytes, %d at most: /metrics stands still", len(content), _COPY
-                )
+                said = "the counts of a worker have %d bytes, expected at most %d: /metrics no longer updates them"
+                log.error(said, len(content), _COPY - _HEAD.size)
             self._is_full = True
             return
         self._number += 1

@@ -187,7 +187,7 @@ class Deliveries:
         try:
             hooks = self._hooks.receivers(path)
         except CodedError as error:
-            log.warning("the hooks of %s are not told of a change: %s", path, error)
+            log.warning("the hooks of %s were not called for a change: %s", path, error)
             return
         for hook in hooks:
             self._later(path, hook.receiver, 0.0)
@@ -257,5 +257,6 @@ class Deliveries:
             failed = self._failed[key] = self._failed.get(key, 0) + 1
             wait = min(FIRST_WAIT * float(1 << min(failed - 1, 20)), LONGEST_WAIT)
             what = hook.url or hook.after[0] if hook is not None else receiver.hex()
-            log.warning("the hook %s was not told of changes of %s, again in %.0f s: %s", what, path, wait, error)
+            said = "delivery of changes of %s to the hook %s failed, retry in %.0f s: %s"
+            log.warning(said, path, what, wait, error)
             return wait

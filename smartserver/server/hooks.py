@@ -84,8 +84,8 @@ class Hooks:
         try:
             made = verdict() if self._verdicts is None else self._verdicts.get(request, digest, verdict)
         except OSError as error:
-            log.warning("hooks cannot be run, for their verdicts cannot be kept: %s", error)
-            raise RefusedByHook(hooks[0].name, f"it cannot be run: {error.strerror}") from error
+            log.warning("the verdict of hooks cannot be stored, so the change is refused: %s", error)
+            raise RefusedByHook(hooks[0].name, f"its verdict cannot be stored: {error.strerror}") from error
         if made.hook:
             raise RefusedByHook(made.hook, made.why)
 

@@ -140,7 +140,7 @@ class JailedTransport(Transport):
         is not the last part."""
         full = self._full(path)
         if not full:
-            raise PermissionDenied(path, "the served folder itself is not changed")
+            raise PermissionDenied(path, "the served folder itself cannot be changed")
         folder, _, name = full.rpartition("/")
         found = f"{self._real(folder)}/{name}".lstrip("/")
         for above in {*jail.prefixes(found), *jail.prefixes(self._real(full))}:
@@ -158,9 +158,9 @@ class JailedTransport(Transport):
         """Check that a file or folder may have a name. `is_replaced`: true if it may replace a file of that name."""
         folder, _, name = real.rpartition("/")
         if name in LEADING_ELSEWHERE:
-            raise PermissionDenied(path, f"{name!r} is made on the server's machine alone")
+            raise PermissionDenied(path, f"{name!r} can be created only on the server's machine")
         if name == FORMAT and (is_replaced or not NAMES.issuperset(self._root.list_directory(folder))):
-            raise PermissionDenied(path, f"{FORMAT!r} is made with a new repository alone")
+            raise PermissionDenied(path, f"{FORMAT!r} can be created only with a new repository")
 
     def _is_file(self, real: str) -> bool:
         return self._root.stat(real).kind is not EntryKind.DIRECTORY
@@ -184,10 +184,10 @@ class JailedTransport(Transport):
             each = left.pop()
             looked += 1
             if looked + len(left) > MAX_MOVED:
-                raise PermissionDenied(source, f"a folder of more than {MAX_MOVED} files and folders is not renamed")
+                raise PermissionDenied(source, f"a folder of more than {MAX_MOVED} files and folders cannot be renamed")
             if self._root.real_path(each) != self._real_root + each:
                 what = "a link" if each == source else f"a folder with a link in it ({each!r})"
-                raise PermissionDenied(source, f"{what} is not renamed: it could lead elsewhere then")
+                raise PermissionDenied(source, f"{what} cannot be renamed: the link could then lead elsewhere")
             if self._root.stat(each).kind is EntryKind.DIRECTORY:
                 self._check_repository(each)
                 left += [f"{each}/{name}" for name in self._root.list_directory(each)]

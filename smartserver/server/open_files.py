@@ -43,10 +43,11 @@ class OpenFiles:
     def _add(self) -> None:
         with self._mutex:
             if self.count >= self.most:
-                what = "files of a connection" if self._of is not None else "files of all connections"
-                raise LimitExceeded(
-                    f"open {what}, whose content was asked for and not taken", self.count + 1, self.most
-                )
+                if self._of is not None:
+                    what = "open files of a connection (the client has not read the content that it requested)"
+                else:
+                    what = "open files of all connections (clients have not read the content that they requested)"
+                raise LimitExceeded(what, self.count + 1, self.most)
             self.count += 1
         try:
             if self._of is not None:

@@ -117,7 +117,7 @@ def check_ref_pattern(key: str, pattern: str) -> None:
     if entry is None and folders and (folded(folders[0]) in _maps_of_no_ref() or any("*" in each for each in folders)):
         of_refs = f"{pattern + ':'!r} for refs of such names, {pattern + ':**'!r} for the entries that belong to them"
         said = f"write {of_refs}, or {':' + pattern!r} for entries that belong to no ref"
-        raise UnusableFile(f"{key} = {pattern!r}: it does not say what it is for: {said}")
+        raise UnusableFile(f"{key} = {pattern!r} may mean refs or entries: {said}")
     check_pattern(key, ref)
     if entry:
         check_pattern(key, entry)

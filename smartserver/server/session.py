@@ -217,7 +217,7 @@ class Session:
         """Take no more of a refused upload that the client still sends: finish the other requests, and close this
         side."""
         if not self._leaving:
-            log.info("%s: goes on sending what was refused: %s", self.peer, why)
+            log.info("%s: still sends a refused upload: %s", self.peer, why)
             self.go_away(f"the upload was refused: {why}")
 
     # -- from requests
@@ -240,7 +240,7 @@ class Session:
             self._unread += len(encoded)
             self._longest = max(self._longest, len(encoded))
             if self._unread - self._longest > UNREAD_BYTES:
-                self.abort(f"it takes no answers: expected no more than {UNREAD_BYTES} bytes of them unread")
+                self.abort(f"the client does not read its answers: more than {UNREAD_BYTES} bytes are unread")
                 return
         self._held += encoded
         if not more or len(self._held) > INITIAL_WINDOW:

@@ -53,7 +53,7 @@ class SharedFiles:
                 threading.Thread(target=self._poll, name="shared files", daemon=True).start()
                 self._ask()
         if self._clock() - self._read_at >= STALE:
-            raise TransportFailed("", "the database with the rules of access is away")
+            raise TransportFailed("", "the database with the rules of access cannot be reached")
         return self._files.get(name, (0, b""))[0]
 
     def read(self, name: str) -> bytes | None:

@@ -81,7 +81,8 @@ def _admitted(context: RequestContext) -> JailedTransport:
     for permission in (Permission.READ, *{verb.permission for verb, _ in context.header.calls}, Permission.VFS):
         context.access.require(permission, tree_path)
     if context.header.mutates and context.header.message.age:
-        raise OutcomeUnknown("nothing remembers file-level changes, so a repeated one is not carried out")
+        why = "the server keeps no record of file-level changes, so it does not carry out a repeated request"
+        raise OutcomeUnknown(why)
     return tree
 
 

@@ -22,7 +22,7 @@ CACHE: Final = 64 << 20
 
 
 class ReceivedRecord(NamedTuple):
-    """The place of a record in the file, and its header."""
+    """A received record: its place in the temporary file, and its header."""
 
     at: int
     encoding: int
@@ -31,8 +31,9 @@ class ReceivedRecord(NamedTuple):
     meta: bytes
     base: Key
     check: bytes
-    here: bool
-    """True if its base was not received before it. The base is then in the repository, even if a copy follows."""
+    base_is_local: bool
+    """True if it has a base that was not received before it. The base is then in the local repository, even if a copy
+    is received later."""
     revision: RevisionId
     """The first revision that introduced it."""
 
@@ -81,9 +82,9 @@ class ReceivedRecords(ABC):
                 self._copies.setdefault((entry.kind, entry.key), []).append(revision)
             else:
                 base = segment.base_of(entry)
-                here = bool(base) and base not in came
+                base_is_local = bool(base) and base not in came
                 place = (at, entry.encoding, entry.length, entry.frame_length)
-                came[entry.key] = ReceivedRecord(*place, entry.meta, base, entry.check, here, revision)
+                came[entry.key] = ReceivedRecord(*place, entry.meta, base, entry.check, base_is_local, revision)
                 new.append(entry)
             at += entry.frame_length
         self._size += len(block)
@@ -103,7 +104,7 @@ class ReceivedRecords(ABC):
             chain.append((key, row))
             key = row.base
             text = self._cache.get((kind, key)) if key else b""
-            if text is None and row.here:
+            if text is None and row.base_is_local:
                 text = self._kept(kind, key)
         while chain:
             key, row = chain.pop()

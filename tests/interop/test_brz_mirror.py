@@ -425,7 +425,7 @@ def test_its_size_is_the_users(users: Users) -> None:
     users.forget("empty")
     done = read(users)
     assert len(said(done)) == 1
-    assert "more than hpss.shadow_size" in done.err
+    assert "the mirror of URL would exceed hpss.shadow_size: it is deleted when" in done.err
     assert kept(users) == []
     assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=1M").status == 0
     assert said(read(users)) == []
@@ -443,7 +443,7 @@ def test_they_are_shown_and_removed(users: Users) -> None:
     none = users.url("")[:-4] + "x"
     for words in (["--clear"], []):
         said_of_none = users.run("empty", "hpss-shadows", *words, none)
-        assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"Nothing is kept of {none}.\n")
+        assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"There is no mirror of {none}.\n")
     assert len(kept(users)) == 1
     assert users.run("empty", "hpss-shadows", "--clear", users.url()).out.endswith("removed\n")
     assert kept(users) == []
@@ -467,7 +467,7 @@ def test_a_large_history_is_announced_once(users: Users) -> None:
     done = users.run(LIGHT, *WORDS)
     (line,) = said(done)
     assert line.startswith("hpss: receiving the history of URL/trunk")
-    assert line.endswith(" MB, once; `smartserver cat`, `ls`, `log` and `export` of a URL read without it")
+    assert line.endswith(" MB), only this time; `smartserver cat`, `ls`, `log` and `export` with a URL do not need it")
     assert said(users.run(LIGHT, *WORDS)) == []
     users.forget("empty")
     assert said(users.run(LIGHT, *WORDS, "-q")) == []

@@ -187,7 +187,7 @@ def test_a_push_that_is_to_lose_something(users: Users) -> None:
     done = users.run("a", "push", "--lossy", users.url("lossy"))
     assert (done.status, done.err) == (
         3,
-        "brz: ERROR: nothing of a branch is lost on the way to hpss://: push it without --lossy\n",
+        "brz: ERROR: a push to hpss:// loses nothing: leave out --lossy\n",
     )
 
 

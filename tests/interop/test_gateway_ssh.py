@@ -103,7 +103,7 @@ def test_rules_hold(host: Host, git: Git) -> None:
     git("clone", "-q", "--depth", "1", host.url, str(git.folder.parent / "clone"))
     git.commit("two")
     said = git("push", host.url, "main", status=128)
-    assert "remote error: write: the server's access rules give bob read and no more here" in said
+    assert "remote error: not allowed: write: the server's access rules give bob read and no more here" in said
     host.log_in_as("eve")
     assert "the server's access rules give eve nothing here" in git("ls-remote", host.url, status=128)
 

@@ -135,7 +135,7 @@ def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin) -> No
     path.write_bytes(encode(known))
     wrong = side.run("a git fetch")
     assert wrong.status == 128
-    assert "is forgotten now: try again" in wrong.err
+    assert "was discarded: try again" in wrong.err
     assert len(wrong.err.splitlines()) == 1, wrong.err
     fine(side.run("a git fetch"), 2)
     check_whole(side, "a")

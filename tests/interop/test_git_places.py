@@ -49,7 +49,7 @@ def test_a_submodules_url_does_not_say_which_key_a_machine_has(with_submodule: S
     with_submodule.prepare("smartserver setup git")
     result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
     assert result.status != 0
-    assert "?host-key=any comes from a repository (.gitmodules), which may not say it" in result.err
+    assert "a URL from a repository (.gitmodules) must not contain ?host-key=any" in result.err
 
 
 def test_submodules_are_updated(with_submodule: Side) -> None:

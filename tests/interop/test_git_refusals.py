@@ -44,7 +44,7 @@ def test_a_repository_around_another(ours: Begin) -> None:
     refused = f"invalid repository path '{path}-around': a repository is below it at 'inner'"
     assert line.startswith(f"fatal: hpss: {refused}")
     line = only_line(side.run(f"a git push {base}/ main"))
-    assert line == "fatal: hpss: create a repository: give it a name below the served folder"
+    assert line == "fatal: hpss: not allowed: create a repository: give it a name below the served folder"
 
 
 # -- sizes

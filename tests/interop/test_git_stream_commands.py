@@ -92,7 +92,7 @@ def test_import_of_what_cannot_be(side: Side) -> None:
 
 def test_import_into_another_system(side: Side) -> None:
     side.prepare('mkdir d; echo x >d/x; hg init r; hg -R r --config extensions.hpss= init "$URL"')
-    failed(side.run('smartserver import d "$URL"'), "commits can be made of git alone")
+    failed(side.run('smartserver import d "$URL"'), "a folder can be imported only into a git repository")
 
 
 # -- streams
@@ -237,7 +237,9 @@ def test_what_a_stream_cannot_say_is_told(ours: Begin) -> None:
         "smartserver: 1 tag of the whole history of something else than a commit, or with a name, header or tagger "
         "that no stream has: "
     )
-    assert done.err == words + "read from the stream, the id is another\n"
+    assert (
+        done.err == words + "the stream cannot hold this, so a repository made from it has other ids for such objects\n"
+    )
     failed(side.run('smartserver fast-export "$URL" none'), "there is no ref 'none'; there is refs/heads/main")
     failed(side.run('smartserver fast-export "$URL-none"'), "no repository at")
     failed(side.run('smartserver fast-export --import-marks none "$URL"'), "none is not there")

@@ -83,7 +83,7 @@ def test_a_token_that_is_wrong(secure: Secure, tmp_path: Path) -> None:
     side.prepare(START)
     done = side.run('a hg push "$URL"')
     assert (done.status, done.err.count("\n")) == (255, 1), done.said
-    assert "log in: the token is unknown" in done.err
+    assert "not allowed: log in: the token is unknown" in done.err
     assert "hpss_wrong" not in done.said
 
 

@@ -133,7 +133,7 @@ def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -
         wait_until(lambda: "token is unknown" in said(other))
         postgres.stop()
         try:
-            wait_until(lambda: "the database with the rules of access is away" in said(one))
+            wait_until(lambda: "the database with the rules of access cannot be reached" in said(one))
         finally:
             postgres.start()
         wait_until(lambda: "token is unknown" in said(one))

@@ -149,7 +149,7 @@ def test_answers_that_are_not_read_have_a_bound(tmp_path: Path) -> None:
         with pytest.raises((ConnectionResetError, BrokenPipeError)):
             send_often(connection, pings[73 + 7 :], 1500, first=pings)
         assert server.memory() - before < 16 * UNREAD_BYTES
-        wait_until(lambda: has_line(server, "it takes no answers"), "the log says so")
+        wait_until(lambda: has_line(server, "the client does not read its answers"), "the log says so")
         with raw(server.port) as (other, wire):
             other.sendall(wire.send(Request(1, PING)))
             assert other.recv(1)

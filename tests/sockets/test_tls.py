@@ -126,7 +126,7 @@ def test_where_tls_is_required_a_client_without_is_told_so(secure: Secure, user:
     write_history(user, "w", 1, seed="plain", size=10)
     with secure.serve("--require-tls") as server:
         said = user.git("push", server.url("p"), "main", folder="w").failed("push")
-        assert said.endswith("connect without TLS: this server wants hpss+tls:// in the URL")
+        assert said.endswith("not allowed: connect without TLS: this server wants hpss+tls:// in the URL")
         with Client(lambda: TcpMedium(HOST, server.port)) as client, pytest.raises(AccessDenied, match="hpss\\+tls"):
             client.call(server_info, InfoRequest())
         assert answered(server) == 0

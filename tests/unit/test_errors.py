@@ -149,8 +149,8 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
             "too many calls in a request: 65537, at most 65536 are allowed",
         ),
         (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
-        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected nothing"),
-        (errors.StaleLease(b"a", b"\x01", b""), "'a' is at nothing, expected 01"),
+        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected no such ref"),
+        (errors.StaleLease(b"a", b"\x01", b""), "'a' is missing, expected 01"),
         (
             errors.MissingParents([b"\x01", b"\x02", b"\x03"]),
             "the repository lacks these parents: 01, 02, 03",
@@ -163,6 +163,7 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         (errors.CorruptFile("packs/1.pack", 4096, "expected a header"), "packs/1.pack at byte 4096: expected a header"),
         (errors.CorruptRecord(b"", b"", "segment 3 of the stream: cut off"), "segment 3 of the stream: cut off"),
         (errors.CorruptRecord(b"\x01", b"\x02", "too long"), "record 02 of revision 01: too long"),
+        (errors.CorruptRecord(b"\x01", b"", "came twice"), "revision 01: came twice"),
         (
             errors.DivergedBranches(b"trunk", b"\xab"),
             "'trunk' has diverged: it is at ab, which the new tip does not descend from",

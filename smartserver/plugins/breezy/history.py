@@ -36,7 +36,7 @@ TRIES: Final = 3
 MAX_BRANCHES: Final = 4
 """The most local repositories whose tips are named to a server, those opened last first."""
 
-READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` of a URL read without it"
+READ_WITHOUT: Final = "`smartserver cat`, `ls`, `log` and `export` with a URL do not need it"
 
 
 class BranchHistory:
@@ -185,6 +185,5 @@ class BranchHistory:
         """Print the size of a first answer, if it is large."""
         limit: int | None = GlobalStack().get(LARGE.name)
         if limit is not None and spool.size > limit and not trace.is_quiet():
-            trace.note(
-                "hpss: receiving the history of %s, %.1f MB, once; %s", self._branch.url, spool.size / 1e6, READ_WITHOUT
-            )
+            said = "hpss: receiving the history of %s (%.1f MB), only this time; %s"
+            trace.note(said, self._branch.url, spool.size / 1e6, READ_WITHOUT)

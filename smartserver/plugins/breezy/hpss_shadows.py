@@ -48,7 +48,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
             used = time.strftime("%Y-%m-%d %H:%M", time.localtime(mirror.used))
             self.outf.write(f"{mirror.size / 1e6:10.1f} MB  {used}  {mirror.url}{state}\n")
         if not found and location is not None:
-            note("Nothing is kept of %s.", location)
+            note("There is no mirror of %s.", location)
         if not clear and wanted is None:
             one, all_of_them = kept.limit / 1e6, kept.limit * ALL_MIRRORS / 1e6
             self.outf.write(f"At most {one:.1f} MB of one repository, {all_of_them:.1f} MB in all: {kept.folder}\n")

@@ -362,7 +362,8 @@ class Mirror:
 
     def _add(self, folder: MirrorFolder, spool: Spool, *, is_first: bool) -> None:
         if not folder.takes(spool.size):
-            trace.note("hpss: the history of %s takes more than %s: it is kept for this command", self.url, SIZE.name)
+            said = "hpss: the mirror of %s would exceed %s: it is deleted when this command ends"
+            trace.note(said, self.url, SIZE.name)
             breezy.get_global_state().exit_stack.callback(discard, folder.path)
         try:
             with decoding(), self._adding(folder):

@@ -139,7 +139,7 @@ def check_packs(path: str) -> None:
     for name in os.listdir(packs):
         with open(os.path.join(packs, name), "rb") as file:
             if hashlib.file_digest(file, "md5").hexdigest() != name.removesuffix(".pack"):
-                raise Damaged(f"{name} is not what its name says")
+                raise Damaged(f"the content of {name} does not match the checksum in its name")
 
 
 def tidy(path: str) -> None:

@@ -111,7 +111,9 @@ class HpssTransport(ConnectedTransport):
     def delete_tree(self, relpath: str) -> None:
         """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist."""
         if relpath not in (".", "") or current() is None:
-            raise errors.TransportNotPossible(f"an hpss:// server has no folders: {self.abspath(relpath)}")
+            raise errors.TransportNotPossible(
+                f"a folder on an hpss:// server cannot be deleted: {self.abspath(relpath)}"
+            )
 
     def ensure_base(self, mode: int | None = None) -> bool:
         """Do nothing, like `mkdir`."""

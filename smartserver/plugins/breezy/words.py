@@ -60,7 +60,9 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
     except (AccessDenied, StoreDenies) as error:
         raise errors.PermissionDenied(url, plain(str(error))) from error
     except Malformed as error:
-        raise errors.ConnectionError(f"{location.where}: what it sent cannot be read: {plain(str(error))}") from error
+        raise errors.ConnectionError(
+            f"{location.where}: the server's answer cannot be read: {plain(str(error))}"
+        ) from error
     except TransportError as error:
         raise errors.BzrError(_at(location, error)) from error
     except (CodedError, VcsError) as error:
@@ -82,12 +84,12 @@ def _instead(found: str, location: Place) -> str:
 STACKED = "a branch of an hpss:// server cannot be stacked on: leave out --stacked; a whole branch takes one round trip"
 ONLY_2A = "a repository on an hpss:// server has the format 2a: `brz upgrade --2a` converts a branch of another"
 EMPTY = "there is nothing to push: the branch has no revision yet; commit first"
-LOSSY = "nothing of a branch is lost on the way to hpss://: push it without --lossy"
-HAS_A_REVISION = "a branch of an hpss server has a revision: remove it by `brz remove-branch`"
+LOSSY = "a push to hpss:// loses nothing: leave out --lossy"
+HAS_A_REVISION = "a branch on an hpss:// server cannot be empty: delete it with `brz remove-branch`"
 BOUND = "a branch on an hpss:// server cannot be bound: leave out --bind"
 RECONFIGURED = "a branch on an hpss:// server cannot be reconfigured: it has neither a tree nor a repository of its own"
 NO_POLICY = "there are no working trees on an hpss:// server, and whether others have one is not kept there"
-PAGES = "a repository on an hpss:// server keeps its pages as they were pushed"
+PAGES = "the inventory pages of a repository on an hpss:// server cannot be rewritten"
 
 
 class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.

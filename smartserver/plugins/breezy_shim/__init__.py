@@ -31,7 +31,7 @@ opened: list[weakref.ref[Any]] = []
 
 
 class RunningCommand:
-    """A running command and its parsed arguments, with those of an alias, and with full names of options."""
+    """A running brz command and its parsed arguments. Aliases are expanded, and options have their full names."""
 
     def __init__(self, name: str, arguments: Mapping[str, Any]) -> None:
         self.name = name

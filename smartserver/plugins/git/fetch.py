@@ -151,9 +151,7 @@ class Fetch:
         except MissingRevision as error:
             # Only a server restored to an earlier state can have the remembered version with other refs.
             self._repository.knowledge.forget()
-            raise CannotGoOn(
-                f"{error}; what was remembered of {place(self._path)} is forgotten now: try again"
-            ) from None
+            raise CannotGoOn(f"{error}; the cached state of {place(self._path)} was discarded: try again") from None
         self._insert(local, as_pack)
 
     def _insert(self, local: GitRepository, as_pack: bool) -> Container[bytes]:
@@ -188,7 +186,7 @@ class Fetch:
         return inserter.inserted
 
     def _unreadable(self, error: Exception) -> CannotGoOn:
-        return CannotGoOn(f"what the server sent of {place(self._path)} cannot be read: {error} {ADVICE}")
+        return CannotGoOn(f"the server's data of {place(self._path)} cannot be read: {error} {ADVICE}")
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:

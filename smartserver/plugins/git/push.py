@@ -42,7 +42,7 @@ ATTEMPTS = 5
 """The most attempts of one push, each a `Push` of up to `PLANS` requests. Another follows if a condition failed, or if
 one update was refused and only conditions had made the request atomic."""
 
-CHANGES = b"other users change refs of that name all the time; try again"
+CHANGES = b"other users changed refs of that name during each attempt; try again"
 NOT_ATOMIC = b"atomic push failed"
 FUNNY = b"funny refname"
 NOT_A_COMMIT = b"failed to update ref: a branch must point at a commit"
@@ -71,9 +71,10 @@ class GitPush:
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
         """Push, and return the lines that tell git the outcome of each command.
 
-        `refspecs`: the refspecs if git decided on cached refs, which are in `listed`; else None. If the cached refs
-        were stale, nothing was done. The refusal has the current refs, and the targets are decided on these, under
-        conditions again.
+        `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
+        then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes
+        nothing and its answer has the current refs. The targets are chosen again from these, in at most `ATTEMPTS`
+        requests.
 
         Raises:
             CodedError, MediumError, ProtocolError: as in `RemoteRepository.push`.

@@ -104,7 +104,7 @@ class Watcher:
                 ban.begin()
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """Handle what a ban found in an event that is going to be sent.
+        """Refuse to send an event in which a ban found something. Do nothing if `found` is None.
 
         Raises:
             Banned: the ban found something.
@@ -118,7 +118,7 @@ class Watcher:
             raise banned
 
     def regret(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """Handle what a ban found in an answer. It is ignored here, since it is too late for a ban."""
+        """Do nothing: a finding in an answer comes too late to refuse the request."""
 
 
 def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:

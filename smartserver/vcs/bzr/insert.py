@@ -154,7 +154,7 @@ class _Arrived(ReceivedRecords):
     def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
         """Collect the references of a page. Return the texts that it names, as far as it is read, and their SHA-1."""
         row = self._rows[CHK][key]
-        base = self._cache.get((CHK, row.base)) if row.base and not row.here else None
+        base = self._cache.get((CHK, row.base)) if row.base and not row.base_is_local else None
         try:
             return self._references.page(text, base)
         except ValueError as error:

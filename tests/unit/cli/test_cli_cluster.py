@@ -11,9 +11,9 @@ from cli_runs import run, why
 @pytest.mark.parametrize(
     ("address", "said"),
     [
-        ("postgresql://u:secret@h/d", "--log: leave out password: "),
-        ("postgresql://u@h/d?password=secret&sslpassword=secret", "--log: leave out password and sslpassword: "),
-        ("postgres://u@h/d?passfile=secret", "--log: leave out passfile: "),
+        ("postgresql://u:secret@h/d", "--log must not have password: "),
+        ("postgresql://u@h/d?password=secret&sslpassword=secret", "--log must not have password and sslpassword: "),
+        ("postgres://u@h/d?passfile=secret", "--log must not have passfile: "),
         ("postgresql://u@h/d?pass=word", '--log: invalid URI query parameter: "pass"'),
         ("host=h dbname=d", "--log 'host=h dbname=d': expected postgresql://"),
     ],

@@ -95,7 +95,8 @@ def test_a_host_key_in_a_url_of_a_repository_is_refused(key: str, value: str) ->
     url = f"hpss+sftp://127.0.0.1:1/srv/x?host-key={key}"
     done = run("origin", url, GIT_PROTOCOL_FROM_USER=value)
     assert (done.returncode, done.stdout) == (128, "")
-    assert done.stderr.startswith(f"fatal: hpss: {url!r} is not a URL of a repository: ?host-key={key} comes from a ")
+    why = f"a URL from a repository (.gitmodules) must not contain ?host-key={key}: "
+    assert done.stderr.startswith(f"fatal: hpss: {url!r} is not a URL of a repository: {why}")
     assert "log in there once with ssh" in done.stderr
     assert run("origin", url, GIT_PROTOCOL_FROM_USER="1").returncode == 0  # Nothing was asked.
     assert run("origin", url.partition("?")[0], GIT_PROTOCOL_FROM_USER=value).returncode == 0

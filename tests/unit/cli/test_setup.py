@@ -131,8 +131,8 @@ def test_brz_finds_the_plugin(brz_home: Path) -> None:
         ("echo broken >&2; exit 3", "brz version: broken"),
         (
             "test $1 = plugins || printf 'Breezy (brz) 3.3.2\\n  Python interpreter: /usr/bin/python3 3.7.2\\n'",
-            f"brz runs on Python 3.7, this is {platform.python_version()}: "
-            "/usr/bin/python3 -m pip install --user smartserver",
+            f"brz runs on Python 3.7 and this smartserver on {platform.python_version()}: "
+            "install it for brz's Python with `/usr/bin/python3 -m pip install --user smartserver`",
         ),
         ("test $1 = plugins || echo 'Breezy (brz) 3.3.2'", "brz version does not say where Breezy's configuration is"),
     ],

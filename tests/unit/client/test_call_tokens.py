@@ -97,7 +97,10 @@ def test_one_that_is_not_valid_any_more_is_rejected_and_another_asked_for() -> N
 
 def test_the_second_one_that_is_wrong_is_the_last() -> None:
     server, user = Server([wanting("right")]), User(["wrong", "right"])
-    with server.client(credentials=user) as client, pytest.raises(Refusal, match=r"^log in: the token is unknown$"):
+    with (
+        server.client(credentials=user) as client,
+        pytest.raises(Refusal, match=r"^not allowed: log in: the token is unknown$"),
+    ):
         client.request(PING)
     assert sent(server) == [None, "wrong"]
     assert user.did == ["token", "ask", "reject"]
@@ -125,7 +128,7 @@ def test_a_call_that_wants_one_is_enough() -> None:
     silent = Server([answering])
     with silent.client(credentials=User()) as client, pytest.raises(Refusal) as refusal:
         client.request(DELETE)
-    assert str(refusal.value.outcomes[0]) == "read: the rules say so; the user knows none"
+    assert str(refusal.value.outcomes[0]) == "not allowed: read: the rules say so; the user knows none"
 
 
 def test_a_body_is_sent_again_whole() -> None:

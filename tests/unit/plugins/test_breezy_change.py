@@ -37,7 +37,7 @@ def test_files_and_back() -> None:
 
 
 def test_a_branch_keeps_a_revision() -> None:
-    with pytest.raises(NotOnServer, match="has a revision"):
+    with pytest.raises(NotOnServer, match="cannot be empty"):
         tip_of(b"0 null:\n")
 
 

@@ -51,7 +51,11 @@ LOCATION = TcpLocation("example.org", 4155, "project")
             errors.NotBranchError,
             f'Not a branch: "{URL}": there is a repository of git sha1, which git clones and pushes to.',
         ),
-        (AccessDenied("write", "read only"), errors.PermissionDenied, f'Permission denied: "{URL}": write: read only'),
+        (
+            AccessDenied("write", "read only"),
+            errors.PermissionDenied,
+            f'Permission denied: "{URL}": not allowed: write: read only',
+        ),
         (PermissionDenied("x"), errors.PermissionDenied, f"Permission denied: \"{URL}\": permission denied: 'x'"),
         (
             CannotConnect("example.org", "refused"),
@@ -74,7 +78,7 @@ LOCATION = TcpLocation("example.org", 4155, "project")
         (
             Malformed(3, "cut off"),
             errors.ConnectionError,
-            "Connection error: example.org:4155: what it sent cannot be read: malformed at byte 3: cut off ",
+            "Connection error: example.org:4155: the server's answer cannot be read: malformed at byte 3: cut off ",
         ),
         (NoSpace("x"), errors.BzrError, "example.org:4155: no space left to write 'x'"),
         (

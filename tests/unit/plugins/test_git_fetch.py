@@ -40,7 +40,7 @@ def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> No
     remote = FakeRemote({MAIN: key(9)}, known=True)
     conversation = Conversation(f"fetch {key(9).hex()} refs/heads/main\n\n", remote, local_with(main=key(1)))
     remote._pull = MissingRevision(key(9))
-    with pytest.raises(CannotGoOn, match="is forgotten now: try again"):
+    with pytest.raises(CannotGoOn, match="was discarded: try again"):
         conversation.run()
     assert not remote.knowledge.met
 

@@ -81,8 +81,8 @@ def test_rules() -> None:
             "`smartserver config hpss://h:1/x head ANOTHER-BRANCH`",
         ),
         (NotDone(), NOT_ATOMIC.decode()),
-        (AccessDenied("write", "this is\nread-only"), "write: this is read-only"),
-        (AccessDenied("write", "\x1b[2Jno \udcff"), "write: [2Jno"),
+        (AccessDenied("write", "this is\nread-only"), "not allowed: write: this is read-only"),
+        (AccessDenied("write", "\x1b[2Jno \udcff"), "not allowed: write: [2Jno"),
         (
             NoSuchRepository("x", A_GIT_REPOSITORY),
             "no repository at 'x' but a git repository, which is not served: to have it served, run "
@@ -238,7 +238,7 @@ def test_refs_that_change_again_are_no_base_for_a_decision() -> None:
     assert len(remote.attempts) == 3
     remote = ServerOf(CACHED_TAG, *[NO_X, CACHED_TAG] * 3)
     refused = Conversation(lines, remote, local_with(main=key(1)), hint).run()[-2]
-    assert refused == "error refs/tags/x other users change refs of that name all the time; try again"
+    assert refused == "error refs/tags/x other users changed refs of that name during each attempt; try again"
     assert len(remote.attempts) == 5
 
 

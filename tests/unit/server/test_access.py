@@ -45,7 +45,7 @@ def test_why_files_are_not_given(policy: Anonymous) -> None:
     """Another option of the server would not help."""
     with pytest.raises(AccessDenied) as denied:
         anonymous(policy, local=False).require(VFS, "project")
-    assert str(denied.value) == "vfs: anonymous users may do that from this machine only"
+    assert str(denied.value) == "not allowed: vfs: anonymous users may do that from this machine only"
     with pytest.raises(AccessDenied) as denied:
         FixedAccess("jane", frozenset({READ}), "the test says so").require(VFS, "project")
     assert denied.value.why == "the test says so"

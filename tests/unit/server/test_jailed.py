@@ -279,7 +279,7 @@ def test_no_folder_with_something_in_it_is_made_a_repository(jailed: JailedTrans
         lambda: jailed.publish("line", made),
         lambda: jailed.make_directory(made),
     ):
-        with pytest.raises(PermissionDenied, match="'format' is made with a new repository alone"):
+        with pytest.raises(PermissionDenied, match="'format' can be created only with a new repository"):
             change()
     assert snapshot(folder) == before
 
@@ -299,7 +299,7 @@ def test_no_file_that_leads_elsewhere_is_made(jailed: JailedTransport, folder: P
         lambda: jailed.publish("team/file", made),
         lambda: jailed.make_directory(made),
     ):
-        with pytest.raises(PermissionDenied, match=f"'{name}' is made on the server's machine alone"):
+        with pytest.raises(PermissionDenied, match=f"'{name}' can be created only on the server's machine"):
             change()
     assert snapshot(folder) == before
 

@@ -415,7 +415,9 @@ def test_a_verdict_is_that_of_all_processes_of_the_account(tmp_path: Path) -> No
     judge(b"4")
     assert ran[3:] == [b"3", b"4"]
     (tmp_path / "open").mkdir(mode=0o755)
-    with pytest.raises(RefusedByHook, match=r"c: it cannot be run: .*/open is not a folder of this account alone"):
+    with pytest.raises(
+        RefusedByHook, match=r"c: its verdict cannot be stored: .*/open is not a folder of this account alone"
+    ):
         judge(b"5", folder=tmp_path / "open")
     assert len(ran) == 5
 

@@ -139,7 +139,7 @@ def test_a_ref_and_an_entry_are_never_one_name(pattern: str, given: list[bytes],
 def test_a_pattern_that_meant_refs_and_entries_is_refused_with_the_spellings(pattern: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
         AccessRules(rule("read") + rule("none", refs=f"refs = [{pattern!r}]"))
-    said = f"rule 2: refs = {pattern!r}: it does not say what it is for: write {pattern + ':'!r} for refs of such names"
+    said = f"rule 2: refs = {pattern!r} may mean refs or entries: write {pattern + ':'!r} for refs of such names"
     assert str(wrong.value).startswith(f"{said}, {pattern + ':**'!r} for the entries that belong to them, or")
     assert str(wrong.value).endswith(f"or {':' + pattern!r} for entries that belong to no ref")
     AccessRules(rule("none", refs=f"refs = [{pattern + ':'!r}, {':' + pattern!r}]"))

@@ -58,7 +58,7 @@ def test_the_database_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     settle(Unsupported("a database with the logs of another", "one"), ValueError(), away)
     assert files.version("access") == 1
     now[0] += STALE
-    with pytest.raises(TransportFailed, match="the database with the rules of access is away"):
+    with pytest.raises(TransportFailed, match="the database with the rules of access cannot be reached"):
         files.version("access")
     settle(2, 3)  # The first answers what was asked before that time passed.
     assert files.version("access") == 3
