@@ -21,7 +21,7 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
     store (sftp://, s3://, vfs://).
 
     Clients do not find it any more from now on. Its packs are deleted after a day, at the next start of a server. Its
-    folder and a small file stay, and another repository may be created there.
+    folder and small files stay, and another repository may be created there, below it or above it.
 
     \b
     smartserver delete ~/repositories/project

@@ -24,7 +24,7 @@ from smartserver.server.sizes import NO_LIMITS, SizeLimits
 from smartserver.server.upkeep import UpkeepQueue
 from smartserver.store.caches import TextCache
 from smartserver.store.creation import holds_repository
-from smartserver.store.format import CLUSTER, FORMAT, foreign_in, is_marked, is_ours
+from smartserver.store.format import CLUSTER, FORMAT, NAMES, foreign_in, is_marked, is_ours
 from smartserver.store.log_view import Head, Perform, first_reads
 from smartserver.store.model import ListingEntry
 from smartserver.store.repository import PackRepository
@@ -318,13 +318,13 @@ class Site:
                     found.append(ListingEntry(folder, "", (), error.why))
                 continue
             if FORMAT in names:
-                if not may_read(folder) and self._is_marked(folder):
-                    continue
-                listed = self._listed(folder)
-                if listed.vcs or self._is_marked(folder):
-                    if (listed.vcs or listed.problem) and _is_behind(folder, after):
+                listed, is_marked = self._listed(folder), self._is_marked(folder)
+                if is_marked and (listed.vcs or listed.problem):
+                    if may_read(folder) and _is_behind(folder, after):
                         found.append(listed)
-                    continue  # A repository contains no other.
+                    continue  # A repository contains no other; a deleted one may.
+                if is_marked:
+                    names = [name for name in names if name not in NAMES]
             if folder and CLUSTER in names:  # Its logs are elsewhere: each repository would seem damaged.
                 if _is_behind(folder, after) and may_read(folder):
                     found.append(ListingEntry(folder, "", (), f"{foreign_in(names)}: list that by itself"))

@@ -12,6 +12,7 @@ from smartserver.server.connections import Clock
 from smartserver.server.executor import Executor
 from smartserver.server.site import Site
 from smartserver.server.tcp import TcpReactor
+from smartserver.store.format import FORMAT, INCOMING, NAMES, PACKS
 from transports.base import EntryKind, Transport
 from transports.errors import CodedError
 
@@ -67,15 +68,15 @@ def tidy_all(site: Site, executor: Executor) -> None:
 def repositories(
     root: Transport, inside: Callable[[str], bool] = lambda path: True, path: str = "", depth: int = 0
 ) -> Iterator[str]:
-    """Yield the paths of the repositories below a place, incomplete ones included. Repositories and links out of the
-    root (for which `inside` is false) are not searched."""
+    """Yield the paths of the repositories below a place, and of those that are incomplete or deleted. Links out of the
+    root (for which `inside` is false) are not followed."""
     try:
         names = root.list_directory(path)
     except CodedError:
         return
-    if "packs" in names and ("incoming" in names or "format" in names):  # A bucket has no empty folder.
+    if PACKS in names and (INCOMING in names or FORMAT in names):  # A bucket has no empty folder.
         yield path
-        return
+        names = [name for name in names if name not in NAMES]
     if depth == MAX_DEPTH:
         return
     for name in names:

@@ -341,6 +341,8 @@ class Commit:
                     made = again
                     return None
                 planned = again
+                if planned.transaction.created is not None:
+                    self.place.check_above()
             moves = self._written_down(planned)
             if last is None or moves:  # Revisions stored meanwhile were cut out of the pack.
                 last = self._last_look(planned)
@@ -425,7 +427,7 @@ class Commit:
         if gone is not None or (upload is not None and upload.entry is not None and upload.entry.name in state.dropped):
             raise TransportFailed(gone or last.pack[0].path, "swept while its writer was stopped; try again")
         for below in last.below:
-            self.place.check_below(below)
+            self.place.check_below(below, is_last=True)
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
         """Plan the change on a state; return the outcome if there is nothing to change, or it was made before."""

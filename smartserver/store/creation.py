@@ -12,12 +12,14 @@ both are published before the look, and no folder is exclusive there.
 
 - The inner creation looks for a repository in each folder above. If a folder above has a log but no repository (yet),
   the inner creation takes the next number of that log with a record that does nothing.
-- The outer creation looks for foreign files and folders below `a`. It does so each time after it has judged on a state,
-  and before it publishes the record that follows that state.
+- The outer creation looks at everything below `a`. Files and repositories there refuse it. Empty folders, uploads that
+  were cut short, and logs without a repository do not; of each such log it takes the next number, too.
 
-One of them always sees the other. Either the folder of the inner creation exists when the outer one looks. Or the outer
-one looked before. Then it publishes its record before the inner creation takes that number, and the inner one finds a
-repository in `a`; or it is too late for the number, and looks again.
+Both look each time after they have read the state that their record is to follow. So one of them always sees the
+other. Suppose that both published their records, and consider the look that took a number last. The other creation's
+record follows this number in its log, so the other one has read its state after that, and looked again: a
+contradiction. A look that finds no log takes no number. Then the other creation makes its log and looks later, and the
+same holds from there.
 """
 
 from __future__ import annotations
@@ -52,7 +54,7 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 LOOKED_AT = 100
-"""Folders that are searched at most for the repository to name in a message: behind a link each takes a trip."""
+"""Folders below a new repository's that are searched at most: behind a link each takes trips."""
 
 
 class LookAbove:
@@ -108,20 +110,6 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 def holds_repository(above: Transport, place: str) -> bool:
     """Tell whether a place has a repository: a deleted one does not count, an unreadable one does."""
     return is_marked(above.child(place) if place else above) and _is_live(above, place)
-
-
-def repository_below(above: Transport, place: str) -> str | None:
-    """Find a repository at or below a place, to be named in a message. At most `LOOKED_AT` folders are searched."""
-    todo = [place]
-    for _ in range(LOOKED_AT):
-        if not todo:
-            break
-        at = todo.pop(0)
-        with contextlib.suppress(TransportError):
-            if holds_repository(above, at):
-                return at
-            todo += [paths.join(at, name) for name in above.list_directory(at)]
-    return None
 
 
 def folders_to(path: str) -> list[str]:
@@ -323,7 +311,7 @@ class Creation:
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place durably, and perform steps in its folder, in one trip. A half-made place is completed."""
         if self._made:
-            self._folder.perform(wanted)
+            self.check_above([step.below(self._path) for step in wanted])
             return
         early, self._seen = self._seen, None
         if early is not None and early.is_vacant:
@@ -366,6 +354,12 @@ class Creation:
         look.check(self._clock)
         self._made, self._early = True, []
 
+    def check_above(self, before: Sequence[Step] = ()) -> None:
+        """Perform steps, then refuse the place if it lies in a repository. This is done once for each newest state."""
+        look = LookAbove(self._above, self._path)
+        self._above.perform([*before, *look.steps])
+        look.check(self._clock)
+
     def forget(self) -> None:
         """Make the place again at the next call of `perform`."""
         self._made = False
@@ -399,14 +393,22 @@ class Creation:
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 
-    def check_below(self, below: LookBelow) -> None:
-        """Refuse a folder that holds another repository, or files that belong to none."""
-        for name in below.others:
-            found = repository_below(self._above, paths.join(self._path, name))
-            if found is not None:
-                inner = found[len(self._path) :].strip("/")
-                why = f"a repository is below it at {inner!r}: none can be made above that"
-                raise InvalidPath(self._path, why)
-            is_left = is_marked(self._folder.child(name))
-            what = "is left of one that is gone: remove it first" if is_left else "belongs to no repository"
-            raise InvalidPath(self._path, f"the folder holds {name!r}, which {what}")
+    def check_below(self, below: LookBelow, *, is_last: bool = False) -> None:
+        """Refuse a folder that holds another repository, or files that belong to none. `is_last`: True if the record of
+        this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
+        found = [paths.join(self._path, name) for name in below.others]
+        for looked in range(len(found) + LOOKED_AT):
+            if looked == len(found):
+                return
+            place = found[looked]
+            folder, inner = self._above.child(place), place[len(self._path) :].lstrip("/")
+            with contextlib.suppress(NoSuchFile):  # It may be removed meanwhile.
+                if inner == FORMAT or self._above.stat(place).kind is not EntryKind.DIRECTORY:
+                    raise InvalidPath(self._path, f"the folder holds {inner!r}, which belongs to no repository")
+                has_log = is_marked(folder)
+                if has_log and _is_live(self._above, place, self._clock if is_last else None):
+                    why = f"a repository is below it at {inner!r}: none can be made above that"
+                    raise InvalidPath(self._path, why)
+                own = NAMES if has_log else {INCOMING}
+                found += [paths.join(place, name) for name in folder.list_directory("") if name not in own]
+        raise InvalidPath(self._path, f"the folder holds {below.others[0]!r}, with more than {LOOKED_AT} folders")

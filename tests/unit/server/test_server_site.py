@@ -234,10 +234,11 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     served.push(line, {}, "damaged")
     served.push(line, {}, "gone")
     served.site.find("gone").repository.delete(bytes(16), 0, "user")
+    served.push(line, {}, "gone/below")
     served.transport.delete("damaged/log/0000000002")
     served.transport.put("damaged/log/0000000002", (b"no record",))
-    damaged, whole = Site(served.transport).listing("")
-    assert (damaged.path, damaged.vcs, whole.path) == ("damaged", "", "team/project")
+    damaged, below, whole = Site(served.transport).listing("")
+    assert (damaged.path, damaged.vcs, below.path, whole.path) == ("damaged", "", "gone/below", "team/project")
     assert "log/0000000002" in damaged.problem
 
 

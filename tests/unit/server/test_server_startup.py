@@ -36,8 +36,11 @@ def test_repositories_are_found(served: Served) -> None:
     assert list(repositories(served.transport.child("one"))) == [""]
     assert list(repositories(served.transport, path="nowhere")) == []
     assert list(repositories(served.transport, path="a file")) == []
+    served.site.find("one").repository.delete(bytes(16), 0, "user")
+    served.push(list(served.history.parents), {}, "one/below")
+    assert sorted(repositories(served.transport, path="one")) == ["one", "one/below"]
     # What a link leads out of the root to is not looked at.
-    assert list(repositories(served.transport, lambda path: not path.startswith("team"))) == ["one"]
+    assert list(repositories(served.transport, lambda path: not path.startswith("team"))) == ["one", "one/below"]
 
 
 def test_the_search_ends() -> None:

@@ -117,14 +117,31 @@ def test_no_repository_above_another(storage: Transport) -> None:
     for above, inner in (("a", "b/c"), ("a/b", "c")):
         with pytest.raises(InvalidPath, match=f"a repository is below it at '{inner}': none can be made above that"):
             make(storage, above)
-    PackRepository(storage, "a/b/c").delete(request_id(), 0, "user")
-    with pytest.raises(InvalidPath, match="the folder holds 'c', which is left of one that is gone: remove it"):
-        make(storage, "a/b")
     for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
         storage.make_directory(path)
-    make(storage, "d/x/later/e")  # Further down than is looked.
-    with pytest.raises(InvalidPath, match="the folder holds 'x', which belongs to no repository"):
+    with pytest.raises(InvalidPath, match="the folder holds 'x', with more than 100 folders"):
         make(storage, "d")
+
+
+def test_one_may_be_made_above_what_is_left_of_others(storage: Transport) -> None:
+    """A deleted one, and one that is deleted below that; an upload that was cut short; folders with nothing in them."""
+    for path in ("a/b", "a/b/c"):
+        make(storage, path)
+        PackRepository(storage, path).delete(request_id(), 0, "user")
+    storage.make_directory("a/d")
+    storage.make_directory("a/d/incoming")
+    storage.put("a/d/incoming/upload.pack", [b"half"])
+    assert make(storage).exists()
+    with pytest.raises(NestedRepository):
+        make(storage, "a/b/c")
+
+
+def test_a_file_below_is_in_the_way(storage: Transport) -> None:
+    for path in ("a", "a/b", "a/b/c"):
+        storage.make_directory(path)
+    storage.put("a/b/c/notes", [b"words"])
+    with pytest.raises(InvalidPath, match="the folder holds 'b/c/notes', which belongs to no repository"):
+        make(storage)
 
 
 @pytest.mark.parametrize("folders", [["log"], ["format"], ["format", "log"], []], ids=" ".join)

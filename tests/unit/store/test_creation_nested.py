@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import time
 from collections.abc import Callable
 from functools import partial
 
@@ -12,7 +13,7 @@ from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
 from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidPath, NestedRepository
-from smartserver.store.creation import holds_repository
+from smartserver.store.creation import Creation, holds_repository
 from smartserver.store.repository import PackRepository
 from transports.base import Transport
 from transports.errors import TransportError
@@ -61,20 +62,32 @@ def live(storage: Transport, path: str) -> bool:
     return False
 
 
-def deleted(storage: Transport) -> None:
-    """Leave a deleted repository at the outer place."""
-    assert made(storage, OUTER, History(), 9)
-    PackRepository(storage, OUTER, randomness=Repeatable(8)).delete(b"", 0, "user")
+def deleted(storage: Transport, path: str) -> None:
+    """Leave a deleted repository at a place."""
+    assert made(storage, path, History(), 9)
+    PackRepository(storage, path, randomness=Repeatable(8)).delete(b"", 0, "user")
+
+
+def half_made(storage: Transport) -> None:
+    """Leave a place without a repository, and an upload that was cut short, at the inner place."""
+    Creation(storage, "a/b", Repeatable(7), time.time).perform([])
+    storage.put("a/b/incoming/upload.pack", [b"half"])
 
 
 BEFORE: dict[str, Callable[[Transport], object]] = {
     "nothing": lambda storage: None,
     "an empty folder": lambda storage: storage.make_directory(OUTER),
-    "a deleted one": deleted,
+    "a deleted one": partial(deleted, path=OUTER),
+    "a deleted one inside": partial(deleted, path="a/b"),
+    "a half-made one inside": half_made,
 }
 CASES = [
     ("nothing", "a/b", True, False),
     ("a deleted one", "a/b", False, False),
+    ("a deleted one inside", "a/b", False, False),
+    ("a deleted one inside", "a/b/c", False, False),
+    ("a half-made one inside", "a/b", True, False),
+    pytest.param("a deleted one inside", "a/b", True, True, marks=pytest.mark.long),
     pytest.param("nothing", "a/b/c", True, False, marks=pytest.mark.long),
     pytest.param("an empty folder", "a/b", True, False, marks=pytest.mark.long),
     pytest.param("nothing", "a/b", False, True, marks=pytest.mark.long),
