@@ -28,12 +28,15 @@ def command(flags: frozenset[str], path: str, yes: bool) -> None:
     smartserver delete --yes hpss://example.org/project
     smartserver delete sftp://me@example.org/srv/code/project
     """
-    url = is_url(path)
-    if not yes:
-        confirm(f"Delete {path} with all that is in it?", "--yes")
-    if url:
+    ask = f"Delete {path} with all that is in it?"
+    if is_url(path):
+        if not yes:
+            confirm(ask, "--yes")
         call(path, flags, repository_delete, DeleteRequest())
     else:
         with repository_in(path, flags) as repository:
+            repository.snapshot()  # Nothing is asked about a place without a repository.
+            if not yes:
+                confirm(ask, "--yes")
             repository.delete(os.urandom(16), 0, user())
     click.echo(f"deleted {path}")

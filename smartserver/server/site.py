@@ -318,7 +318,8 @@ class Site:
                     found.append(ListingEntry(folder, "", (), error.why))
                 continue
             if FORMAT in names:
-                listed, is_marked = self._listed(folder), self._is_marked(folder)
+                listed = self._listed(folder)
+                is_marked = listed.vcs != "" or self._is_marked(folder)
                 if is_marked and (listed.vcs or listed.problem):
                     if may_read(folder) and _is_behind(folder, after):
                         found.append(listed)

@@ -25,10 +25,12 @@ def file(tmp_path: Path) -> Path:
 def test_a_file_is_checked(file: Path) -> None:
     result = CliRunner().invoke(group, ["access", "check", str(file)])
     assert (result.exit_code, result.output) == (0, f"{file}: anna has no key and no token\n{file}: 1 rule\n")
-    hook = '[[hooks]]\npath = "**"\nbefore = ["/bin/true"]\n'
+    hook = '[[hooks]]\npath = "**"\nbefore = ["/bin/true"]\nafter = ["/no/such"]\n'
     file.write_text(RULES + '[[limits]]\npath = "**"\nmax-file-size = 1\n' + hook + hook)
     result = CliRunner().invoke(group, ["access", "check", str(file)])
-    assert result.output.endswith(f"{file}: 1 rule, 1 limit, 2 hooks\n")
+    assert result.output.endswith(
+        f"{file}: hooks run /no/such, which is no program on this machine\n{file}: 1 rule, 1 limit, 2 hooks\n"
+    )
     file.write_text(RULES + "\n[[rules]]\n")
     result = CliRunner().invoke(group, ["access", "check", str(file)])
     assert why(result) == f"{file}: Object missing required field `who` - at `rule 2`"
