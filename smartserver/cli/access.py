@@ -87,8 +87,8 @@ def check(file: str) -> None:
     for name in sorted(set().union(*[rule.users for rule in rules.rules]) - named - {EVERYBODY, ANONYMOUS}):
         click.echo(f"{file}: {name} has no key and no token", err=True)
     for program in sorted({command[0] for hook in rules.hooks for command in (hook.before, hook.after) if command}):
-        if not os.access(program, os.X_OK):
-            click.echo(f"{file}: hooks run {program}, which is no program on this machine", err=True)
+        if not (os.path.isfile(program) and os.access(program, os.X_OK)):
+            click.echo(f"{file}: hooks run {program}, which is no program here", err=True)
     counts = {"rule": len(rules.rules), "limit": len(rules.limits), "hook": len(rules.hooks)}
     found = [f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count]
     click.echo(f"{file}: {', '.join(found)}")

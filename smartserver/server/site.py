@@ -318,7 +318,7 @@ class Site:
                     found.append(ListingEntry(folder, "", (), error.why))
                 continue
             if FORMAT in names:
-                listed = self._listed(folder)
+                listed = self._listed(folder, with_refs=may_read(folder))
                 is_marked = listed.vcs != "" or self._is_marked(folder)
                 if is_marked and (listed.vcs or listed.problem):
                     if may_read(folder) and _is_behind(folder, after):
@@ -334,7 +334,7 @@ class Site:
             folders += [each for each in below if not _order(each) < _order(after)[: each.count("/") + 1]]
         return found
 
-    def _listed(self, path: str) -> ListingEntry:
+    def _listed(self, path: str, *, with_refs: bool = True) -> ListingEntry:
         """Return the entry of a repository; without VCS and problem if there is none (any more)."""
         try:
             found = self._look(path)
@@ -343,7 +343,7 @@ class Site:
                 return ListingEntry(path, "", ())
             if state.is_incomplete:
                 return ListingEntry(path, state.vcs, (), str(IncompleteRepository(path or ".")))
-            return ListingEntry(path, state.vcs, tuple(state.refs()))
+            return ListingEntry(path, state.vcs, tuple(state.refs()) if with_refs else ())
         except CodedError as error:
             return ListingEntry(path, "", (), str(error))
 

@@ -343,6 +343,7 @@ class Commit:
                 planned = again
                 if planned.transaction.created is not None:
                     self.place.check_above()
+                    last = None  # It was of the earlier plan, which may have created nothing.
             moves = self._written_down(planned)
             if last is None or moves:  # Revisions stored meanwhile were cut out of the pack.
                 last = self._last_look(planned)
@@ -399,6 +400,9 @@ class Commit:
             head = head or self.place.first
             moves = [*self._drafted(head, planned), *moves]
             head, is_last = self.log.look_between(head, moves, last.steps, self.place.perform)
+            self.log.lacks_folders = False
+            if self.place.is_taken:  # Records after the first may have been made, and deleted again.
+                head, is_last = self.log.look(), False
         elif head is not None and not last.steps:  # A newer state is noticed when the record is published.
             return head, None
         else:
@@ -427,7 +431,7 @@ class Commit:
         if gone is not None or (upload is not None and upload.entry is not None and upload.entry.name in state.dropped):
             raise TransportFailed(gone or last.pack[0].path, "swept while its writer was stopped; try again")
         for below in last.below:
-            self.place.check_below(below, is_last=True)
+            self.place.check_below(below, takes_numbers=True)
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
         """Plan the change on a state; return the outcome if there is nothing to change, or it was made before."""

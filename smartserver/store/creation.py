@@ -2,8 +2,8 @@
 
 Existing files are never overwritten. A creation first makes the place of a repository that does not exist yet: folders,
 record 1, and `format`, each exclusively and `format` last. The repository exists from the record of the request that
-creates it, its first push included: no client sees it empty. A pack that arrives before that needs only the folder
-`incoming`. If its request is refused, the folders that were made for it are removed again.
+creates it, its first push included: no client sees it empty. A creation that is refused leaves the place, which is in
+nobody's way.
 
 No repository lies inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
 to the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks
@@ -129,8 +129,6 @@ class PlaceLook:
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
         self._folders = [GetStat(place) for place in folders_to(path)]
-        self.made: Sequence[str] = ()
-        """Folders that this creation made since the look, for an incoming pack."""
         self._left, self._above, self.below = Remains(path), LookAbove(above, path), LookBelow()
         # The format is looked for last: a concurrent creation makes it before any file that counts as a remain.
         below = [step.below(path) for step in self.below.steps]
@@ -169,8 +167,7 @@ class PlaceLook:
     def missing(self) -> list[str]:
         """The folders that must be made, outermost first."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
-        found = [*(look.path for look in self._folders[1:] if look.result is None), *own]
-        return [folder for folder in found if folder not in self.made]
+        return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 
     def _file(self) -> str | None:
         found = [(look.path, look.result) for look in self._folders[1:]]
@@ -240,8 +237,8 @@ class Creation:
         self._randomness = randomness
         self._clock = clock
         self._made = False
-        self._early: list[str] = []
-        """The folders that were made for incoming packs, outermost first."""
+        self.is_taken = False
+        """True if some of the place was there when `perform` made it: its log may be longer than the first record."""
         self._seen: PlaceLook | None = None
         """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())
@@ -280,34 +277,6 @@ class Creation:
             return look
         return self._seen
 
-    def make_incoming(self) -> None:
-        """Make the folder `incoming` for a pack, and the missing folders above it."""
-        if self._made:
-            return
-        place, incoming = self.seen(), paths.join(self._path, INCOMING)
-        place.check()
-        self.check_below(place.below)
-        folders = [folder for folder in place.missing() if f"{incoming}/".startswith(f"{folder}/")]
-        try:
-            self._above.perform([*map(steps.MakeDirectory, folders)])
-        except (FileExists, NoSuchFile):  # Another process is changing the place.
-            self._seen = None
-            self.perform(())
-            return
-        self._early += folders
-        place.made, self._seen = [*self._early], place
-
-    def remove_incoming(self) -> None:
-        """Remove the folders that `make_incoming` made, as the pack's request was refused. Folders in use are kept."""
-        self._seen = None
-        early, self._early = self._early, []
-        with contextlib.suppress(TransportError):
-            if early and not self._made and not self._above.exists(paths.join(self._path, LOG)):
-                while early:
-                    self._above.remove_directory(early[-1])
-                    early.pop()
-        self._early = early
-
     def perform(self, wanted: Sequence[Step]) -> None:
         """Make the place durably, and perform steps in its folder, in one trip. A half-made place is completed."""
         if self._made:
@@ -319,9 +288,6 @@ class Creation:
             with contextlib.suppress(FileExists, NoSuchFile):
                 self._make(early, wanted)
                 return
-        with contextlib.suppress(NoSuchFile):  # A request that was refused may have removed folders since the look.
-            self._make(self.seen(), wanted, over=True)
-            return
         self._make(self.seen(), wanted, over=True)
 
     def _make(self, place: PlaceLook, wanted: Sequence[Step], *, over: bool = False) -> None:
@@ -349,13 +315,14 @@ class Creation:
             self._discard([*made, *brought])
             if not over or not isinstance(error, FileExists):
                 raise
+            self.is_taken = True
             self._make_rest(made)
             self._folder.perform(wanted)
         look.check(self._clock)
-        self._made, self._early = True, []
+        self._made = True
 
     def check_above(self, before: Sequence[Step] = ()) -> None:
-        """Perform steps, then refuse the place if it lies in a repository. This is done once for each newest state."""
+        """Perform steps, then refuse the place if it lies in a repository. Call it after each newer state."""
         look = LookAbove(self._above, self._path)
         self._above.perform([*before, *look.steps])
         look.check(self._clock)
@@ -363,10 +330,6 @@ class Creation:
     def forget(self) -> None:
         """Make the place again at the next call of `perform`."""
         self._made = False
-
-    def look_again(self) -> None:
-        """Drop the last look at the place, as it is stale."""
-        self._seen = None
 
     def _files(self) -> Iterator[Step]:
         files = {record_path(1): self._record, FORMAT: LINE}
@@ -393,11 +356,11 @@ class Creation:
                 with contextlib.suppress(TransportError):
                     self._above.delete(step.path)
 
-    def check_below(self, below: LookBelow, *, is_last: bool = False) -> None:
-        """Refuse a folder that holds another repository, or files that belong to none. `is_last`: True if the record of
-        this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
+    def check_below(self, below: LookBelow, *, takes_numbers: bool = False) -> None:
+        """Refuse a folder that holds another repository, or files that belong to none. `takes_numbers`: True if the
+        record of this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
         found = [paths.join(self._path, name) for name in below.others]
-        for looked in range(len(found) + LOOKED_AT):
+        for looked in range(LOOKED_AT):
             if looked == len(found):
                 return
             place = found[looked]
@@ -405,10 +368,13 @@ class Creation:
             with contextlib.suppress(NoSuchFile):  # It may be removed meanwhile.
                 if inner == FORMAT or self._above.stat(place).kind is not EntryKind.DIRECTORY:
                     raise InvalidPath(self._path, f"the folder holds {inner!r}, which belongs to no repository")
+                left = Remains(place)
+                self._above.perform(left.steps)
                 has_log = is_marked(folder)
-                if has_log and _is_live(self._above, place, self._clock if is_last else None):
+                if has_log and _is_live(self._above, place, self._clock if takes_numbers else None):
                     why = f"a repository is below it at {inner!r}: none can be made above that"
                     raise InvalidPath(self._path, why)
-                own = NAMES if has_log else {INCOMING}
+                own = NAMES if has_log or left.found is None else {INCOMING}
                 found += [paths.join(place, name) for name in folder.list_directory("") if name not in own]
-        raise InvalidPath(self._path, f"the folder holds {below.others[0]!r}, with more than {LOOKED_AT} folders")
+        if len(found) > LOOKED_AT:
+            raise InvalidPath(self._path, f"more than {LOOKED_AT} folders are below it")

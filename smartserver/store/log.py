@@ -125,7 +125,7 @@ class Log(LogView):
             if verdict is None:
                 self.make_durable(head)
                 return head
-            if self._clock() > deadline:
+            if lost is not None and self._clock() > deadline:
                 raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
             (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
             if lost is not None:

@@ -15,7 +15,6 @@ from smartserver.records.model import Kind, Segment
 from smartserver.spans import Part, span
 from smartserver.store import remote
 from smartserver.store.blocks import Blocks, seal
-from smartserver.store.creation import Creation
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index import Index, Row
 from smartserver.store.index_build import IndexBuilder, Numbering
@@ -39,15 +38,15 @@ class Quarantine:
         folder: Transport,
         request: bytes,
         randomness: Callable[[int], bytes],
-        creation: Creation | None = None,
+        prepare: Callable[[], None] | None = None,
     ) -> None:
-        """`request`: the id of the request, part of the file names, for a person who finds a leftover. `creation`: the
-        creation of the repository, if it does not exist yet."""
+        """`request`: the id of the request, part of the file names, for a person who finds a leftover. `prepare`: makes
+        the folders of a new repository."""
         self.folder = folder
         self.name = randomness(16)
         """The unique name of the pack."""
         self._stem = f"{INCOMING}/{request.hex()}-{self.name.hex()}"
-        self._creation = creation
+        self.prepare = prepare
         self.pack = HeldFile(self)
         self._index: bytes | None = None
         """The content of the index, if it is in memory."""
@@ -110,18 +109,6 @@ class Quarantine:
         puts = [Put(pack, bytes(self.pack.content)), Put(self.index_path, self._index)]
         return [*puts, moves, SyncDirectory(PACKS)]
 
-    def create_pack(self) -> WriteFile:
-        """Create the file of the pack."""
-        if self._creation is None:
-            return self.folder.create(self.pack_path)
-        self._creation.make_incoming()
-        try:
-            return self.folder.create(self.pack_path)
-        except NoSuchFile:  # Another, refused request removed the folder meanwhile.
-            self._creation.look_again()
-            self._creation.make_incoming()
-            return self.folder.create(self.pack_path)
-
     def discard(self) -> None:
         """Delete both files, ignoring errors of the store. It is called only if no record names them or ever will."""
         self.pack.close()
@@ -130,8 +117,6 @@ class Quarantine:
         with contextlib.suppress(TransportError):
             self.folder.perform(looks)
             self.folder.perform([Delete(look.path) for look in looks if look.result is not None])
-        if self._creation is not None:
-            self._creation.remove_incoming()
 
 
 class HeldFile(WriteFile, ReadFile):
@@ -158,7 +143,9 @@ class HeldFile(WriteFile, ReadFile):
             self.content += data
             return
         if self._file is None:
-            self._file = self._quarantine.create_pack()
+            if self._quarantine.prepare is not None:
+                self._quarantine.prepare()
+            self._file = self._quarantine.folder.create(self._quarantine.pack_path)
             content, self.content = self.content, bytearray()
             self._file.write(content)
         self._file.write(data)

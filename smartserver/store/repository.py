@@ -153,7 +153,7 @@ class PackRepository:
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
-        quarantine = partial(self.quarantine, request, self._place if makes else None)
+        quarantine = partial(self.quarantine, request, partial(self._place.perform, ()) if makes else None)
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
@@ -312,6 +312,6 @@ class PackRepository:
 
     # -- steps
 
-    def quarantine(self, request: bytes, creation: Creation | None = None) -> Quarantine:
+    def quarantine(self, request: bytes, prepare: Callable[[], None] | None = None) -> Quarantine:
         """Make a quarantine for one pack; arguments as in `Quarantine`."""
-        return Quarantine(self.folder, request, self.randomness, creation)
+        return Quarantine(self.folder, request, self.randomness, prepare)

@@ -224,6 +224,7 @@ def test_a_branch_that_somebody_else_deleted_is_missing_to_who_has_met_it(users:
     assert users.run("", "checkout", side, "bound").status == 0
     assert users.run("bound", "update").status == 0
     assert users.run("a", "remove-branch", side).status == 0
+    assert users.run("bound", "branches", side).status == 0
     for words in (("update",), ("revno", side), ("pull", side), ("update",)):
         done = users.run("bound", *words)
         assert (done.status, "Not a branch: " in done.err) == (3, True), (words, done.said)

@@ -20,7 +20,7 @@ class Owner(Protocol):
 
     url: str
 
-    def look(self) -> None:
+    def look_to_read(self) -> None:
         """Learn the state of the branch, and load the files."""
 
     def write(self, name: str, content: bytes) -> None:
@@ -37,13 +37,13 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
     def get(self, relpath: str) -> Any:
         """Read a file."""
         if relpath in FILES:
-            self._owner.look()
+            self._owner.look_to_read()
         return super().get(relpath)
 
     def has(self, relpath: str) -> bool:
         """Tell whether a file exists."""
         if relpath in FILES:
-            self._owner.look()
+            self._owner.look_to_read()
         return bool(super().has(relpath))
 
     def put_file(self, relpath: str, f: Any, mode: object = None) -> int:

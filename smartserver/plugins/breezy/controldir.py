@@ -125,7 +125,7 @@ class HpssDir(BzrDir):
                 remote.look()
             if remote.seen is not None:
                 remote.there()
-            remote.is_opened = True
+            remote.was_opened = True
         except errors.NotBranchError as error:
             to = given("to_location")
             if runs("switch") and is_ours(to) and HpssTransport(to).base == self.user_url:

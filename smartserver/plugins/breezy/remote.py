@@ -131,8 +131,9 @@ class Remote(Place):
         """The most that the server was asked for in this command; None if it was not asked."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects for this branch, which cache the files that they have read."""
-        self.is_opened = False
-        """True if a branch of Breezy's was opened without asking the server. A push may open one that it creates."""
+        self.was_opened = False
+        """True if Breezy was told that the branch exists, perhaps because it is remembered. A push may write to
+        one that does not exist any more."""
         self.writes = 0
         """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
@@ -145,19 +146,24 @@ class Remote(Place):
     # -- the state
 
     def look(self) -> None:
-        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask.
-
-        Raises:
-            NotBranchError: the branch was opened as it was remembered, and is not there any more.
-        """
+        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask."""
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
             return
         if not self._is_told():
             self.ask_for(RequestLevel.REFS if self._is_copied_there() else RequestLevel.HISTORY)
-            if self.is_opened and not self.writes:
-                self.there()
+
+    def look_to_read(self) -> None:
+        """Learn the state for a read of the files.
+
+        Raises:
+            NotBranchError: a branch that was opened as it was remembered does not exist any more.
+        """
+        is_known = self.seen is not None
+        self.look()
+        if self.was_opened and not (is_known or self.is_assumed or self.writes):
+            self.there()
 
     def _may_assume(self) -> bool:
         if current() is None:

@@ -29,7 +29,7 @@ def test_a_file_is_checked(file: Path) -> None:
     file.write_text(RULES + '[[limits]]\npath = "**"\nmax-file-size = 1\n' + hook + hook)
     result = CliRunner().invoke(group, ["access", "check", str(file)])
     assert result.output.endswith(
-        f"{file}: hooks run /no/such, which is no program on this machine\n{file}: 1 rule, 1 limit, 2 hooks\n"
+        f"{file}: hooks run /no/such, which is no program here\n{file}: 1 rule, 1 limit, 2 hooks\n"
     )
     file.write_text(RULES + "\n[[rules]]\n")
     result = CliRunner().invoke(group, ["access", "check", str(file)])

@@ -242,7 +242,7 @@ def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path:
     asked = message(CREATION, INSERT, set_ref(first), flags=BODY, path="new")
     assert str(refused(Dialog(served.site).ask(asked, served.history.body([first]), 1))).endswith(": 2")
     assert json.loads((tmp_path / "told").read_text())["repository"] == "created"
-    assert not served.site.root.exists("new")
+    assert not served.repository("new").exists()
 
 
 def copied(served: Served, part: CopyPart, tip: bytes, number: int, *calls: Call) -> Reply | Failure:

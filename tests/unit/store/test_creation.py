@@ -119,7 +119,7 @@ def test_no_repository_above_another(storage: Transport) -> None:
             make(storage, above)
     for path in ("d", "d/x", *[f"d/x/{number:03}" for number in range(LOOKED_AT)]):
         storage.make_directory(path)
-    with pytest.raises(InvalidPath, match="the folder holds 'x', with more than 100 folders"):
+    with pytest.raises(InvalidPath, match="more than 100 folders are below it"):
         make(storage, "d")
 
 
@@ -131,6 +131,9 @@ def test_one_may_be_made_above_what_is_left_of_others(storage: Transport) -> Non
     storage.make_directory("a/d")
     storage.make_directory("a/d/incoming")
     storage.put("a/d/incoming/upload.pack", [b"half"])
+    for path in ("a/e", "a/e/packs", "a/e/log"):
+        storage.make_directory(path)
+    storage.put("a/e/log/0000000001", [b"The format was to follow."])
     assert make(storage).exists()
     with pytest.raises(NestedRepository):
         make(storage, "a/b/c")

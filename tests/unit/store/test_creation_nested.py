@@ -9,12 +9,14 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from builders import MAIN, Far, History, Repeatable, Stepwise, check_whole, push
+from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, check_whole, create, push, refs_of, request_id
 from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidPath, NestedRepository
+from smartserver.store.checkpoint import clean_log, make_checkpoint
 from smartserver.store.creation import Creation, holds_repository
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportError
 
@@ -125,3 +127,60 @@ def test_a_deleted_repository_is_none() -> None:
     repository.delete(b"r" * 16, 0, "joe")
     assert not holds_repository(storage, "a")
     assert not holds_repository(storage, "b")
+
+
+class Once(Stepwise):
+    """Does something before the first call of that name on a path that begins so."""
+
+    def __init__(self, inner: Transport, call: str, path: str, act: Callable[[], object]) -> None:
+        super().__init__(inner)
+        self._when, self._act = (call, path), [act]
+
+    def before(self, call: str, path: str) -> None:
+        if self._act and call == self._when[0] and path.startswith(self._when[1]):
+            self._act.pop()()
+
+
+def test_a_change_that_turns_into_a_creation_looks_below() -> None:
+    """It was planned on the repository that is deleted meanwhile, and one is made below."""
+    storage, history = MemoryTransport(), History()
+    assert made(storage, OUTER, history, 1)
+
+    def meanwhile() -> None:
+        PackRepository(storage, OUTER, randomness=Repeatable(2)).delete(request_id(), 0, "user")
+        assert made(storage, "a/b", history, 3)
+
+    def plan(transaction: Transaction) -> bytes:
+        create(transaction)
+        transaction.set_setting("description", b"new")
+        return b""
+
+    repository = PackRepository(Once(storage, "link", "a/log/", meanwhile), OUTER, randomness=Repeatable(4))
+    with pytest.raises(InvalidPath, match="a repository is below it at 'b'"):
+        repository.commit(request_id(), 0, "user", plan)
+    assert [live(storage, OUTER), live(storage, "a/b")] == [False, True]
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_one_that_was_stopped_for_days_follows_what_came_meanwhile(far: bool) -> None:
+    """The first records of the other are deleted by then, so their numbers are free again."""
+    clock, history = Clock(), History()
+    storage = MemoryTransport(clock=clock)
+    storage.make_directory(OUTER)
+
+    def meanwhile() -> None:
+        other, last = PackRepository(storage, OUTER, randomness=Repeatable(2), clock=clock), None
+        for number in range(30):
+            (last,) = history.line(1, last, f"{number}")
+            push(other, history, [last], {MAIN: last})
+            clock.now += 3600
+            head = other.log.look()
+            other.log.checkpointed(make_checkpoint(other.folder, head.state, other.randomness))
+            clean_log(other.folder, other.randomness)
+
+    watched = Once(storage, "make_directory", "a/", meanwhile)
+    stopped = PackRepository(Far(watched) if far else watched, OUTER, randomness=Repeatable(4), clock=clock)
+    (own,) = history.line(1, None, "own")
+    push(stopped, history, [own], {b"refs/heads/own": own})
+    assert not storage.exists("a/log/0000000002")
+    assert set(refs_of(PackRepository(storage, OUTER))) == {MAIN, b"refs/heads/own"}

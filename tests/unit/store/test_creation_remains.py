@@ -6,13 +6,14 @@ import contextlib
 from collections.abc import Callable
 
 import pytest
-from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, push, refs_of, upload
+from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, create, push, refs_of, request_id, upload
 from faulty_transport import FaultyTransport
 from memory_transport import Aftermath, MemoryTransport
 
 from smartserver.errors import InvalidPath, OutcomeUnknown
 from smartserver.store.format import LINE
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportError
 
@@ -82,19 +83,6 @@ def cut_short(fail_at: int, power: Aftermath | None, way: Callable[[Transport], 
     return faulty.calls < fail_at
 
 
-class BeforeCall(Stepwise):
-    """Does something just before the n-th call."""
-
-    def __init__(self, inner: Transport, left: int, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self.left, self._act = left, act
-
-    def before(self, call: str, path: str) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self._act()
-
-
 class Interposed(Stepwise):
     """Does something just before a call of that name on a path that ends so, once."""
 
@@ -127,29 +115,20 @@ def test_a_creation_that_failed_is_in_nobodys_way() -> None:
         push(PackRepository(storage, "team", randomness=Repeatable(4)), history, line, {MAIN: line[1]})
 
 
-def test_one_that_is_refused_leaves_no_folder_that_was_not_there() -> None:
+@pytest.mark.parametrize(
+    ("call", "path"), [("list_directory", "a"), ("sync_directory", "a"), ("link", "log/0000000002")]
+)
+def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str) -> None:
+    """One has a body in quarantine and is given up at any moment of another's that has none."""
     history, storage = History(), MemoryTransport()
-    body, above = history.body(history.line(2)), ["team", "team/web"]
-    for there in range(len(above) + 1):
-        upload(PackRepository(storage, "team/web/a"), body, 2).abandon()
-        assert [folder for folder in (*above, "team/web/a") if storage.exists(folder)] == above[:there]
-        if there < len(above):
-            storage.make_directory(above[there])
+    line = history.line(2)
+    given_up = upload(PackRepository(storage, "a", randomness=Repeatable()), history.body(line), 2)
+    other = PackRepository(Interposed(storage, call, path, given_up.abandon), "a", randomness=Repeatable(4))
+    assert other.commit(request_id(), 0, "user", made).changed
+    assert storage.list_directory("a/packs") == storage.list_directory("a/incoming") == []
+    push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
 
 
-@pytest.mark.parametrize("brings", [False, True])
-def test_one_that_is_given_up_takes_nothing_from_another(brings: bool) -> None:
-    """One has a body in quarantine and is given up before any call of another, which has one or not."""
-    at, over = 0, False
-    while not over:
-        at += 1
-        history, storage = History(), MemoryTransport()
-        line = history.line(2)
-        given_up = upload(PackRepository(storage, "a", randomness=Repeatable()), history.body(line), 2)
-        watched = BeforeCall(storage, at, given_up.abandon)
-        push(PackRepository(watched, "a", randomness=Repeatable(4)), history, line if brings else [])
-        over = watched.left > 0
-        given_up.abandon()
-        push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
-        assert storage.list_directory("a/incoming") == [], at
-    assert at > 20
+def made(transaction: Transaction) -> bytes:
+    create(transaction)
+    return b""

@@ -16,6 +16,7 @@ from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
 from smartserver.records.segment import encode_graph, encode_segment
+from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
@@ -33,7 +34,7 @@ def test_a_body_cut_anywhere(repository: PackRepository, history: History, chunk
     assert (sent.entry.segments, sent.entry.records) == (4, sum(len(history.introduced[each]) for each in line))
     assert list(sent.graph() or ()) == [history.announced(each) for each in line]
     sent.abandon()
-    assert not repository.exists()
+    assert (repository.exists(), repository.folder.list_directory(INCOMING)) == (False, [])
 
 
 def test_the_graph_is_known_before_the_segments(repository: PackRepository, history: History) -> None:

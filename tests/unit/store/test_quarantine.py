@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gc
-import time
 import weakref
 
 import pytest
@@ -12,7 +11,6 @@ from drafts import add, written
 from memory_transport import MemoryTransport
 
 from smartserver.records.segment import decode_segment
-from smartserver.store.creation import Creation
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.index_build import Numbering
 from smartserver.store.quarantine import DraftPack, Quarantine
@@ -43,14 +41,13 @@ def test_discarded_files_are_gone_wherever_they_are(folder: MemoryTransport, far
     assert folder.list_directory(PACKS) == folder.list_directory(INCOMING) == []
 
 
-def test_nothing_is_made_before_there_is_a_file() -> None:
-    storage = MemoryTransport()
-    place = Quarantine(storage.child("a"), b"request", Repeatable(), Creation(storage, "a", Repeatable(), time.time))
-    assert storage.list_directory("") == []
-    place.pack.write(b"x")
-    assert storage.list_directory("a") == ["incoming"]
-    place.discard()
-    assert storage.list_directory("") == []
+def test_nothing_is_made_before_there_is_a_file(folder: MemoryTransport) -> None:
+    made: list[str] = []
+    place = Quarantine(folder, b"request", Repeatable(), lambda: made.append("place"))
+    file = place.pack
+    assert made == []
+    file.write(b"x")
+    assert made == ["place"]
 
 
 def test_segments_are_written_many_at_once(folder: MemoryTransport) -> None:
