@@ -322,6 +322,7 @@ class Commit:
             head, last = self._moved_in(planned, head)
         made: CommitOutcome | None = None
         seen = head.state.hash
+        looked_above = None if last is None else seen  # By `perform` of the place, in the same trip.
 
         def looks(state: State) -> Sequence[Step]:
             nonlocal last
@@ -341,7 +342,7 @@ class Commit:
                     made = again
                     return None
                 planned = again
-                if planned.transaction.created is not None:
+                if planned.transaction.created is not None and state.hash != looked_above:
                     self.place.check_above()
                     last = None  # It was of the earlier plan, which may have created nothing.
             moves = self._written_down(planned)
