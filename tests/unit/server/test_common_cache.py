@@ -60,18 +60,21 @@ def test_a_value_that_would_push_out_too_many_is_not_kept() -> None:
 def test_a_writer_that_is_killed_leaves_no_wrong_byte(kills: int) -> None:
     cache, chance = CommonCache(1 << 20, 2), random.Random(kills)
     found = 0
+    begun, begins = os.pipe()
     for number in range(kills):
         process = os.fork()
         if process == 0:
             try:
                 cache.belong_to(number % 2)
                 own = random.Random(number)
+                os.write(begins, b"x")
                 while True:
                     key = own.choice(KEYS)
                     cache.put(key, value_of(key, own))
             finally:
                 os._exit(1)
         try:
+            assert os.read(begun, 1) == b"x"
             time.sleep(chance.random() * 0.004)
             while_it_writes = [(key, cache.get(key)) for key in chance.sample(KEYS, 20)]
         finally:
@@ -80,6 +83,8 @@ def test_a_writer_that_is_killed_leaves_no_wrong_byte(kills: int) -> None:
         for key, value in [*while_it_writes, *((key, cache.get(key)) for key in KEYS)]:
             assert value is None or is_right(key, value)
             found += value is not None
+    os.close(begun)
+    os.close(begins)
     assert found > 100 * kills
 
 

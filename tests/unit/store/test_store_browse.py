@@ -358,7 +358,7 @@ def test_changes_are_refused_before_they_are_all_found(monkeypatch: pytest.Monke
             yield change
 
     monkeypatch.setattr(GitContents, "changes", counted)
-    with pytest.raises(LimitExceeded, match=r"bytes of what a log says of [0-9a-f]{40}: 20\d\d, expected"):
+    with pytest.raises(LimitExceeded, match=r"bytes of what a log says of [0-9a-f]{40}: 20\d\d, at most"):
         read(nested(), LogSelector(changes=True), Allowance())
     assert 0 < len(taken) < 2000 // len(taken[0].path)
 
