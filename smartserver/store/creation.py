@@ -19,7 +19,7 @@ Both look each time after they have read the state that their record is to follo
 other. Suppose that both published their records, and consider the look that took a number last. The other creation's
 record follows this number in its log, so the other one has read its state after that, and looked again: a
 contradiction. A look that finds no log takes no number. Then the other creation makes its log and looks later, and the
-same holds from there.
+same holds from there. A look above ends at the root of the store, so both must have the same root.
 """
 
 from __future__ import annotations
