@@ -22,8 +22,8 @@ from transports.errors import CodedError
 pytestmark = pytest.mark.sockets
 
 REFS = 4
-PUSHES = 1000
-KILLS = 12
+PUSHES = 400
+KILLS = 8
 
 RULES = """
 [[rules]]
