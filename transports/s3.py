@@ -195,8 +195,7 @@ class S3Transport(Transport):
             raise
 
     def _clock(self, path: str) -> float:
-        """Return the store's clock minus `time.monotonic`, in seconds. The first call measures it with a temporary file
-        in the bucket at `path`, which is the path of a file of this process."""
+        """Return the store's clock minus `time.monotonic`, in seconds, measured once by a file at `path`."""
         bucket, (full, key) = self._bucket, self._at(path)
         if bucket.ahead is None:
             store = bucket.store()
@@ -378,8 +377,7 @@ class S3Transport(Transport):
         return None
 
     def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
-        """Forget the files of this process that were uploaded. After a failed upload, delete the files of later ones
-        from the bucket and raise its error."""
+        """Forget the uploaded files. After a failed upload, delete later ones from the bucket and raise its error."""
         error: TransportError | None = None
         for step, failure in zip(uploads, failures, strict=True):
             error = error or failure
@@ -433,8 +431,7 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """Perform queries concurrently and return the result or error of each. Several stats in one folder become one
-        listing."""
+        """Perform queries at once. Return the result or error of each. Stats in a folder become one listing."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:

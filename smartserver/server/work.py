@@ -98,8 +98,7 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. To encode the largest takes a tenth of a second, so it is done in the step that returned
-    it."""
+    """The encoded message. To encode the largest takes a tenth of a second, so the step that made it does that."""
 
 
 class Task(NamedTuple):
@@ -216,8 +215,7 @@ class RequestWork:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """Return the trace of the request so far; None if the client records none. `link`: the counts of the
-        connection."""
+        """Return the trace of the request so far; None if the client records none. `link`: its counts."""
         if self.spans is None or not self.spans.tells:
             return None
         self._note_repack()
@@ -259,8 +257,7 @@ class RequestWork:
             self._kept.clear()
 
     def _is_wanted(self) -> bool:
-        """Begin the upload, except for a check. Return False if the request was carried out before, so that its body is
-        ignored."""
+        """Begin the upload, except for a check. Return False if the request was carried out before."""
         context = self._context
         if self._upload is None and not context.header.flags & RequestFlag.CHECK_ONLY:
             if context.earlier() is not None:

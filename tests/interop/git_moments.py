@@ -113,8 +113,8 @@ def fetch(url: str, commit: str, repository: Path, begin: str, number: int, said
 
 
 def is_ours(frame: FrameType) -> bool:
-    """Tell whether a frame is our code, its use of `contextlib`, or a wait for a process. Below these, something may be
-    half started of which nobody knows yet."""
+    """Tell whether a frame is our code, its use of `contextlib`, or a wait for a process. Code below these may
+    have started something that nothing else knows yet."""
     if frame.f_code.co_filename == subprocess.__file__:
         return frame.f_code.co_qualname in WAITING
     if frame.f_code.co_filename == contextlib.__file__ and frame.f_back is not None:

@@ -257,8 +257,7 @@ class Remote(Place):
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """Return the last answer of this command as knowledge of this branch, or None if it is of another
-        repository."""
+        """Return the last answer of this command about this branch, or None if it is of another repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None
