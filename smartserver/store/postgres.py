@@ -302,4 +302,4 @@ def _translated(path: str) -> Iterator[None]:
     except psycopg.Error as error:
         # The address and the user of the database are not for clients to see.
         log.warning("the database of the logs: %s", str(error).partition("\n")[0])
-        raise TransportFailed(path, "the database of the logs failed, or is away") from error
+        raise TransportFailed(path, "the database of the logs failed or cannot be reached") from error

@@ -43,7 +43,7 @@ def incomplete(trace: Trace) -> list[str]:
     left = sum(process.process not in ended for process in trace.processes)
     return [
         *failed,
-        *([f"  The trace is not whole: {left} of its processes did not record their end."] if left else []),
+        *([f"  The trace is incomplete: {left} of its processes did not record their end."] if left else []),
     ]
 
 

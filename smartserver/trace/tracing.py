@@ -140,7 +140,7 @@ class Tracing:
         if file is not None:
             file.close()
             if file.problem:
-                self._say(f"hpss: the trace is not whole: {file.problem}")
+                self._say(f"hpss: the trace is incomplete: {file.problem}")
 
     def _finished(self, record: CallRecord) -> None:
         if self.shows and self.recorder is not None:

@@ -104,5 +104,5 @@ def test_what_is_missing_is_said() -> None:
         "  Nothing of it was recorded: it did not use a server, or its flags name another file.",
     ]
     (killed,) = traces(map(encode, [began, ended]))
-    assert lines(killed)[2] == "  The trace is not whole: 1 of its processes did not record their end."
+    assert lines(killed)[2] == "  The trace is incomplete: 1 of its processes did not record their end."
     assert lines(trace_of())[1].startswith("  start")
