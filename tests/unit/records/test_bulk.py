@@ -52,11 +52,6 @@ def test_a_stream_with_a_wrong_byte(at: int) -> None:
         list(read_bulk([wrong]))
 
 
-def test_what_is_no_stream() -> None:
-    with pytest.raises(Malformed, match="damaged"):
-        list(read_bulk([b"hello, this is no zstd frame"]))
-
-
 def test_a_window_larger_than_agreed_is_refused() -> None:
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=WINDOW_LOG + 2)
     made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

@@ -9,8 +9,7 @@ import pytest
 from builders import joined
 from charging import Charged
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
-from smartserver.records import browse
+from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import ChangedPath, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Record, Tip
@@ -237,13 +236,3 @@ def test_folders_that_files_beside_each_other_lie_in_are_said_once() -> None:
     found = [path for path, _ in listed(files, b"d/d")]
     above = [b"/".join([b"d"] * count) for count in range(2, 201)]
     assert found == [*above, *[deep + end for end in (b"/a", b"/a/f", b"/b", b"/b/f", b"/c", b"/c/f")]]
-
-
-def test_a_message_that_is_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
-    stored = Stored()
-    node = stored.commit(FILES, message=b"x" * 11)
-    with pytest.raises(
-        LimitExceeded, match=f"too many bytes of the message of {node.hex()}: 11, at most 10 are allowed"
-    ):
-        contents(stored).header(node)

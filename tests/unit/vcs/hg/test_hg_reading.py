@@ -16,7 +16,17 @@ from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
-from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, RevisionNames, decode_found, encode
+from smartserver.vcs.hg.selector import (
+    BOOKMARK,
+    BRANCH,
+    FRAGMENT,
+    GRAPH,
+    MAX_NAMES,
+    RevisionNames,
+    decode,
+    decode_found,
+    encode,
+)
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
@@ -172,6 +182,12 @@ def test_a_bookmark_alone() -> None:
     assert plan.said == SECOND + NULL + NULL
     with pytest.raises(NoSuchPart, match="unknown revision 'lost'"):
         find(Stored(), BOOKMARK + b"lost")
+
+
+@pytest.mark.parametrize("selector", [b"", b"x", GRAPH, b"n" + b"\0" * MAX_NAMES])
+def test_what_is_no_selector_of_names(selector: bytes) -> None:
+    with pytest.raises(Unsupported, match="a selector of another release"):
+        decode(selector)
 
 
 def test_a_graph() -> None:
