@@ -6,13 +6,13 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
+from remotes import segment
 
 from smartserver.client.body import PIECE, reported, sending
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import GraphNode, Key, Plan
 from smartserver.records.segment import encode_graph
-from smartserver.records.varint import encode
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
 
@@ -43,11 +43,6 @@ class Made:
 
 def said(body: BodySource) -> bytes:
     return b"".join(piece for piece, _ in body())
-
-
-def segment(content: bytes) -> bytes:
-    """A segment as long as it says; nobody reads more of it."""
-    return encode(len(content)) + content
 
 
 SMALL = [segment(content) for content in (b"one and one and one and one " * 20, b"two", b"three")]
@@ -122,9 +117,9 @@ def test_a_bulk_stream_holds_little_back() -> None:
 
     def counted() -> Iterator[bytes]:
         nonlocal made
-        for segment in segments:
-            yield segment
-            made += len(segment)
+        for each in segments:
+            yield each
+            made += len(each)
 
     plan = Made(segments)
     plan.segments = counted  # type: ignore[method-assign]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from exchanges import DELETE, MAIN, banner, broken, closed, upload
+from exchanges import DELETE, MAIN, banner, broken, upload
 from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
@@ -13,7 +13,6 @@ from smartserver.client.retry import PAUSES
 from smartserver.errors import AccessDenied, DivergedBranches, OutcomeUnknown, RepositoryChanged, ServerBusy
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
-from smartserver.verbs.vfs import HasResult, PathRequest, has
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import End, Error, Event, GoAway, Reply, Request
 from smartserver.wire.frames import PREFACE
@@ -39,14 +38,6 @@ def refuse_times(times: int) -> Answering:
             medium.say(Error(event.id, CHANGED))
 
     return answering
-
-
-@pytest.mark.parametrize("how", [broken, closed])
-def test_a_change_that_was_sent_and_never_answered_is_unknown(how: Answering) -> None:
-    server = Server([how] * 3)
-    with server.client() as client, pytest.raises(OutcomeUnknown, match="it is unknown whether the change was made"):
-        client.request(DELETE)
-    assert server.tried == 3
 
 
 @pytest.mark.parametrize(
@@ -102,22 +93,6 @@ def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost):
         client.request(Outgoing("project", DELETE.calls, RequestFlag.CHECK_ONLY))
-
-
-def test_a_file_level_read_is_repeated() -> None:
-    server = Server([broken, reply(done(HasResult(True)))])
-    with server.client() as client:
-        assert client.call(has, PathRequest("root")).found
-
-
-def test_a_push_whose_end_was_sent_may_have_been_made() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, End):
-            medium.end()
-
-    server = Server([answering])
-    with server.client() as client, pytest.raises(OutcomeUnknown):
-        client.request(upload(10))
 
 
 NO_RESULTS = [

@@ -11,7 +11,7 @@ from scripted import Answering, ScriptedMedium, Server, done, refused
 
 from smartserver.client.credentials import NoToken
 from smartserver.client.request import Outgoing, Refusal
-from smartserver.errors import AccessDenied, NoSuchRepository, RequestRefused
+from smartserver.errors import AccessDenied, RequestRefused
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -87,14 +87,6 @@ def test_the_user_is_asked_once_and_the_same_request_sent_again() -> None:
     assert (server.tried, server.pauses) == (1, [])
 
 
-def test_one_that_is_not_valid_any_more_is_rejected_and_another_asked_for() -> None:
-    server, user = Server([wanting("right")]), User(["right"], sends="old")
-    with server.client(credentials=user) as client:
-        client.request(PING)
-    assert sent(server) == ["old", "right"]
-    assert user.did == ["token", "reject", "ask", "approve"]
-
-
 def test_the_second_one_that_is_wrong_is_the_last() -> None:
     server, user = Server([wanting("right")]), User(["wrong", "right"])
     with (
@@ -104,14 +96,6 @@ def test_the_second_one_that_is_wrong_is_the_last() -> None:
         client.request(PING)
     assert sent(server) == [None, "wrong"]
     assert user.did == ["token", "ask", "reject"]
-
-
-@pytest.mark.parametrize("error", [NoSuchRepository("x"), AccessDenied("write", "not you")])
-def test_another_refusal_says_that_the_token_is_valid(error: CodedError) -> None:
-    server, user = Server([wanting("right", error)]), User(["right"])
-    with server.client(credentials=user) as client, pytest.raises(type(error)):
-        client.call(server_ping, PingRequest())
-    assert user.did == ["token", "ask", "approve"]
 
 
 def test_a_call_that_wants_one_is_enough() -> None:
