@@ -86,18 +86,6 @@ def test_a_segment_may_come_in_parts() -> None:
     assert [ended for _, ended in body()][-2:] == [0, 1]
 
 
-def test_a_small_body_is_a_bulk_stream_where_that_is_shorter() -> None:
-    flags, body = sending(Made(SMALL), bulk=True)
-    assert flags == RequestFlag.BULK
-    pieces = list(body())
-    assert [ended for _, ended in pieces] == [len(SMALL)]
-    assert len(said(body)) < sum(map(len, SMALL))
-    assert b"".join(read_bulk([said(body)])) == b"".join(SMALL)
-    flags, body = sending(Made([NOISE.randbytes(100)]), bulk=True)
-    assert flags == RequestFlag.NONE
-    assert len(said(body)) == 100
-
-
 def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None:
     flags, body = sending(Made(LARGE), bulk=True)
     assert flags == RequestFlag.BULK | RequestFlag.GRAPH_FIRST

@@ -1,4 +1,4 @@
-"""vcs.bzr.content: trees, texts and headers of Breezy's histories."""
+"""vcs.bzr.content: odd trees, texts and headers of Breezy's histories; others are in `interop/test_brz_browse.py`."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 import pytest
 from builders import joined
+from bzr_builders import inventory_text, revision_text
 from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
 from charging import Charged
@@ -51,14 +52,7 @@ class Stored(Charged):
         self._last: dict[bytes, dict[bytes, tuple[object, bytes]]] = {}
         """The entries of each revision by file id: the text, and the revision that changed it last."""
 
-    def commit(
-        self,
-        tree: Tree,
-        *parents: bytes,
-        properties: bytes = b"",
-        timestamp: bytes = b"1000000000.750",
-        zone: int | None = -12600,
-    ) -> bytes:
+    def commit(self, tree: Tree, *parents: bytes, timestamp: bytes = b"1000000000.750") -> bytes:
         """Add a revision with this tree; its id."""
         revision = b"r\xc3\xa9v-%d" % len(self.order)
         ids = {path: item.file_id for path, item in tree.items()} | {b"": b"root"}
@@ -84,22 +78,8 @@ class Stored(Charged):
         by_id = write(pages, entries, self.most)
         for page in (by_name, *pages.values()):
             self._put(CHK, key_of(page), page)
-        inventory = b"chkinventory:\nsearch_key_name: hash-255-way\nroot_id: root\n"
-        inventory += b"parent_id_basename_to_file_id: %b\nrevision_id: %b\n" % (key_of(by_name), revision)
-        self._put(INVENTORY, revision, inventory + b"id_to_entry: %b\n" % by_id)
-        fields = (
-            (b"format", b"i10e"),
-            (b"committer", _string(b"Joe")),
-            *([] if zone is None else [(b"timezone", b"i%de" % zone)]),
-            (b"properties", b"d%be" % properties),
-            (b"timestamp", _string(timestamp)),
-            (b"revision-id", _string(revision)),
-            (b"parent-ids", b"l%be" % b"".join(map(_string, parents))),
-            (b"inventory-sha1", _string(b"0" * 40)),
-            (b"message", _string("D\u00e9j\u00e0\n\nvu\n".encode())),
-        )
-        text = b"l%be" % b"".join(b"l%b%be" % (_string(name), value) for name, value in fields)
-        self._put(REVISION, revision, text)
+        self._put(INVENTORY, revision, inventory_text(revision, b"root", by_id, key_of(by_name)))
+        self._put(REVISION, revision, revision_text(revision, parents, len(self.order), timestamp))
         self.order.append(revision)
         self.before[revision] = parents
         return revision
@@ -113,10 +93,6 @@ class Stored(Charged):
 
     def first_parent(self, ordinal: int) -> int | None:
         return next(map(self.ordinal, self.before.get(self.order[ordinal], ())), None)
-
-
-def _string(text: bytes) -> bytes:
-    return b"%d:%b" % (len(text), text)
 
 
 def contents(stored: Stored, branch: bytes = b"") -> Contents:
@@ -173,21 +149,6 @@ def test_a_time_that_cannot_be_read(timestamp: bytes) -> None:
 
 
 # -- states and changes
-
-
-def test_states() -> None:
-    stored = Stored(2)
-    first = stored.commit(TREE)
-    second = stored.commit({**TREE, b"doc/deep/run": TREE[b"doc/deep/run"]._replace(executable=False)}, first)
-    third = stored.commit({**TREE, b"doc.txt": Item(b"txt-id", b"new\n")}, first)
-    here = contents(stored)
-    paths = [b"", *TREE]
-    differ = [path for path in paths if here.state(first, path) != here.state(second, path)]
-    assert differ == [b"", b"doc", b"doc/deep", b"doc/deep/run"]
-    assert [path for path in paths if here.state(first, path) != here.state(third, path)] == [b"", b"doc.txt"]
-    moved = stored.commit({path.replace(b"doc/", b"d/").removesuffix(b"oc"): item for path, item in TREE.items()})
-    assert here.state(moved, b"doc/deep") is None
-    assert here.state(moved, b"d/deep") is not None
 
 
 def changes(old: Tree, new: Tree) -> list[tuple[str, bytes]]:

@@ -74,26 +74,6 @@ def test_a_page_longer_than_it_may_be(read: Callable[[bytes], object]) -> None:
         read_node(NODE + b"x" * MAX_PAGE)
 
 
-def test_a_leaf_of_entries() -> None:
-    assert not is_node(ENTRIES)
-    parts, items = read_leaf(ENTRIES)
-    assert parts == 1
-    assert list(items) == [b"lib-id", b"link-id", b"readme-id", b"root-id", b"run-id"]
-    assert items[b"link-id"] == b"symlink: link-id\nroot-id\nlink\njoe@example.org-1\nlib/run"
-
-
-def test_a_leaf_of_names() -> None:
-    names = {
-        b"\0": b"root-id",
-        b"lib-id\0run": b"run-id",
-        b"root-id\0README": b"readme-id",
-        b"root-id\0lib": b"lib-id",
-        b"root-id\0link": b"link-id",
-    }
-    assert read_leaf(NAMES) == Leaf(2, names)
-    assert leaf_texts(NAMES) == {}
-
-
 @pytest.mark.parametrize("prefix", [b"l", b"lib-id", b"lib-id\0", b"lib-id\0run"])
 def test_what_all_keys_begin_with(prefix: bytes) -> None:
     keys = [b"lib-id\0run", b"lib-id\0runner"]

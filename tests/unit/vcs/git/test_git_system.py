@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from smartserver.records.check import make_check, verify_record
+from smartserver.records.check import verify_record
 from smartserver.records.model import Kind, Record
 from smartserver.records.system import Changes
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
@@ -41,23 +41,6 @@ def needs(meta: bytes, text: bytes, rules: GitSystem = GIT1) -> dict[bytes, list
 
 
 # ---- keys
-
-
-@pytest.mark.parametrize(
-    ("check", "meta", "text", "key"),
-    [
-        ("git-sha1", BLOB, b"", "e69de29bb2d1d6434b8b29ae775ad8c2e48c5391"),
-        ("git-sha1", TREE, b"", "4b825dc642cb6eb9a060e54bf8d69288fbee4904"),
-        ("git-sha1", BLOB, b"hello world\n", "3b18e512dba79e4c8300dd08aeb37f8e728b8dad"),
-        ("git-sha256", BLOB, b"", "473a0f4c3be8a93681a267e3b1e9a7dcda1185436fe141f7749120a303721813"),
-        ("git-sha256", TREE, b"", "6ef19b41225c5369f1c104d45d8d85efa9b057b53b14b4b9b939dd74decc5321"),
-    ],
-)
-def test_git_keys_are_gits(check: str, meta: bytes, text: bytes, key: str) -> None:
-    assert git_key(check, meta, text).hex() == key
-    kind = Kind("object", check, True)
-    verify_record(kind, bytes.fromhex(key), meta, text, b"")
-    assert make_check(kind, bytes.fromhex(key), meta, text) == b""
 
 
 @pytest.mark.parametrize("meta", [b"", b"\0", b"\5", b"\1\1", b"blob"])

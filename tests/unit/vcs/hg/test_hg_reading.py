@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 from charging import Charged
-from mercurial import obsolete
+from test_hg_markers import marker
 
 from smartserver.errors import NoSuchPart, Unsupported
 from smartserver.records.content import ReadScope, Text
@@ -199,11 +199,6 @@ def test_the_newest_open_head() -> None:
     stored = Stored()
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST), Tip(SECOND))) == SECOND
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST, closed=True))) == FOURTH
-
-
-def marker(predecessor: bytes, *successors: bytes) -> bytes:
-    made = (predecessor, successors, 0, ((b"user", b"u"),), (0.0, 0), None)
-    return b"".join(obsolete.encodemarkers([made], False, 1))
 
 
 ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)
