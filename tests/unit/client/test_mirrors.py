@@ -33,17 +33,6 @@ def mirrors(tmp_path: Path) -> Mirrors:
     return Mirrors(str(tmp_path / "cache" / "mirrors"), 1000)
 
 
-def test_what_was_made_is_there(mirrors: Mirrors) -> None:
-    assert mirrors.kept() == []
-    assert not mirrors.place(URL, b"one").use()
-    place = made(mirrors)
-    assert place.use()
-    assert (place.size(), Path(place.path, "pack").stat().st_size) == (100, 100 - len(URL))
-    (kept,) = mirrors.kept()
-    assert (kept.name, kept.url, kept.size) == (place.name, URL, 100)
-    assert os.stat(mirrors.folder).st_mode & 0o777 == 0o700
-
-
 def test_what_is_half_made_is_not_there(mirrors: Mirrors) -> None:
     place = mirrors.place(URL, b"one")
     with place.writing() as alone:
