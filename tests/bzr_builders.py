@@ -64,10 +64,9 @@ class BzrHistory:
             names[_id(folder) + b"\0" + name] = _id(path)
         added = self.introduced[revision] = []
         by_id, by_name = _page(items, 1), _page({key: value + b"\n" for key, value in names.items()}, 2)
-        inventory = b"chkinventory:\nsearch_key_name: hash-255-way\nroot_id: root-id\n"
-        inventory += b"parent_id_basename_to_file_id: %b\nrevision_id: %b\n" % (by_name.key, revision)
-        inventory += b"id_to_entry: %b\n" % by_id.key
-        own = [Record(REVISION, revision, b"", self._revision(revision))]
+        inventory = inventory_text(revision, ROOT, by_id.key, by_name.key)
+        parent_ids = [parent.id for parent in self.parents[revision]]
+        own = [Record(REVISION, revision, b"", revision_text(revision, parent_ids, len(self.parents)))]
         if signed:
             own.append(Record(SIGNATURE, revision, b"", b"signed: " + revision))
         for record in (*own, Record(INVENTORY, revision, b"", inventory), by_id, by_name):
@@ -138,21 +137,30 @@ class BzrHistory:
             self.records[TEXT, key] = Record(TEXT, key, b"\0".join(before), text or b"")
         return changed[path]
 
-    def _revision(self, revision: bytes) -> bytes:
-        parents = b"".join(_string(parent.id) for parent in self.parents[revision])
-        message = b"revision %d" % len(self.parents)
-        fields = (
-            (b"format", b"i10e"),
-            (b"committer", _string(b"Joe <joe@example.org>")),
-            (b"timezone", b"i0e"),
-            (b"properties", b"de"),
-            (b"timestamp", _string(b"1000000000.000")),
-            (b"revision-id", _string(revision)),
-            (b"parent-ids", b"l%be" % parents),
-            (b"inventory-sha1", _string(b"0" * 40)),
-            (b"message", _string(message)),
-        )
-        return b"l%be" % b"".join(b"l%b%be" % (_string(name), value) for name, value in fields)
+
+def inventory_text(revision: bytes, root: bytes, by_id: Key, by_name: Key) -> bytes:
+    """Return the text of an inventory whose maps have these pages."""
+    inventory = b"chkinventory:\nsearch_key_name: hash-255-way\nroot_id: %b\n" % root
+    inventory += b"parent_id_basename_to_file_id: %b\nrevision_id: %b\n" % (by_name, revision)
+    return inventory + b"id_to_entry: %b\n" % by_id
+
+
+def revision_text(
+    revision: bytes, parents: Iterable[bytes], number: int, timestamp: bytes = b"1000000000.000"
+) -> bytes:
+    """Return the text of the `number`-th revision."""
+    fields = (
+        (b"format", b"i10e"),
+        (b"committer", _string(b"Joe <joe@example.org>")),
+        (b"timezone", b"i0e"),
+        (b"properties", b"de"),
+        (b"timestamp", _string(timestamp)),
+        (b"revision-id", _string(revision)),
+        (b"parent-ids", b"l%be" % b"".join(map(_string, parents))),
+        (b"inventory-sha1", _string(b"0" * 40)),
+        (b"message", _string(b"revision %d" % number)),
+    )
+    return b"l%be" % b"".join(b"l%b%be" % (_string(name), value) for name, value in fields)
 
 
 def _id(path: bytes) -> bytes:

@@ -33,19 +33,22 @@ def key_of(page: bytes) -> bytes:
     return b"sha1:" + hashlib.sha1(page).hexdigest().encode()
 
 
-def write(pages: dict[bytes, bytes], items: Mapping[bytes, bytes], most: int, prefix: bytes = b"") -> bytes:
-    """Add the pages of a map to `pages`, leaves of `most` items; the key of its root."""
-    page = leaf(items)
-    if len(items) > most and len(prefix) < 4:
+def write(
+    pages: dict[bytes, bytes], items: Mapping[bytes, bytes], most: int, prefix: bytes = b"", *, parts: int = 1
+) -> bytes:
+    """Add the pages of a map to `pages`, leaves of `most` items; the key of its root. `parts`: of a key, by NULs."""
+    page = leaf(items, parts=parts)
+    longest = 5 * parts - 1
+    if len(items) > most and len(prefix) < longest:
         below: dict[bytes, dict[bytes, bytes]] = {}
         for key, value in items.items():
-            search = zlib.crc32(key).to_bytes(4, "big").replace(b"\n", b"_")
+            search = b"\0".join([zlib.crc32(part).to_bytes(4, "big") for part in key.split(b"\0")]).replace(b"\n", b"_")
             below.setdefault(search[: len(prefix) + 1], {})[key] = value
-        while len(below) == 1 and len(prefix) < 3:  # What all have in common is one step.
+        while len(below) == 1 and len(prefix) < longest - 1:  # What all have in common is one step.
             (prefix,) = below
-            return write(pages, items, most, prefix)
-        rows = [(deeper, write(pages, part, most, deeper)) for deeper, part in sorted(below.items())]
-        page = b"chknode:\n65536\n1\n%d\n%s\n" % (len(items), prefix)
+            return write(pages, items, most, prefix, parts=parts)
+        rows = [(deeper, write(pages, part, most, deeper, parts=parts)) for deeper, part in sorted(below.items())]
+        page = b"chknode:\n65536\n%d\n%d\n%s\n" % (parts, len(items), prefix)
         page += b"".join([b"%s\0%s\n" % (deeper[len(prefix) :], key) for deeper, key in rows])
     pages[key_of(page)] = page
     return key_of(page)

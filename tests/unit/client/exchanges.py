@@ -7,7 +7,6 @@ from scripted import Answering, ScriptedMedium, done
 from smartserver.client.request import Outgoing
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
-from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.events import (
     Event,
@@ -27,19 +26,10 @@ READ = Outgoing("project", [(server_ping, PingRequest())])
 DELETE = Outgoing("project", [(branch_delete, BranchDeleteRequest(MAIN))])
 
 
-PULL = Outgoing("project", [(repository_pull, PullRequest())])
-
-
 def broken(medium: ScriptedMedium, event: Event) -> None:
     """A server that dies when the request is there."""
     if isinstance(event, Request):
         medium.break_off()
-
-
-def closed(medium: ScriptedMedium, event: Event) -> None:
-    """A server that closes when the request is there."""
-    if isinstance(event, Request):
-        medium.end()
 
 
 def banner(*parts: bytes) -> Answering:

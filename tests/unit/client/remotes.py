@@ -36,17 +36,16 @@ class Planned:
     """A plan of one revision, or of none where the remote has it."""
 
     revisions: Sequence[RevisionId]
-    without: frozenset[Key] = frozenset()
 
     @property
     def graph(self) -> Sequence[GraphNode]:
         return [GraphNode(each, (Parent(OLD),)) for each in self.revisions]
 
     def segments(self) -> Iterable[bytes]:
-        return [segment(each + b"".join(sorted(self.without))) for each in self.revisions]
+        return [segment(each) for each in self.revisions]
 
     def without_bases(self, keys: Collection[Key]) -> Planned:
-        return Planned(self.revisions, self.without | frozenset(keys))
+        return self
 
 
 @dataclass

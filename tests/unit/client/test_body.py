@@ -6,13 +6,13 @@ import random
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
 import pytest
+from remotes import segment
 
 from smartserver.client.body import PIECE, reported, sending
 from smartserver.client.request import BodySource
 from smartserver.records.bulk import BulkDecoder, read_bulk
 from smartserver.records.model import GraphNode, Key, Plan
 from smartserver.records.segment import encode_graph
-from smartserver.records.varint import encode
 from smartserver.wire.limits import GRAPH_FIRST_THRESHOLD
 from smartserver.wire.messages import RequestFlag
 
@@ -43,11 +43,6 @@ class Made:
 
 def said(body: BodySource) -> bytes:
     return b"".join(piece for piece, _ in body())
-
-
-def segment(content: bytes) -> bytes:
-    """A segment as long as it says; nobody reads more of it."""
-    return encode(len(content)) + content
 
 
 SMALL = [segment(content) for content in (b"one and one and one and one " * 20, b"two", b"three")]
@@ -91,18 +86,6 @@ def test_a_segment_may_come_in_parts() -> None:
     assert [ended for _, ended in body()][-2:] == [0, 1]
 
 
-def test_a_small_body_is_a_bulk_stream_where_that_is_shorter() -> None:
-    flags, body = sending(Made(SMALL), bulk=True)
-    assert flags == RequestFlag.BULK
-    pieces = list(body())
-    assert [ended for _, ended in pieces] == [len(SMALL)]
-    assert len(said(body)) < sum(map(len, SMALL))
-    assert b"".join(read_bulk([said(body)])) == b"".join(SMALL)
-    flags, body = sending(Made([NOISE.randbytes(100)]), bulk=True)
-    assert flags == RequestFlag.NONE
-    assert len(said(body)) == 100
-
-
 def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None:
     flags, body = sending(Made(LARGE), bulk=True)
     assert flags == RequestFlag.BULK | RequestFlag.GRAPH_FIRST
@@ -122,9 +105,9 @@ def test_a_bulk_stream_holds_little_back() -> None:
 
     def counted() -> Iterator[bytes]:
         nonlocal made
-        for segment in segments:
-            yield segment
-            made += len(segment)
+        for each in segments:
+            yield each
+            made += len(each)
 
     plan = Made(segments)
     plan.segments = counted  # type: ignore[method-assign]

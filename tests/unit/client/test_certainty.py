@@ -1,15 +1,14 @@
-"""client.certainty: what is known of a change after each way a sending may end, as a table."""
+"""client.certainty, client.retry: what is known after each way a sending may end, and whether to send again."""
 
 from __future__ import annotations
 
 import pytest
 
-from smartserver.client.certainty import Certainty, NoServer
+from smartserver.client.certainty import Certainty
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol
-from smartserver.errors import OutcomeUnknown
+from smartserver.client.retry import may_help
 from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
-from transports.errors import CodedError
 
 UNMADE, HARDLY, PERHAPS = Certainty
 
@@ -42,14 +41,20 @@ def test_what_is_known_after(
     assert after == [unmade, hardly, perhaps]
 
 
-def test_what_may_have_been_made_is_doubtful() -> None:
-    assert [each for each in Certainty if each.doubtful] == [HARDLY, PERHAPS]
+LOST, DOUBTFUL = {"lost"}, {"lost", "doubtful"}
 
 
-def test_where_nobody_speaks_hpss_that_is_said_first() -> None:
-    doubt = HARDLY.doubt("it looks like SSH")
-    assert isinstance(doubt, NoServer)
-    assert str(doubt) == (
-        "it looks like SSH; if an hpss server got the request all the same, it is unknown whether the change was made"
-    )
-    assert CodedError.by_code[doubt.code] is OutcomeUnknown
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (ConnectionLost("reset"), [set(), LOST, DOUBTFUL]),
+        (CannotConnect("h:1", "refused"), [LOST, DOUBTFUL]),
+        (RemoteProtocolError("expected a reply"), [DOUBTFUL]),
+        (NotHpss("expected an opening line"), [DOUBTFUL]),
+        (NotOurProtocol("version 2"), []),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_when_sending_again_may_help(error: Exception, helps: list[set[str]]) -> None:
+    for known in (set(), LOST, DOUBTFUL):
+        assert may_help(error, lost="lost" in known, doubtful="doubtful" in known) is (known in helps), known

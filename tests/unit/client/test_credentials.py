@@ -131,31 +131,6 @@ def test_a_cache_that_cannot_be_written_is_no_error(tmp_path: Path) -> None:
     credentials(HERE, str(tmp_path / "smartserver" / "remotes"), "hpss_x").approve()
 
 
-def test_what_the_environment_has_comes_first(folder: str) -> None:
-    source = Source(kept="hpss_y")
-    first = credentials(HERE, folder, "hpss_x", source)
-    assert first.ask() == "hpss_x"
-    first.approve()
-    first.reject()
-    assert source.did == []
-    with pytest.raises(NoToken, match=r"^it is the one in SMARTSERVER_TOKEN$"):
-        first.ask()
-
-
-def test_one_that_is_kept_elsewhere(folder: str) -> None:
-    source = Source(kept="hpss_old", known="hpss_new")
-    first = credentials(HERE, folder, "", source)
-    assert first.ask() == "hpss_old"
-    first.approve()
-    second = credentials(HERE, folder, "", source)
-    assert second.token() == "hpss_old"
-    second.reject()
-    assert second.token() == ""  # Nor is it asked for before the server asks.
-    assert second.ask() == "hpss_new"
-    at = "hpss localhost:4155"
-    assert source.did == [at, "ask", "approve", at, "stored", "reject", "ask"]
-
-
 @pytest.mark.parametrize(
     ("source", "why"), [(None, "set SMARTSERVER_TOKEN to localhost:4155=TOKEN"), (Source(), "no token was given")]
 )

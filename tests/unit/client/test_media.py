@@ -15,10 +15,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from medium_suite import read_all
 
 from smartserver.client.media.pipe import HOLDS, PipeMedium
 from smartserver.client.media.tcp import TcpMedium
-from smartserver.client.medium import CannotConnect, ConnectionLost, Medium
+from smartserver.client.medium import CannotConnect, ConnectionLost
 
 pytestmark = pytest.mark.sockets
 
@@ -30,15 +31,6 @@ FD_SETSIZE = 1024
 def listener() -> Iterator[socket.socket]:
     with socket.create_server(("127.0.0.1", 0)) as made:
         yield made
-
-
-def read_all(medium: Medium, size: int) -> bytes:
-    """So many bytes."""
-    got = b""
-    while len(got) < size:
-        assert medium.poll(read=True, write=False, timeout=30) == (True, False)
-        got += medium.read(size - len(got))
-    return got
 
 
 # -- TCP

@@ -33,28 +33,6 @@ def mirrors(tmp_path: Path) -> Mirrors:
     return Mirrors(str(tmp_path / "cache" / "mirrors"), 1000)
 
 
-def test_what_was_made_is_there(mirrors: Mirrors) -> None:
-    assert mirrors.kept() == []
-    assert not mirrors.place(URL, b"one").use()
-    place = made(mirrors)
-    assert place.use()
-    assert (place.size(), Path(place.path, "pack").stat().st_size) == (100, 100 - len(URL))
-    (kept,) = mirrors.kept()
-    assert (kept.name, kept.url, kept.size) == (place.name, URL, 100)
-    assert os.stat(mirrors.folder).st_mode & 0o777 == 0o700
-
-
-def test_a_repository_made_anew_has_another_one(mirrors: Mirrors) -> None:
-    before = made(mirrors)
-    made(mirrors, "hpss://other/")
-    place = mirrors.place(URL, b"two")
-    assert not place.use()
-    made(mirrors, incarnation=b"two")
-    assert place.use()
-    assert not os.path.exists(before.path)
-    assert sorted(urls(mirrors)) == [URL, "hpss://other/"]
-
-
 def test_what_is_half_made_is_not_there(mirrors: Mirrors) -> None:
     place = mirrors.place(URL, b"one")
     with place.writing() as alone:
@@ -99,13 +77,6 @@ def test_the_oldest_goes_first(mirrors: Mirrors) -> None:
     assert urls(mirrors) == [names[0]]
 
 
-def test_one_may_not_take_more_than_its_share(mirrors: Mirrors) -> None:
-    place = made(mirrors)
-    assert place.takes(900)
-    assert not place.takes(901)
-    assert not mirrors.place("hpss://other/", b"one").takes(1001)
-
-
 def test_what_became_too_large_goes_when_it_is_not_used_any_more(mirrors: Mirrors) -> None:
     place = made(mirrors)
     assert place.use()
@@ -131,13 +102,3 @@ def test_it_is_removed_unless_it_is_in_use(mirrors: Mirrors) -> None:
     assert mirrors.remove(place.name)
     assert not mirrors.place(URL, b"one").use()
     assert [name for name in os.listdir(mirrors.folder) if "." not in name] == []
-
-
-def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    (tmp_path / "cache").write_bytes(b"")
-    mirrors = Mirrors(str(tmp_path / "cache" / "mirrors"))
-    place = mirrors.place(URL, b"one")
-    assert not place.use()
-    assert mirrors.kept() == []
-    with pytest.raises(OSError, match="cache"), place.writing():
-        pass

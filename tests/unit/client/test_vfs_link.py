@@ -1,18 +1,37 @@
-"""client.vfs_link: what it sends, and what it makes of answers."""
+"""client.vfs_link, client.vfs_transport: what is made of wrong answers and URLs; promises are in `simulated`."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
 import pytest
-from scripted import Server
-from vfs_scripted import answers, transport
+from scripted import Answering, ScriptedMedium, Server, done
 
+from smartserver.client.url import BadUrl
+from smartserver.client.vfs_link import VfsLink
+from smartserver.client.vfs_transport import VfsTransport, from_url
 from smartserver.verbs import vfs
 from smartserver.verbs.declare import Result
+from smartserver.wire.events import Body, End, Event, Reply, Request
 from transports import steps
 from transports.base import Step
 from transports.errors import TransportFailed
+
+
+def transport(server: Server) -> VfsTransport:
+    return VfsTransport(VfsLink(server.client(), "base", "vfs://test/base"))
+
+
+def answers(*results: Result, body: bytes | None = None) -> Answering:
+    """Say this to a whole request."""
+
+    def answering(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, End) or (isinstance(event, Request) and not event.body):
+            medium.say(Reply(event.id, done(*results), body=body is not None))
+            if body is not None:
+                medium.say(Body(event.id, body), End(event.id, 0, len(body)))
+
+    return answering
 
 
 @pytest.mark.parametrize(("body", "what"), [(b"ab", "1 bytes more"), (b"abcd", "got 1 bytes"), (None, "3 bytes more")])
@@ -61,3 +80,9 @@ def test_it_closes_its_connection_when_nobody_has_it_any_more() -> None:
     assert server.connections[0].closed == 0
     del child
     assert server.connections[0].closed == 1
+
+
+@pytest.mark.parametrize("url", ["vfs:///a", "vfs://host:x/", "hpss://host/", "vfs://me@host/"])
+def test_what_is_no_url(url: str) -> None:
+    with pytest.raises(BadUrl):
+        from_url(url)

@@ -8,7 +8,6 @@ from typing import cast
 
 from git_local import FakeLocal
 
-from smartserver.client.body import OnSent
 from smartserver.client.exchange import PullAnswer
 from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
@@ -29,7 +28,7 @@ MAIN, TOPIC = b"refs/heads/main", b"refs/heads/topic"
 
 
 class FakeRemote:
-    """A remote whose state is learnt when it is asked; pushes are kept and answered as told."""
+    """A remote whose state is learnt when it is asked; pulls and pushes are kept and answered as told."""
 
     def __init__(
         self,
@@ -39,28 +38,21 @@ class FakeRemote:
         known: bool = False,
         pull: PullAnswer | CodedError | None = None,
         answers: Sequence[UpdateOutcome] | CodedError | None = None,
-        peeled: Mapping[bytes, bytes] = {},
     ) -> None:
         self.knowledge = Knowledge(None, "hpss://h:1/x")
         self.asked: list[object] = []
         self.pushed: list[RefUpdate] = []
-        self.sent: OnSent = lambda size, done, total: None
         self._refs = refs
         self._vcs = vcs
         self._pull = pull or PullAnswer(PullResult(), iter(()))
         self._answers = answers
-        self._peeled = peeled
         if known:
             self._learn()
-
-    def vanish(self) -> None:
-        """Somebody deletes the repository."""
-        self._refs = None
 
     def _learn(self) -> None:
         if self._refs is None:
             raise NoSuchRepository("x")
-        rows = {name: raw([[tip, self._peeled.get(name, b"")]]) for name, tip in self._refs.items()}
+        rows = {name: raw([[tip]]) for name, tip in self._refs.items()}
         self.knowledge.learn(State(b"i" * 16, 1, None, rows, vcs=self._vcs, settings={"HEAD": MAIN}))
 
     def learn_refs(self) -> None:
@@ -78,9 +70,6 @@ class FakeRemote:
         return self.pull(*arguments)
 
     def push(self, request: PushRequest) -> PushOutcome:
-        self.asked.append({"atomic": request.atomic, "check_only": request.check_only})
-        self.sent(36_000_000, 0, 1)
-        self.sent(72_000_000, 1, 1)
         self.pushed = list(request.updates)
         if isinstance(self._answers, Exception):
             raise self._answers

@@ -29,7 +29,6 @@ class FakeLocal:
     object_format: str = "sha1"
     is_shallow: bool = False
     is_partial: bool = False
-    closed: bool = False
     id_length: int = 20
     kinds: tuple[Kind, ...] = (Kind("object", "git-sha1", True),)
 
@@ -88,4 +87,4 @@ class FakeLocal:
         return (ancestor, revision) in self.ancestors
 
     def close(self) -> None:
-        self.closed = True
+        """It has no process."""

@@ -9,10 +9,9 @@ from typing import Any, cast
 import pytest
 from breezy.config import BranchConfig, BranchStore, LocationStack
 from breezy.transport.memory import MemoryTransport
-from brz_running import running
 
 from smartserver.plugins.breezy.branch import HpssBranch, OptionConfig
-from smartserver.plugins.breezy.effects import EffectiveStack, only_appends
+from smartserver.plugins.breezy.effects import EffectiveStack
 
 
 class Files(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed.
@@ -69,12 +68,6 @@ def test_an_option_is_set_and_removed(server: Files) -> None:
     assert server.content == b"parent_location = ../parent\n"
 
 
-def test_only_appends() -> None:
-    assert only_appends("hpss://example.org/p/", b"append_revisions_only = True\n")
-    assert not only_appends("hpss://example.org/p/", b"append_revisions_only = False\n")
-    assert not only_appends("hpss://example.org/p/", b"")
-
-
 HARMFUL = b"""\
 post_commit = __import__('os').system
 post_commit_mailer = sh
@@ -128,18 +121,6 @@ def test_what_has_no_effect_is_kept(server: Files) -> None:
     server.has_options(HARMFUL)
     OptionConfig(server).set_option("mine", "nickname")
     assert server.content == HARMFUL.replace(b"nickname = seen", b"nickname = mine")
-
-
-def test_brz_config_shows_all_options(server: Files) -> None:
-    server.has_options(HARMFUL)
-    with running("config"):
-        stack = EffectiveStack(branch(server))
-        assert [stack.get(name, expand=False, convert=False) for name in ("post_commit_mailer", "editor")] == [
-            "sh",
-            "sh",
-        ]
-        seen = [name for store, section in stack.iter_sections() if store is stack.store for name in section.options]
-        assert seen == [*names(HARMFUL), "public_branch"]  # Breezy takes a section for one of them.
 
 
 def test_an_option_without_an_effect_is_not_asked_for(server: Files) -> None:

@@ -6,7 +6,6 @@ from __future__ import annotations
 import contextlib
 import errno
 import io
-import os
 import re
 import tempfile
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from smartserver.client.mirrors import Mirrors
 from smartserver.errors import CorruptRecord
 from smartserver.plugins.breezy import spool
 from smartserver.plugins.breezy.mirror import Mirror
-from smartserver.plugins.breezy.mirror_files import FileLock, check_files, check_packs, tidy
+from smartserver.plugins.breezy.mirror_files import FileLock
 from smartserver.plugins.breezy.spool import Spool
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Parent
@@ -173,21 +172,6 @@ def mirror_in(tmp_path: Path) -> Mirror:
     return Mirror(URL, Mirrors(str(tmp_path / "mirrors")).place(URL, b"one"))
 
 
-def test_what_came_is_kept(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = mirror_in(tmp_path)
-    assert mirror.haves([]) == ([], [])
-    mirror.receive(sent(local, revisions[1:2], []), is_first=True)
-    assert mirror.haves([revisions[1], b"unknown"]) == ([revisions[1]], [])
-    again = mirror_in(tmp_path)
-    again.receive(sent(local, revisions[3:], revisions[1:2]))
-    assert again.has(revisions[3])
-    assert os.stat(tmp_path / "mirrors").st_mode & 0o077 == 0
-    (folder,) = [each for each in (tmp_path / "mirrors").iterdir() if each.is_dir()]
-    check_files(str(folder))
-    check_packs(str(folder))
-
-
 def test_what_rests_on_local_revisions_is_read_above_them(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
     """Nothing is kept that rests on them."""
     local, revisions = line
@@ -221,16 +205,6 @@ def test_damage_is_found_when_it_is_opened(
     file.chmod(0o600)
     DAMAGES[damage](file)
     assert mirror_in(tmp_path).haves(revisions) == ([], [])
-
-
-def test_what_a_writer_left_is_removed(tmp_path: Path, line: tuple[Any, list[bytes]]) -> None:
-    local, revisions = line
-    mirror = mirror_in(tmp_path)
-    mirror.receive(sent(local, revisions[1:2], []), is_first=True)
-    (uploads,) = (tmp_path / "mirrors").glob("*/.bzr/repository/upload")
-    (uploads / "left.pack").write_bytes(b"half")
-    tidy(str(uploads.parents[2]))
-    assert list(uploads.iterdir()) == []
 
 
 def test_the_lock_is_the_systems(tmp_path: Path) -> None:

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
 from breezy import uncommit
 from breezy.bzr.bzrdir import BzrDir, BzrDirMetaFormat1
 from breezy.bzr.workingtree_4 import DirStateWorkingTree
-from breezy.controldir import ControlDir, format_registry
-from breezy.errors import NotBranchError
+from breezy.controldir import ControlDir
 
 from smartserver.plugins.breezy.controldir import change_breezy
 from smartserver.plugins.breezy.patches import put_around, watch_trees
@@ -70,17 +68,3 @@ def test_each_is_there_and_changed_once(owner: object, name: str) -> None:
     watch_trees()
     assert getattr(owner, name) == first
     assert first.__wrapped__.__name__ == name
-
-
-def test_what_is_not_of_a_server_is_breezys(tmp_path: Path) -> None:
-    change_breezy()
-    watch_trees()
-    with pytest.raises(NotBranchError):
-        ControlDir.open_containing(str(tmp_path / "none"))
-    made = format_registry.make_controldir("2a").initialize(str(tmp_path))
-    made.create_repository()
-    made.create_branch()
-    tree = made.create_workingtree()
-    tree.commit("one", committer="a <a@example.org>")
-    assert made.sprout(str(tmp_path / "other")).open_branch().revno() == 1
-    assert ControlDir.open_containing(str(tmp_path / "other" / "below"))[1] == "below"

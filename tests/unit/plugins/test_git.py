@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
+from git_conversation import MAIN, Conversation, FakeRemote, local_with
 from git_local import key
 
 from smartserver.errors import (
@@ -57,45 +57,6 @@ def test_a_ref_that_git_refuses_is_left_out_and_said(name: bytes) -> None:
     assert conversation.run() == ["@refs/heads/main HEAD", f"{key(1).hex()} refs/heads/main", ""]
     (said,) = conversation.said
     assert said.startswith(f"hpss: hpss://h:1/x: the ref {name.decode()!r} is left out: ")
-
-
-def test_a_repository_of_another_system() -> None:
-    remote = FakeRemote({}, vcs="hg")
-    for lines, here in (
-        ("list\n", None),
-        ("list\n", local_with()),
-        ("push +refs/heads/main:refs/heads/x\n\n", local_with(main=key(1))),
-    ):
-        with pytest.raises(WrongVcs):
-            Conversation(lines, FakeRemote({}, vcs="hg", known=True), here).run()
-    assert remote.asked == []
-
-
-@pytest.mark.parametrize("known", [False, True])
-@pytest.mark.parametrize("line", ["", "git status", "git remote show o", "git fetch o"])
-def test_where_nothing_says_that_git_pushes_the_server_is_asked(line: str, known: bool) -> None:
-    """Only on what the refs are does git delete, lease and match as it is told."""
-    remote = FakeRemote({TOPIC: key(2), MAIN: key(1)}, known=known)
-    lines = Conversation("list for-push\n", remote, local_with(main=key(1)), parse(line.split())).run()
-    assert lines == [f"{key(1).hex()} refs/heads/main", f"{key(2).hex()} refs/heads/topic", ""]
-    assert remote.asked == ["refs"]
-    assert Conversation("list for-push\n", FakeRemote(None), local_with(main=key(1))).run() == [""]
-
-
-@pytest.mark.parametrize(
-    ("line", "lacking"),
-    [("git push o :x", ""), ("git push --mirror o", ""), ("git push o", "is_shallow"), ("git push o", "is_partial")],
-)
-def test_a_push_asks_first_where_it_must(line: str, lacking: str) -> None:
-    here = local_with(main=key(1))
-    if lacking:
-        setattr(here, lacking, True)
-    remote = FakeRemote({MAIN: key(1)})
-    listed = Conversation("list for-push\n", remote, here, parse(line.split())).run()
-    assert listed == [f"{key(1).hex()} refs/heads/main", ""]
-    assert remote.asked == ["refs"]
-    nothing = FakeRemote(None)
-    assert Conversation("list for-push\n", nothing, here, parse(line.split())).run() == [""]
 
 
 @pytest.mark.parametrize("quiet", [False, True])

@@ -18,10 +18,9 @@ from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, MissingRevision, Unsupported, WrongVcs
 from smartserver.plugins.git import fetch
 from smartserver.plugins.git.fetch import Fetch
-from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
-from smartserver.plugins.git.wants import Wants, wants
+from smartserver.plugins.git.wants import Wants
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.varint import encode
 from smartserver.vcs.git.repository import GitRepository
@@ -45,16 +44,6 @@ def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> No
     assert not remote.knowledge.met
 
 
-def test_an_id_of_no_revision_is_told_what_can_be_asked_for() -> None:
-    """The object may be there all the same, in a revision; and nothing remembered is wrong."""
-    remote = FakeRemote({MAIN: key(1)}, known=True, pull=MissingRevision(key(9)))
-    hint = parse(["git", "fetch", "o", key(9).hex()])
-    why = f"^no revision {key(9).hex()}: only commits, tags and what refs point at can be asked for by id$"
-    with pytest.raises(CannotGoOn, match=why):
-        Conversation("list\n", remote, local_with(main=key(1)), hint).run()
-    assert remote.knowledge.met
-
-
 @pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])
 def test_a_part_of_a_repository_of_another_system(option: str) -> None:
     """Its server has no word for the part; the user reads which repository it is."""
@@ -63,36 +52,39 @@ def test_a_part_of_a_repository_of_another_system(option: str) -> None:
         Conversation(f"option {option}\nlist\n", remote, local_with()).run()
 
 
-def test_a_segment_over_the_limit_is_refused_by_what_it_says(tmp_path: Path) -> None:
-    """Before a byte of it came: what a server of ours takes a client takes."""
+def fetch_of(remote: FakeRemote, options: Options | None = None) -> Fetch:
+    return Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), options or Options())
+
+
+@pytest.fixture
+def here(tmp_path: Path) -> Iterator[GitRepository]:
     subprocess.run(["git", "init", "-q", "--bare", str(tmp_path)], check=True)
+    with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as opened:
+        yield opened
+
+
+def test_a_segment_over_the_limit_is_refused_by_what_it_says(here: GitRepository) -> None:
+    """Before a byte of it came: what a server of ours takes a client takes."""
     length = MAX_TAKEN + 1
 
     def body() -> Iterator[bytes]:
         yield encode(length)
         raise AssertionError("it is not read on")
 
-    with GitRepository(tmp_path, {"PATH": os.environ["PATH"]}) as here:
-        remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, length), body()))
-        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options())
-        fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
-        with pytest.raises(
-            LimitExceeded, match=f"too many bytes of a segment: {length}, at most {MAX_TAKEN} are allowed"
-        ):
-            fetched.bring(here, {key(9)})
+    fetched = fetch_of(FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, length), body())))
+    fetched.pull(here, Wants(None))
+    with pytest.raises(LimitExceeded, match=f"too many bytes of a segment: {length}, at most {MAX_TAKEN} are allowed"):
+        fetched.bring(here, {key(9)})
 
 
 @pytest.mark.parametrize("body", [b"", b"\x05", b"garbage" * 9, b"\xff" * 40])
-def test_a_body_that_is_none(body: bytes, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_a_body_that_is_none(body: bytes, here: GitRepository) -> None:
     """Whatever comes, one error says so."""
-    folder = tmp_path_factory.mktemp("repository")
-    subprocess.run(["git", "init", "-q", "--bare", str(folder)], check=True)
-    with GitRepository(folder, {"PATH": os.environ["PATH"]}) as here:
-        remote = FakeRemote({MAIN: key(9)}, pull=PullAnswer(PullResult(1, len(body)), iter([body] if body else [])))
-        fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options())
-        fetched.pull(here, wants(Hint(), "o", {}, here.id_length))
-        with pytest.raises(CannotGoOn):
-            fetched.bring(here, {key(9)})
+    pull = PullAnswer(PullResult(1, len(body)), iter([body] if body else []))
+    fetched = fetch_of(FakeRemote({MAIN: key(9)}, pull=pull))
+    fetched.pull(here, Wants(None))
+    with pytest.raises(CannotGoOn):
+        fetched.bring(here, {key(9)})
 
 
 class SelectorRemote(FakeRemote):
@@ -129,8 +121,7 @@ def test_history_is_deepened_once(shallow: tuple[GitRepository, bytes]) -> None:
     """The ids that were not foreseen come with history as the first pull has cut it."""
     here, commit = shallow
     remote = SelectorRemote({MAIN: commit})
-    options = Options(depth=1, relative=True)
-    fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), options)
+    fetched = fetch_of(remote, Options(depth=1, relative=True))
     fetched.pull(here, Wants((MAIN,)))
     fetched.bring(here, {key(9)})
     asked = cast("list[FetchSelector]", remote.asked)
@@ -144,7 +135,6 @@ def test_more_shallow_commits_than_a_pull_names(
     monkeypatch.setattr(fetch, "MAX_IDS", 0)
     here, commit = shallow
     remote = SelectorRemote({MAIN: commit})
-    fetched = Fetch("x", cast("RemoteRepository", remote), Terminal(lambda _line: None), Options(depth=MAX_DEPTH))
-    fetched.pull(here, Wants((MAIN,)))
+    fetch_of(remote, Options(depth=MAX_DEPTH)).pull(here, Wants((MAIN,)))
     asked = cast("list[FetchSelector]", remote.asked)
     assert [(each.depth, each.shallow) for each in asked] == [(MAX_DEPTH, [commit])]

@@ -9,7 +9,7 @@ import pytest
 from git_local import FakeLocal, key
 
 from smartserver.plugins.git.hint import parse
-from smartserver.plugins.git.refspecs import Refspecs, mapped, matches, meanings, sides
+from smartserver.plugins.git.refspecs import Refspecs, mapped, matches, meanings
 
 MAIN, TAG = b"refs/heads/main", b"refs/tags/v1"
 
@@ -121,15 +121,6 @@ def test_settings_have_short_targets_too() -> None:
     upstream = {"push.default": [b"upstream"], "branch.main.merge": [b"x"]}
     assert refspecs("git push o main", upstream).short == [(b"main", b"x")]
     assert refspecs("git push --tags o", settings).short == []
-
-
-def test_sides() -> None:
-    assert [sides(spec) for spec in (b"+a:b", b"a", b":b", b":")] == [
-        (b"a", b"b"),
-        (b"a", b""),
-        (b"", b"b"),
-        (b"", b""),
-    ]
 
 
 @pytest.mark.parametrize(

@@ -58,7 +58,9 @@ def short(name: bytes) -> tuple[bytes, ...]:
         ("git fetch o x", {"remote.o.tagopt": [b"--no-tags"]}, Wants(short(b"x"))),
         ("git fetch o x", {"remote.o.tagopt": [b"--no-tags", b"--tags"]}, Wants((*short(b"x"), TAGS))),
         ("git fetch o x", {"remote.p.tagopt": [b"--no-tags"]}, Wants(short(b"x"), follow=(TAGS,))),
+        ("git fetch o refs/heads/\udcff", {}, Wants((HEADS + b"\xff",), follow=(TAGS,))),
         ("git archive", {}, Wants(None)),
+        ("", CONFIGURED, Wants(None)),
         ("git push o", {}, Wants(None)),
     ],
 )
@@ -70,11 +72,3 @@ def test_ids_are_as_long_as_the_format_makes_them() -> None:
     key = "ab" * 32
     assert wants(Hint("fetch", words=("o", key)), "o", {}, 32).ids == (bytes.fromhex(key),)
     assert wants(Hint("fetch", words=("o", key)), "o", {}, 20).ids == ()
-
-
-def test_without_a_hint_everything_is_wanted() -> None:
-    assert wants(Hint(), "o", CONFIGURED, 20) == Wants(None)
-
-
-def test_a_name_that_is_not_utf8() -> None:
-    assert wants(Hint("fetch", words=("o", "refs/heads/\udcff")), "o", {}, 20).refs == (b"refs/heads/\xff",)

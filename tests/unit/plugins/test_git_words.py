@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from smartserver.client.certainty import NoServer
 from smartserver.client.places import parse_place
 from smartserver.client.url import TcpLocation, parse
 from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, OutcomeUnknown
@@ -28,12 +27,6 @@ from transports.errors import CodedError, NoSpace
             WrongContent(b"\x01\x02", "its content has the id 03"),
             f"the repository 'p' seems to be damaged: object 0102 from the server: its content has the id 03 {ADVICE}",
         ),
-        (
-            NoSuchRepository("p", A_GIT_REPOSITORY),
-            "no repository at 'p' but a git repository, which is not served: to have it served, run "
-            "`git push --mirror hpss://h:1/ANOTHER-PATH` in it",
-        ),
-        (NoSuchRepository("p", "a file"), "no repository at 'p' but a file"),
         (NoSuchRepository("p"), "no repository at 'p'"),
         (NoSpace("p/incoming"), "no space left to write 'p/incoming'"),
         (
@@ -45,11 +38,6 @@ from transports.errors import CodedError, NoSpace
         (
             LimitExceeded("bytes of a segment", 7, 6),
             "the new content of a commit has 7 bytes (compressed), expected no more than 6",
-        ),
-        (
-            NoServer("the peer does not speak hpss"),
-            "h:1: the peer does not speak hpss; if an hpss server got the request all the same, "
-            "it is unknown whether the change was made",
         ),
         (OutcomeUnknown("reset"), "it is unknown whether the change was made: reset"),
         (LimitExceeded("calls", 7, 6), "too many calls: 7, at most 6 are allowed"),
@@ -103,7 +91,3 @@ def test_the_servers_root_is_called_so() -> None:
         said = in_words(error, TcpLocation("h", 1, ""))
         assert "at the server's root" in said
         assert "''" not in said
-
-
-def test_the_advice_says_what_to_run() -> None:
-    assert "`smartserver verify`" in ADVICE

@@ -10,13 +10,6 @@ from mercurial import changegroup, hg, localrepo, ui
 from smartserver.plugins.mercurial import compat
 
 
-class Named(compat.BasePeer):
-    """A peer with two capabilities."""
-
-    def capabilities(self) -> set[bytes]:
-        return {b"lookup", b"bundle2=HG20"}
-
-
 @pytest.fixture
 def repository(tmp_path: Path) -> localrepo.localrepository:
     try:
@@ -37,8 +30,3 @@ def test_a_repository_takes_changegroups_of_version_3(
     monkeypatch.setattr(changegroup, "supportedincomingversions", lambda _: {b"01", b"02"})  # As 6.3 has it.
     compat.allow_changegroup_3(repository)
     assert repository.baseui.configsource(b"experimental", b"changegroup3") == b"hpss"
-
-
-def test_what_finds_the_branches_of_a_command() -> None:
-    module, name = compat.branch_resolver()
-    assert getattr(module, name)(None, Named(ui.ui(), b"hpss://host/x"), (None, []), [b"tip"]) == ([b"tip"], b"tip")

@@ -96,6 +96,21 @@ class Push:
         assert key in self.outside or (entry.kind, key) in reach, "its base is no ancestor's"
         return self.texts[key]
 
+    def send_line(self, count: int, size: int = 4000) -> list[Entry]:
+        """The entries of so many revisions in a row, of a text that gets longer by a line."""
+        sent = [
+            self.send(revision, [parent.id for parent in parents], *items)
+            for revision, parents, items in line(count, size)
+        ]
+        return [entry for (entry,) in sent]
+
+
+def line(count: int, size: int = 4000) -> list[tuple[bytes, list[Parent], list[NewRecord]]]:
+    """Revisions in a row, as a writer takes them."""
+    text = prose(1, size)
+    parents: list[list[Parent]] = [[], *[[Parent(b"r%d" % n)] for n in range(count - 1)]]
+    return [(b"r%d" % n, parents[n], [record(edited(text, n), *[edited(text, n - 1)] * (n > 0))]) for n in range(count)]
+
 
 def base_key(entry: Entry) -> bytes:
     """The base of an entry that is alone in its segment, or has no base."""
@@ -160,14 +175,8 @@ def test_names_of_bases() -> None:
 
 def test_chains_of_a_bulk_push_are_cut_short() -> None:
     push = Push(bulk=True)
-    text = prose(1)
-    push.send(b"r0", [], record(text))
-    keys = [key_of(text)]
-    for n in range(1, 1100):
-        new = edited(text, n)
-        (entry,) = push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(new, edited(text, n - 1) if n > 1 else text))
-        assert base_key(entry) == keys[n - skip_distance(n)]
-        keys.append(entry.key)
+    entries = push.send_line(1100)
+    assert [base_key(entry) for entry in entries[1:]] == [entries[n - skip_distance(n)].key for n in range(1, 1100)]
     assert max(push.depth.values()) <= 2 * 31 + 1
 
 
@@ -175,20 +184,14 @@ def test_chains_of_a_bulk_push_are_cut_short() -> None:
 def test_chains_stay_under_the_limit_of_text(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limits, "MAX_CHAIN", 20 * 4000)
     push = Push(bulk=False)
-    text = prose(1)
-    push.send(b"r0", [], record(text))
-    for n in range(1, 30):
-        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text))
+    push.send_line(30)
     assert 5 < max(push.depth.values()) < 11
     assert sum(depth == 0 for depth in push.depth.values()) > 1
 
 
 def test_chains_stay_under_the_limit_of_depth() -> None:
     push = Push(bulk=False)
-    text = prose(1, 400)
-    push.send(b"r0", [], record(text))
-    for n in range(1, limits.MAX_DEPTH + 10):
-        push.send(b"r%d" % n, [b"r%d" % (n - 1)], record(edited(text, n), edited(text, n - 1) if n > 1 else text))
+    push.send_line(limits.MAX_DEPTH + 10, 400)
     assert max(push.depth.values()) == limits.MAX_DEPTH
 
 
@@ -286,13 +289,6 @@ def test_siblings_of_one_revision_name_each_other_by_place() -> None:
 
 
 # ---- segments that are made while the caller goes on
-
-
-def line(count: int) -> list[tuple[bytes, list[Parent], list[NewRecord]]]:
-    """Revisions in a row, as a writer takes them."""
-    text = prose(1)
-    parents: list[list[Parent]] = [[], *[[Parent(b"r%d" % n)] for n in range(count - 1)]]
-    return [(b"r%d" % n, parents[n], [record(edited(text, n), *[edited(text, n - 1)] * (n > 0))]) for n in range(count)]
 
 
 @pytest.mark.parametrize("bulk", [False, True])

@@ -18,15 +18,11 @@ from smartserver.records.browse import (
     ContentStream,
     ListedNode,
     LogEntry,
-    LogSelector,
     NodeType,
-    Selector,
-    TreeSelector,
     checked_items,
     decode_selector,
     encode_item,
     encode_revision,
-    encode_selector,
 )
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.varint import Malformed
@@ -146,18 +142,6 @@ def test_what_is_no_content_body_is_said_with_its_offset(body: bytes, why: str) 
     with pytest.raises(Malformed) as caught:
         read(iter([body]))
     assert why in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    "selector",
-    [TreeSelector(), TreeSelector("v1", b"a/b", True, True), LogSelector("main", "v1", b"\xff", 7, False, True)],
-)
-def test_a_selector_there_and_back(selector: Selector) -> None:
-    assert decode_selector(encode_selector(selector)) == selector
-
-
-def test_a_selector_of_a_system_is_left_to_it() -> None:
-    assert decode_selector(b"\x92\0\xc0") is None
 
 
 @pytest.mark.parametrize("rest", [b"", b"\x91\7", b"\x91\0\0", b"\x96\0\xa0\xc4\0\xc2\xc2\5"])

@@ -45,18 +45,6 @@ def test_nothing_may_follow(chunks: list[bytes]) -> None:
         list(read_bulk(chunks))
 
 
-@pytest.mark.parametrize("at", [0, 3, 4, len(STREAM) // 3, len(STREAM) - 1])
-def test_a_stream_with_a_wrong_byte(at: int) -> None:
-    wrong = STREAM[:at] + bytes([STREAM[at] ^ 0x55]) + STREAM[at + 1 :]
-    with pytest.raises(Malformed):
-        list(read_bulk([wrong]))
-
-
-def test_what_is_no_stream() -> None:
-    with pytest.raises(Malformed, match="damaged"):
-        list(read_bulk([b"hello, this is no zstd frame"]))
-
-
 def test_a_window_larger_than_agreed_is_refused() -> None:
     parameters = zstandard.ZstdCompressionParameters.from_level(1, window_log=WINDOW_LOG + 2)
     made = zstandard.ZstdCompressor(compression_params=parameters).compressobj()

@@ -30,13 +30,6 @@ def test_a_value_over_the_limit_drops_the_one_before_and_no_other() -> None:
     assert (cache.get("a"), cache.get("b"), cache.size) == (None, b"1", 1)
 
 
-def test_a_cost_of_ones_own() -> None:
-    cache = Cache[str, bytes](10, lambda value: len(value) + 5)
-    cache.put("a", b"1")
-    cache.put("b", b"1")
-    assert (cache.get("a"), cache.get("b")) == (None, b"1")
-
-
 def test_a_spare_value_goes_first_unless_it_is_used() -> None:
     cache = Cache[str, bytes](10, len)
     cache.put("a", b"12345")

@@ -116,12 +116,6 @@ def test_base_keys() -> None:
     assert [segment.base_of(entry) for entry in segment.entries] == [b"", Q, T, Q, b""]
 
 
-def test_a_revision_without_records() -> None:
-    whole = encode_segment(b"r", (), (), (), KINDS)
-    assert whole == b"\x04\x01r\x00\x00"
-    assert decode_segment(whole, 0, KINDS) == Segment(b"r", (), (), 5, 5, ())
-
-
 def test_every_cut_is_malformed() -> None:
     at = decode_segment(WHOLE, 0, KINDS).frames_at
     for end in range(at):

@@ -38,15 +38,6 @@ def test_a_second_one_of_a_name_or_check_is_refused() -> None:
     assert KEYS["git-sha1"] is git.keys["git-sha1"]
 
 
-@pytest.mark.parametrize("vcs", ["bzr 2a", "git sha1", "git sha256", "hg sha1"])
-def test_each_fits_its_kinds(vcs: str) -> None:
-    system = system_of(vcs)
-    assert system.name == vcs
-    assert system.own_kind == 0
-    assert system.content_keys == {"bzr 2a": {3}, "hg sha1": {0, 1, 2}}.get(vcs, {0})
-    assert all(number < len(system.kinds) for number in system.of_revision)
-
-
 def test_all_are_found_without_being_imported() -> None:
     script = "from smartserver.records.system import every_system; print(*sorted(every_system()), sep=', ')"
     run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)

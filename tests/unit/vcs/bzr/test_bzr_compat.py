@@ -10,23 +10,10 @@ from typing import Any
 import breezy
 import breezy.bzr  # Its own formats.
 import pytest
-from breezy import debug
 from breezy.bzr.pack_repo import RetryWithNewPacks
 from breezy.controldir import ControlDir, format_registry
 
 from smartserver.vcs.bzr import compat as brz_compat
-
-
-def test_flags_of_the_user(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(debug, "debug_flags", {"hpss"})
-    assert brz_compat.debug_flags() == {"hpss"}
-
-
-def test_what_breezy_keeps_apart() -> None:
-    assert brz_compat.encode_length(300) == b"\xac\x02"
-    record = brz_compat.ChunkedContentFactory((b"key",), None, None, [b"a ", b"text"])
-    assert record.get_bytes_as("fulltext") == b"a text"
-
 
 KEYS = [(b"file-%d" % (number % 3), b"revision-%03d" % number) for number in range(40)]
 

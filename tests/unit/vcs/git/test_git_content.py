@@ -207,29 +207,21 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     assert sum(1 for _ in changes) == 899
 
 
-@pytest.fixture
-def stored() -> StoredObjects:
+@pytest.mark.parametrize(
+    ("digits", "expected"),
+    [
+        ("ab12c", "ab12cd"),
+        ("ab3", "ab34cd"),
+        ("ab12ef", "ab12ef"),
+        ("cd", "cd"),  # Though another begins so.
+        *[(digits, None) for digits in ("ab12ce", "ee", "ab12cde", "ab12cd00")],
+    ],
+)
+def test_the_id_that_begins_so(digits: str, expected: str | None) -> None:
     stored = StoredObjects()
-    stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd")]
-    return stored
-
-
-@pytest.mark.parametrize(("digits", "expected"), [("ab12c", "ab12cd"), ("ab3", "ab34cd"), ("ab12ef", "ab12ef")])
-def test_the_one_id_that_begins_so(stored: StoredObjects, digits: str, expected: str) -> None:
-    assert find_by_prefix(stored, digits) == bytes.fromhex(expected)
-
-
-def test_a_whole_id_is_itself_though_others_begin_so(stored: StoredObjects) -> None:
-    stored.order.append(bytes.fromhex("cdef"))
-    assert find_by_prefix(stored, "cd") == bytes.fromhex("cd")
-
-
-@pytest.mark.parametrize("digits", ["ab1", "ab12", "a"])
-def test_several_ids_that_begin_so(stored: StoredObjects, digits: str) -> None:
-    with pytest.raises(NoSuchPart, match=f"ambiguous id {digits}: ab12cd and ab(12ef|34cd) begin so"):
-        find_by_prefix(stored, digits)
-
-
-@pytest.mark.parametrize("digits", ["ab12ce", "ee", "ab12cde", "ab12cd00"])
-def test_no_id_that_begins_so(stored: StoredObjects, digits: str) -> None:
-    assert find_by_prefix(stored, digits) is None
+    stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd", "cdef")]
+    assert find_by_prefix(stored, digits) == (bytes.fromhex(expected) if expected else None)
+    with pytest.raises(NoSuchPart, match=r"ambiguous id a: ab12cd and ab(12ef|34cd) begin so"):
+        find_by_prefix(stored, "a")
+    with pytest.raises(NoSuchPart, match="ambiguous id ab12: ab12cd and ab12ef begin so"):
+        find_by_prefix(stored, "ab12")

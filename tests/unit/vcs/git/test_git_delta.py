@@ -54,11 +54,6 @@ lines = st.lists(st.sampled_from([b"a long enough line %d\n" % n for n in range(
 texts = lines.map(b"".join) | st.binary(max_size=600)
 
 
-@given(texts, texts)
-def test_any_two_texts(base: bytes, text: bytes) -> None:
-    assert apply(base, delta(base, text)) == text
-
-
 @given(texts, st.data())
 def test_an_edited_text(base: bytes, data: st.DataObject) -> None:
     text = base

@@ -1,23 +1,17 @@
-"""vcs.git.folder: the objects of a folder are those of git."""
+"""vcs.git.folder: the objects of a folder are those of git. What is sent of them: `simulated/test_import.py`."""
 
 from __future__ import annotations
 
 import os
 import random
-import stat
 import subprocess
 from pathlib import Path
 
 import pytest
 
 from smartserver.records import limits
-from smartserver.records.delta import decompress
 from smartserver.records.keys import KeyTable
-from smartserver.records.model import Parent
-from smartserver.records.segment import decode_segment, frames
 from smartserver.vcs.git.folder import BadFolder, FolderCommit, FolderTree, commit_text
-from smartserver.vcs.git.format import BLOB, COMMIT, TREE
-from smartserver.vcs.git.system import GIT, git_key
 
 ODD = [b"a", b"a.b", b"a0", b"sub/x", b"sub.x", b"sub0", b"sub-x/y", b"\xff\xfe", b"new\nline", b"deep/er/and/deeper"]
 
@@ -52,7 +46,9 @@ def test_the_tree_is_that_of_git(tmp_path: Path, object_format: str) -> None:
     (folder / "link").symlink_to("nowhere")
     (folder / "to-folder").symlink_to("sub")
     (folder / "empty/er").mkdir(parents=True)
-    tree = FolderTree(str(folder), f"git {object_format}")
+    seen: list[tuple[int, int]] = []
+    tree = FolderTree(str(folder), f"git {object_format}", lambda size, files: seen.append((files, size)))
+    assert seen[-1] == (len(tree.files), sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()))
     assert tree.root == tree_of_git(folder, object_format)
     assert len(tree.files) == len(ODD) + 3
     assert len(tree.keys) == len({file.key for file in tree.files}) + len(tree.trees)
@@ -80,42 +76,6 @@ def test_what_has_no_place_in_a_commit(tmp_path: Path, monkeypatch: pytest.Monke
     (tmp_path / "large").write_bytes(b"grew")
     with pytest.raises(BadFolder, match="large was changed while it was read"):
         FolderTree(str(tmp_path), "git sha1")
-
-
-def test_a_plan_has_what_the_other_side_lacks(tmp_path: Path) -> None:
-    write(tmp_path, ODD)
-    (tmp_path / "copy").write_bytes(b"text of a")
-    (tmp_path / "link").symlink_to("a")
-    before = FolderTree(str(tmp_path), "git sha1")
-    (tmp_path / "sub/x").write_bytes(b"changed")
-    (tmp_path / "to").symlink_to("b")
-    seen: list[tuple[int, int]] = []
-    tree = FolderTree(str(tmp_path), "git sha1", lambda size, files: seen.append((files, size)))
-    assert seen[-1][0] == len(tree.files) == len(ODD) + 3
-    assert seen[-1][1] == sum(
-        path.lstat().st_size for path in tmp_path.rglob("*") if stat.S_ISREG(path.lstat().st_mode)
-    )
-    parent = bytes(20)
-    text = commit_text(tree.root, [parent], b"A <a@b> 1 +0000", b"C <c@d> 2 +0100", b"message\n\n")
-    commit = FolderCommit(tree, [parent], text, before.keys)
-    assert commit.plan([], []) is commit.without_bases([b"x"]) is commit
-    assert [node.parents for node in commit.graph] == [(Parent(parent),)]
-    (whole,) = commit.segments()
-    assert list(commit.segments()) == [whole]
-    segment = decode_segment(whole, 0, GIT["git sha1"].kinds)
-    texts = {
-        (entry.meta, decompress(entry.encoding, bytes(frame), entry.length))
-        for entry, frame in zip(segment.entries, frames(segment, whole), strict=True)
-    }
-    assert texts == {
-        (COMMIT, text),
-        (TREE, tree.trees[tree.root]),
-        *((TREE, each) for key, each in tree.trees.items() if key not in before.keys),
-        (BLOB, b"changed"),
-        (BLOB, b"b"),
-    }
-    assert segment.entries[0].key == commit.id == git_key("git-sha1", COMMIT, text)
-    assert text.endswith(b"\n\nmessage\n")
 
 
 def test_a_file_that_changes_before_it_is_sent(tmp_path: Path) -> None:

@@ -68,6 +68,10 @@ TREES = {
     "null": entry(b"100644", b"a", bytes(20)),
     "null submodule": entry(b"160000", b"a", bytes(20)),
     "padded": entry(b"040000", b"a", FOLDER),
+    **{
+        f"a folder of the mode {mode!r} is sorted as one": entry(mode, b"a", FOLDER) + file(b"a.c")
+        for mode in (b"040000", b"40755")
+    },
     "odd mode": entry(b"100600", b"a") + entry(b"40755", b"b", FOLDER),
     "link to ignore": entry(b"120000", b".gitignore"),
     "link to mailmap": entry(b"120000", b".mailmap"),
@@ -173,18 +177,25 @@ def test_the_same_as_git_fsck(repository: Path, meta: bytes, text: bytes) -> Non
 MODULES = {
     "clean": b'[submodule "lib/x"]\n\tpath = lib/x\n\turl = https://example.org/x\n\tupdate = merge\n',
     "name": b'[submodule "../x"]\n\tpath = x\n',
+    "name within": b'[submodule "a/../b"]\n\tpath = x\n',
+    "no name": b'[submodule ""]\n\tpath = x\n',
     "name with backslash": b'[submodule "a\\\\..\\\\x"]\n\tpath = x\n',
     "dots in a name": b'[submodule "..x/a..b"]\n\tpath = x\n',
     "option as url": b'[submodule "x"]\n\turl = -x\n',
     "newline in url": b'[submodule "x"]\n\turl = "https://h/\\nx"\n',
     "encoded newline": b'[submodule "x"]\n\turl = git://h/%0ax\n',
     "encoded newline, https": b'[submodule "x"]\n\turl = https://h%0a/x\n',
+    "no url": b'[submodule "x"]\n\turl = \n',
+    "a user and no host": b'[submodule "x"]\n\turl = https://a:b@/x\n',
     "no host": b'[submodule "x"]\n\turl = https:///x\n',
     "other host": b'[submodule "x"]\n\turl = "../../../:h/x"\n',
+    "empty above": b'[submodule "x"]\n\turl = ..//x\n',
     "relative": b'[submodule "x"]\n\turl = ../../x\n',
     "curl": b'[submodule "x"]\n\turl = https::https://h/x\n',
     "ssh": b'[submodule "x"]\n\turl = git@h:x\n',
     "option as path": b'[submodule "x"]\n\tpath = -x\n',
+    "option as path, two blanks": b'[submodule "x"]\n\tpath =  -x\n',
+    "another command": b'[submodule "x"]\n\tupdate = none!\n',
     "command": b'[submodule "x"]\n\tupdate = !sh\n',
     "no config": b"[submodule",
 }
@@ -199,6 +210,7 @@ def test_gitmodules_as_git_fsck(repository: Path, text: bytes) -> None:
     assert roles == [RecordRole(0, blob, ".gitmodules")]
     found = {fault.id for fault in GIT.role_faults(roles[0], Record(0, blob, BLOB, text))}
     assert found == of_git(repository, (BLOB, text), (TREE, tree))
+    assert not (found and fsck_modules.has_no_fault(b'[submodule "x"]\n\tpath = y\n' + text))
 
 
 @pytest.mark.parametrize(
@@ -310,13 +322,6 @@ def test_names_that_spell_out_entries_are_in_order() -> None:
     for name in (b"40000 " * 1000, b"40000 a" * 1000, b"40000 40000 a.c"):
         assert ids(TREE, entry(b"40000", name, FOLDER)) == set()
         assert ids(TREE, entry(b"40000", name, FOLDER) + entry(b"100644", name + b".c")) == {"treeNotSorted"}
-
-
-def test_folders_with_odd_modes_are_sorted_as_folders(repository: Path) -> None:
-    for mode in (b"40000", b"040000", b"40755"):
-        text = entry(mode, b"a", FOLDER) + file(b"a.c")
-        assert ids(TREE, text) == of_git(repository, (TREE, text))
-        assert "treeNotSorted" in ids(TREE, text)
 
 
 def test_trees_are_in_order_where_folders_sort_with_a_slash() -> None:

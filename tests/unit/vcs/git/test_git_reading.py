@@ -1,4 +1,4 @@
-"""vcs.git.reading: fetches of a part of the commits, or of their objects."""
+"""vcs.git.reading: fetches of a part of the commits, or of their objects. `git_shallow_rows.py` has those of git."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from builders import KINDS, History, push
 from memory_transport import MemoryTransport
 from trips import Trips
 
-from smartserver.errors import Cancelled, LimitExceeded, MissingRevision, NoSuchPart, Unsupported
+from smartserver.errors import Cancelled, LimitExceeded, NoSuchPart, Unsupported
 from smartserver.records.bulk import read_bulk
 from smartserver.records.delta import decompress
 from smartserver.records.segment import SegmentStream, decode_segment, frames
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
-from smartserver.vcs.git.format import COMMIT, TAG, TREE
+from smartserver.vcs.git.format import COMMIT, TREE
 from smartserver.vcs.git.selector import (
     BLOBS,
     FETCH,
@@ -181,37 +181,6 @@ def test_only_what_is_missing_comes(line: tuple[Client, list[bytes]]) -> None:
     assert client.shallow == {made[-3], made[-1]}
 
 
-def test_since_and_without_what_a_ref_reaches() -> None:
-    history = History()
-    made = history.line(5)
-    client = begun(history, made, {MAIN: made[-1], b"refs/tags/old": made[1]})
-    client.fetch([made[-1]], excluded=[b"old"])
-    assert client.check() == set(made[2:])
-    assert client.shallow == {made[2]}
-    client.fetch([made[-1]], since=1_800_000_000)
-    assert client.check() == set(made)
-    with pytest.raises(NoSuchPart, match="no commits selected for shallow requests"):
-        client.fetch([made[-1]], since=1_800_000_001)
-    with pytest.raises(NoSuchPart, match="no ref none whose history could be left out"):
-        client.fetch([made[-1]], excluded=[b"none"])
-
-
-def test_tags_follow_what_comes_and_what_is_there() -> None:
-    history = History()
-    made = history.line(4)
-    tag, far = history.tag(made[2]), history.tag(made[0], "far")
-    outer = history.tag(tag, "outer")
-    refs = {MAIN: made[-1], b"refs/tags/outer": outer, b"refs/tags/far": far}
-    client = begun(history, [*made, tag, outer, far], refs)
-    client.fetch([made[-1]], depth=1, follow=[b"refs/tags/"])
-    assert not {tag, far, outer} & client.objects.keys()
-    client.fetch([made[-1]], depth=2, follow=[b"refs/tags/"])
-    assert {tag, outer} <= client.objects.keys()
-    assert far not in client.objects
-    client.fetch([far], depth=1)
-    assert client.shallow == {made[0], made[2]}
-
-
 @pytest.mark.parametrize(
     ("filters", "kinds"),
     [
@@ -231,19 +200,6 @@ def test_filters(line: tuple[Client, list[bytes]], filters: list[tuple[int, int]
     assert {meta: metas.count(meta) for meta in metas} == kinds
 
 
-def test_objects_by_their_ids(line: tuple[Client, list[bytes]]) -> None:
-    """Each passes whatever filter there is."""
-    client, made = line
-    history = client.history
-    tree = FORM._format.commit(made[0], history.objects[made[0]].text)[0]
-    blob = history.key_at(made[2], "src/file.txt")
-    client.fetch([blob, blob, tree], filters=[(BLOBS, 0)], partial=True)
-    assert client.sent[0] == blob
-    assert {history.objects[key].meta for key in client.sent[1:]} == {TREE}
-    with pytest.raises(MissingRevision):
-        client.fetch([b"\7" * 20])
-
-
 @pytest.mark.parametrize("how", [{"depth": 1}, {"since": 1}, {"excluded": [b"old"]}])
 def test_history_is_cut_at_commits_alone(how: dict[str, Any]) -> None:
     """Git takes a repository for damaged whose shallow commits are something else."""
@@ -256,17 +212,6 @@ def test_history_is_cut_at_commits_alone(how: dict[str, Any]) -> None:
     client.fetch([made, blob, tag], **how)
     assert client.shallow == (set() if "since" in how else {made})
     assert {blob, tag} <= client.objects.keys()
-
-
-def test_refs_of_any_object() -> None:
-    history = History()
-    (made,) = history.line(1)
-    blob = history.bare(history.key_at(made, "README"))
-    tag = history.tag(blob, "of-a-file")
-    client = begun(history, [made, blob, tag], {MAIN: made, b"refs/x/blob": blob, b"refs/tags/t": tag})
-    client.fetch([tag], depth=1)
-    assert client.sent == [tag, blob]
-    assert history.objects[tag].meta == TAG
 
 
 # -- hostile

@@ -32,13 +32,6 @@ def test_it_changes_when_that_is_said(tmp_path: Path) -> None:
     assert os.listdir(tmp_path) == []
 
 
-def test_another_process_has_the_lock(tmp_path: Path) -> None:
-    path = str(tmp_path / "shallow")
-    with ShallowChange(path, set(), {ONE}), pytest.raises(ShallowFileError, match=r"shallow\.lock' exists: another"):
-        ShallowChange(path, set(), {TWO})
-    assert os.listdir(tmp_path) == []
-
-
 def test_another_process_changed_it(tmp_path: Path) -> None:
     (tmp_path / "shallow").write_text(lines(ONE))
     with pytest.raises(ShallowFileError, match="another process changed it; try again"):

@@ -193,57 +193,35 @@ EMPTY_TREE = bytes.fromhex("4b825dc642cb6eb9a060e54bf8d69288fbee4904")
 IDENT = b"A <a@b> 5 +0000"
 
 
+ODD_TREES = [
+    b"100664 f\0" + BLOB_KEY,
+    b"100600 f\0" + BLOB_KEY,
+    b"40000 d\0" + EMPTY_TREE + b"100644 f\0" + BLOB_KEY,
+    b"100644 z\0" + BLOB_KEY + b"100644 a\0" + BLOB_KEY,
+    b"100644 a\0" + BLOB_KEY + b"100644 a\0" + BLOB_KEY,
+    b"100644 a/b\0" + BLOB_KEY,
+    b"100644 a.b\0" + BLOB_KEY + b"0100644 c\0" + BLOB_KEY,
+]
+FINE_TREE = b"100644 a.b\0" + BLOB_KEY + b"160000 s\0" + b"\x11" * 20
+ODD_AUTHORS = [b"<a@b> 5 +0000", b"A <a@b>", b"A<a@b> 5 +0000", b"A <<a@b>> 5 +0000", b"A <a@b> 5", b"A 5 +0000"]
+FINE_AUTHORS = [b" <a@b> 5 +0000", b"A <> -5 -0000", b"A  B < a > 0 +051800", b"\xff <a>  5 +9999"]
+ODD_TAGS = [b"tagger A <a@b> 5 +0000\nencoding x\n\n", b"tagger <a@b> 5 +0000\n\n", b"\n\0"]
+FINE_TAGS = [b"tagger A <a@b> 5 +0000\n\nmessage", b"\nmessage", b"tagger  <> -5 +1\n\n"]
+
+
 @pytest.mark.parametrize(
-    "text",
+    ("counted", "tree", "author", "tag"),
     [
-        b"100664 f\0" + BLOB_KEY,
-        b"100600 f\0" + BLOB_KEY,
-        b"40000 d\0" + EMPTY_TREE + b"100644 f\0" + BLOB_KEY,
-        b"100644 z\0" + BLOB_KEY + b"100644 a\0" + BLOB_KEY,
-        b"100644 a\0" + BLOB_KEY + b"100644 a\0" + BLOB_KEY,
-        b"100644 a/b\0" + BLOB_KEY,
-        b"100644 a.b\0" + BLOB_KEY + b"0100644 c\0" + BLOB_KEY,
+        *[((0, 1, 0), tree, IDENT, b"") for tree in ODD_TREES],
+        *[((1, 0, 0), b"", author, b"") for author in ODD_AUTHORS],
+        *[((0, 0, 0), FINE_TREE, author, b"") for author in FINE_AUTHORS],
+        *[((0, 0, 1), b"", IDENT, tag) for tag in ODD_TAGS],
+        *[((0, 0, 0), b"", IDENT, tag) for tag in FINE_TAGS],
     ],
-    ids=["664", "600", "empty folder", "order", "twice", "slash", "zero"],
 )
-def test_a_tree_that_no_stream_makes_is_counted(repository: GitRepository, tmp_path: Path, text: bytes) -> None:
-    comes_back(repository, tmp_path, Omissions(0, 1, 0, has_nested_tags=False), tree=text)
-
-
-@pytest.mark.parametrize(
-    "author",
-    [b"<a@b> 5 +0000", b"A <a@b>", b"A<a@b> 5 +0000", b"A <<a@b>> 5 +0000", b"A <a@b> 5", b"A 5 +0000"],
-)
-def test_an_author_that_no_stream_has_is_counted(repository: GitRepository, tmp_path: Path, author: bytes) -> None:
-    comes_back(repository, tmp_path, Omissions(1, 0, 0, has_nested_tags=False), author=author)
-
-
-@pytest.mark.parametrize("author", [b" <a@b> 5 +0000", b"A <> -5 -0000", b"A  B < a > 0 +051800", b"\xff <a>  5 +9999"])
-def test_other_authors_are_none(repository: GitRepository, tmp_path: Path, author: bytes) -> None:
-    folders = b"100644 a.b\0" + BLOB_KEY + b"160000 s\0" + b"\x11" * 20
-    comes_back(repository, tmp_path, Omissions(0, 0, 0, has_nested_tags=False), author=author, tree=folders)
-
-
-@pytest.mark.parametrize("rest", [b"tagger A <a@b> 5 +0000\nencoding x\n\n", b"tagger <a@b> 5 +0000\n\n", b"\n\0"])
-def test_a_tag_that_no_stream_has_is_counted(repository: GitRepository, tmp_path: Path, rest: bytes) -> None:
-    comes_back(repository, tmp_path, Omissions(0, 0, 1, has_nested_tags=False), tag=rest)
-
-
-@pytest.mark.parametrize("rest", [b"tagger A <a@b> 5 +0000\n\nmessage", b"\nmessage", b"tagger  <> -5 +1\n\n"])
-def test_other_tags_are_none(repository: GitRepository, tmp_path: Path, rest: bytes) -> None:
-    comes_back(repository, tmp_path, Omissions(0, 0, 0, has_nested_tags=False), tag=rest)
-
-
-def comes_back(
-    repository: GitRepository,
-    folder: Path,
-    counted: Omissions,
-    *,
-    tree: bytes = b"",
-    author: bytes = IDENT,
-    tag: bytes = b"",
+def test_a_stream_brings_back_all_but_what_is_counted(
+    repository: GitRepository, tmp_path: Path, counted: tuple[int, int, int], tree: bytes, author: bytes, tag: bytes
 ) -> None:
-    """A commit that a stream brings back as it was, unless it is counted."""
     commit(repository, b"x\n", "blob")
     key = commit(repository, tree, "tree")
     tip = commit(repository, b"tree %b\nauthor %b\ncommitter %b\n\nm\n" % (key.hex().encode(), author, IDENT))
@@ -252,11 +230,11 @@ def comes_back(
         head = b"object %b\ntype commit\ntag v1\n" % tip.hex().encode()
         refs[b"refs/tags/v1"] = commit(repository, head + tag, "tag")
     set_refs(repository, refs, MAIN)
-    assert find_omissions(repository) == counted
-    with open(folder / "stream", "w+b") as output:
+    assert find_omissions(repository) == Omissions(*counted, has_nested_tags=False)
+    with open(tmp_path / "stream", "w+b") as output:
         export_stream(repository, (), ("--reencode=no",), output)
         output.seek(0)
-        with open_bare(str(folder / "copy"), "git sha1", VARIABLES) as copy:
+        with open_bare(str(tmp_path / "copy"), "git sha1", VARIABLES) as copy:
             with contextlib.suppress(BadStream):
                 import_stream(copy, output, ())
             assert (copy.refs() == refs) == (not any(counted))

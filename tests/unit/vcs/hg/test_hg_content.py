@@ -1,4 +1,4 @@
-"""vcs.hg.content: trees, texts and headers of Mercurial's histories."""
+"""vcs.hg.content: odd trees, texts and headers of Mercurial's histories; others are in `interop/test_hg_browse.py`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,7 @@ import pytest
 from builders import joined
 from charging import Charged
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
-from smartserver.records import browse
+from smartserver.errors import MissingRevision, NoSuchPart
 from smartserver.records.browse import ChangedPath, Contents, Node, NodeType
 from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Record, Tip
@@ -94,6 +93,9 @@ def test_a_path_that_spells_lines() -> None:
 
 def test_an_empty_tree() -> None:
     assert listed({}) == [(b"", FOLDER)]
+    stored = Stored()
+    nothing = stored.commit({}, stored.commit(FILES))
+    assert list(contents(stored).changes(nothing)) == [ChangedPath("D", path) for path in sorted(FILES)]
 
 
 def test_a_text_that_looks_like_metadata() -> None:
@@ -175,43 +177,6 @@ def test_a_date_that_cannot_be_read() -> None:
         contents(stored).header(stored.commit({}, date=b"now"))
 
 
-def test_states() -> None:
-    stored = Stored()
-    first = stored.commit(FILES)
-    second = stored.commit({**FILES, b"a/deep/er/run": (b"#!/bin/sh\n", b"")}, first)
-    third = stored.commit({**FILES, b"a.txt": (b"new\n", b"")}, first)
-    here = contents(stored)
-    differ = {
-        path
-        for path in (b"", b"a", b"a.txt", b"a/b", b"a/deep", b"a/deep/er/run", b"a0", b"z", b"absent")
-        if here.state(first, path) != here.state(second, path)
-    }
-    assert differ == {b"", b"a", b"a/deep", b"a/deep/er/run"}
-    assert here.state(first, b"a") == here.state(third, b"a") is not None
-    assert here.state(first, b"absent") is None
-
-
-def test_changes() -> None:
-    stored = Stored()
-    first = stored.commit(FILES)
-    without = {path: file for path, file in FILES.items() if path not in (b"a0", b"a/b")}
-    changed: Files = {**without, b"a/link": (b"../z", b""), b"a.txt": (b"new\n", b""), b"a0/x": (b"", b"")}
-    second = stored.commit(changed, first)
-    merge = stored.commit(changed, second, first)
-    nothing = stored.commit({}, merge)
-    here = contents(stored)
-    assert list(here.changes(first)) == [ChangedPath("A", path) for path in sorted(FILES)]
-    assert list(here.changes(second)) == [
-        ChangedPath("M", b"a.txt"),
-        ChangedPath("D", b"a/b"),
-        ChangedPath("M", b"a/link"),
-        ChangedPath("D", b"a0"),
-        ChangedPath("A", b"a0/x"),
-    ]
-    assert list(here.changes(merge)) == []
-    assert list(here.changes(nothing)) == [ChangedPath("D", path) for path in sorted(changed)]
-
-
 def test_what_a_clone_checks_out() -> None:
     stored = Stored()
     with pytest.raises(NoSuchPart, match="there is no changeset yet"):
@@ -237,13 +202,3 @@ def test_folders_that_files_beside_each_other_lie_in_are_said_once() -> None:
     found = [path for path, _ in listed(files, b"d/d")]
     above = [b"/".join([b"d"] * count) for count in range(2, 201)]
     assert found == [*above, *[deep + end for end in (b"/a", b"/a/f", b"/b", b"/b/f", b"/c", b"/c/f")]]
-
-
-def test_a_message_that_is_too_long_is_refused_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(browse, "MAX_MESSAGE", 10)
-    stored = Stored()
-    node = stored.commit(FILES, message=b"x" * 11)
-    with pytest.raises(
-        LimitExceeded, match=f"too many bytes of the message of {node.hex()}: 11, at most 10 are allowed"
-    ):
-        contents(stored).header(node)

@@ -3,8 +3,6 @@ from __future__ import annotations
 import random
 import struct
 
-import pytest
-
 from smartserver.vcs.hg.delta import FEW, delta
 
 
@@ -22,11 +20,6 @@ def patched(base: bytes, difference: bytes) -> bytes:
 def test_of_nothing() -> None:
     assert delta(b"text", None) == struct.pack(">lll", 0, 0, 4) + b"text"
     assert delta(b"", b"") == delta(b"same\n", b"same\n") == b""
-
-
-@pytest.mark.parametrize(("text", "base"), [(b"", b"a\n"), (b"a\n", b""), (b"ab", b"a"), (b"a\nb", b"a\nc\nb")])
-def test_of_little(text: bytes, base: bytes) -> None:
-    assert patched(base, delta(text, base)) == text
 
 
 def test_a_line_in_the_middle() -> None:

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import hashlib
-
 import pytest
 
 from smartserver.records.check import make_check, verify_record
@@ -34,13 +32,6 @@ def test_meta_is_the_parents_and_no_more(parents: tuple[bytes, bytes], meta: byt
 def test_meta_in_another_form_is_none(meta: bytes) -> None:
     with pytest.raises(ValueError, match=f"its meta of {len(meta)} bytes is not two parents"):
         parents_of(meta)
-
-
-def test_a_node_is_mercurials_hash() -> None:
-    """The hash is of the parents in the order of their bytes, and the text; `hg debugdata` of the first file of a
-    history."""
-    assert node_of(b"", b"hello\n").hex() == hashlib.sha1(NULL + NULL + b"hello\n").hexdigest()
-    assert node_of(B + A, b"x") == node_of(A + B, b"x") == hashlib.sha1(A + B + b"x").digest()
 
 
 def test_the_key_of_a_changeset_is_its_node_and_nothing_else() -> None:

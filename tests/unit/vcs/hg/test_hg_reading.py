@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 import pytest
 from charging import Charged
-from mercurial import obsolete
+from test_hg_markers import marker
 
 from smartserver.errors import NoSuchPart, Unsupported
 from smartserver.records.content import ReadScope, Text
@@ -16,7 +16,17 @@ from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
 from smartserver.vcs.hg.markers import WHOLE, encode_selector, key_of
 from smartserver.vcs.hg.reading import newest_open, read
-from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, RevisionNames, decode_found, encode
+from smartserver.vcs.hg.selector import (
+    BOOKMARK,
+    BRANCH,
+    FRAGMENT,
+    GRAPH,
+    MAX_NAMES,
+    RevisionNames,
+    decode,
+    decode_found,
+    encode,
+)
 from smartserver.vcs.hg.system import HgSystem
 
 FIRST, SECOND, THIRD, FOURTH = (bytes.fromhex(start.ljust(40, "0")) for start in ("ab1", "ab2", "123", "9c"))
@@ -174,6 +184,12 @@ def test_a_bookmark_alone() -> None:
         find(Stored(), BOOKMARK + b"lost")
 
 
+@pytest.mark.parametrize("selector", [b"", b"x", GRAPH, b"n" + b"\0" * MAX_NAMES])
+def test_what_is_no_selector_of_names(selector: bytes) -> None:
+    with pytest.raises(Unsupported, match="a selector of another release"):
+        decode(selector)
+
+
 def test_a_graph() -> None:
     plan = read(Stored(), GRAPH, ReadScope([THIRD, FOURTH], [SECOND, MISSING]))
     assert [*(plan.pieces or ())] == [(2, ()), (3, ())]
@@ -183,11 +199,6 @@ def test_the_newest_open_head() -> None:
     stored = Stored()
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST), Tip(SECOND))) == SECOND
     assert newest_open(stored, (Tip(FOURTH, closed=True), Tip(FIRST, closed=True))) == FOURTH
-
-
-def marker(predecessor: bytes, *successors: bytes) -> bytes:
-    made = (predecessor, successors, 0, ((b"user", b"u"),), (0.0, 0), None)
-    return b"".join(obsolete.encodemarkers([made], False, 1))
 
 
 ONE, TWO, OTHER = marker(MISSING, SECOND), marker(b"\xdd" * 20, MISSING), marker(b"\xcc" * 20, FOURTH)

@@ -39,11 +39,6 @@ def test_it_is_registered() -> None:
     assert [RULES.is_list(kind, b"") for kind in (CHANGESET, MANIFEST, FILE)] == [True, True, False]
 
 
-@pytest.mark.parametrize(("meta", "parents"), [(b"", ()), (A, (A,)), (A + B, (A, B)), (NULL + B, (B,))])
-def test_parents(meta: bytes, parents: tuple[bytes, ...]) -> None:
-    assert RULES.own_parents(C, meta, changeset(A)) == parents
-
-
 def test_a_changeset_needs_its_manifest() -> None:
     assert needs(CHANGESET, C, A, changeset(B)) == {MANIFEST: [B]}
     assert needs(CHANGESET, C, A, changeset(NULL)) == {}
