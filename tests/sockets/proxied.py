@@ -29,10 +29,11 @@ def nobody() -> Iterator[tuple[str, int]]:
 class Server:
     """Runs `serve` on a thread for each connection, and raises its errors at the end."""
 
-    def __init__(self, serve: Serve) -> None:
+    def __init__(self, serve: Serve, host: str) -> None:
         self._serve = serve
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address: tuple[str, int] = self._socket.getsockname()
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self._socket = socket.create_server((host, 0), family=family)
+        self.address: tuple[str, int] = self._socket.getsockname()[:2]
         self._stopping = False
         self._threads: list[threading.Thread] = []
         self._errors: list[BaseException] = []
@@ -71,8 +72,8 @@ class Server:
 
 
 @contextlib.contextmanager
-def serving(serve: Serve) -> Iterator[Server]:
-    server = Server(serve)
+def serving(serve: Serve, host: str = "127.0.0.1") -> Iterator[Server]:
+    server = Server(serve, host)
     try:
         yield server
     finally:

@@ -268,11 +268,6 @@ def lanes(count: int, work: Callable[[int], T]) -> list[T]:
         return [future.result() for future in [pool.submit(work, lane) for lane in range(count)]]
 
 
-def shares(items: Sequence[T], count: int) -> list[list[T]]:
-    """Return the items that each of `count` lanes gets."""
-    return [list(items[lane::count]) for lane in range(count)]
-
-
 def group(leader: int) -> list[int]:
     """Return the living processes of a process group."""
     found: list[int] = []

@@ -244,22 +244,15 @@ def bomb() -> bytes:
     return out.getvalue()
 
 
-def test_a_pack_that_claims_to_be_huge(tmp_path: Path) -> None:
+def test_a_pack_that_claims_to_be_huge_and_commands_that_are_none(tmp_path: Path) -> None:
+    """`tests/unit/gateway/test_gateway_routes.py` has the ways in which commands are none."""
     with GatewayServer(tmp_path) as server:
+        for body in (b"", line("nonsense")):
+            assert ask(server, request("POST", "/new/git-receive-pack", PUSH, body)).status == 400
         first = line(f"{'0' * 40} {'1' * 40} refs/heads/main\0report-status") + b"0000"
         answer = ask(server, request("POST", "/new/git-receive-pack", PUSH, first + bomb()))
         assert b"ng refs/heads/main unpacker error" in answer.body
         assert not list(tmp_path.glob("root/*"))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"xxxx", b"0003", b"ffff", line("nonsense"), line(f"{'0' * 40} {'1' * 40} refs/heads/a") * 2 + b"0000"],
-)
-def test_commands_that_are_none(tmp_path: Path, body: bytes) -> None:
-    with GatewayServer(tmp_path) as server:
-        answer = ask(server, request("POST", "/new/git-receive-pack", PUSH, body))
-        assert answer.status == 400
 
 
 def test_many_connections(tmp_path: Path, git: Git) -> None:
@@ -272,11 +265,3 @@ def test_many_connections(tmp_path: Path, git: Git) -> None:
         for each in idle:
             each.close()
         git("push", "-q", server.url(), "main")
-
-
-def test_a_client_that_leaves_ends_its_program(server: GatewayServer, git: Git) -> None:
-    head = request("POST", "/project/git-upload-pack", FETCH + "Git-Protocol: version=2\r\n", LS_REFS)
-    for _ in range(20):
-        with socket.create_connection(("127.0.0.1", server.http_port), PATIENCE) as connection:
-            connection.sendall(head)
-    assert "refs/heads/main" in git("ls-remote", server.url())

@@ -14,7 +14,7 @@ from dialogs import PATH, Dialog, Served, message
 from history_sources import HistorySource
 from pushing import connected, push
 from serving import Server
-from versitygw import S3, environment
+from versitygw import S3
 
 from smartserver.errors import RefusedByHook, error_from_wire
 from smartserver.server.deliveries import deliver
@@ -55,14 +55,11 @@ class Place:
 
 @pytest.fixture(params=[pytest.param("s3", marks=pytest.mark.needs("versitygw")),
                         pytest.param("postgres", marks=pytest.mark.needs("initdb", "postgres"))])  # fmt: skip
-def place(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Place]:
     if request.param == "s3":
         from transports.s3 import S3Transport
 
-        s3 = request.getfixturevalue("s3")
-        bucket = s3.bucket()
-        for name, value in environment(s3.gateways[0].endpoint).items():
-            monkeypatch.setenv(name, value)
+        bucket = request.getfixturevalue("s3").bucket()
         store = PreviewedStore(f"s3://{bucket}/some code", str(tmp_path / "copies"), 1)
         copies = CacheFolder(Path(store.copies), 10**9)
         yield Place(lambda: CachedTransport(S3Transport(bucket, "some code"), copies, IMMUTABLE), store)
@@ -175,8 +172,6 @@ before = ["{hook}"]
 @pytest.mark.needs("versitygw")
 def test_a_server_of_a_bucket_says_where_it_is(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = s3.bucket()
-    for name, value in environment(s3.gateways[0].endpoint).items():
-        monkeypatch.setenv(name, value)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     script = tmp_path / "check"
     script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 
 import pytest
 from proxied import LONG, PATIENCE, RTT, ask, connect, echo, read, read_all, serving
@@ -163,10 +162,3 @@ def test_a_proxy_may_begin_without_a_server() -> None:
         assert proxy.take().rounds == 2
     with pytest.raises(ProxyError, match="the proxy was not started, or is closed"):
         proxy.relay(server.address)
-
-
-@pytest.mark.max_round_trips(3)
-def test_the_fixture_is_counted(proxy: Callable[..., Proxy]) -> None:
-    with serving(echo) as server, connect(proxy(server.address, rtt=0.02)) as client:
-        ask(client)
-        ask(client)

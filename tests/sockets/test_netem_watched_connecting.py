@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from answering import answering
-from watching import PATIENCE, RTT, ask, asked, by_socket_once, read_line
+from watching import PATIENCE, RTT, answering, ask, asked, by_socket_once, read_line
 
 from netem import watched as module
 from netem.proxy import ProxyError

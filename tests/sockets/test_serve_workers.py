@@ -5,20 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from agents import children
-from serving import PATIENCE, SMARTSERVER, Server, User, check_store, run, server_refs, write_history
+from serving import PATIENCE, SMARTSERVER, Server, User, run, wait_until, write_history
 
 pytestmark = pytest.mark.sockets
+
+until = partial(wait_until, what="the workers are so")
 
 
 @pytest.fixture
@@ -27,13 +27,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     root.mkdir()
     with Server(root, "--workers", "2") as made:
         yield made
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def is_there(process: int) -> bool:
@@ -93,21 +86,6 @@ def test_what_one_stores_the_other_knows(server: Server, tmp_path: Path) -> None
         assert user.tip("a") in user.git("ls-remote", url).worked().out
 
 
-def test_pushes_at_once(server: Server, tmp_path: Path) -> None:
-    users = [User(tmp_path / f"user{number}") for number in range(6)]
-    for number, each in enumerate(users):
-        write_history(each, "a", 3, seed=str(number), size=100)
-
-    def push(number: int) -> str:
-        users[number].git("push", "-q", server.url("project"), f"main:refs/heads/b{number}", folder="a").worked()
-        return users[number].tip("a")
-
-    with ThreadPoolExecutor() as pool:
-        pushed = list(pool.map(push, range(len(users))))
-    assert server_refs(server.root, "project") == {f"refs/heads/b{number}": tip for number, tip in enumerate(pushed)}
-    check_store(server.root, "project")
-
-
 def test_one_that_is_killed_is_replaced(server: Server) -> None:
     first, second = children(server.process.pid)
     os.kill(first, signal.SIGKILL)
@@ -164,12 +142,6 @@ def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) 
         os.kill(first, signal.SIGKILL)
         until(lambda: "ended with status 3: another one takes its place" in "".join(server.log))
         assert is_there(second)
-
-
-def test_what_has_one_process_only(tmp_path: Path) -> None:
-    done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--stdio")
-    assert done.status == 2
-    assert "--workers" in done.err
 
 
 def test_a_load_balancer_hears_of_the_end_of_workers(tmp_path: Path) -> None:

@@ -69,16 +69,6 @@ def test_the_sample_is_the_seeds() -> None:
     assert places(1) == places(1) != places(2)
 
 
-def test_frames_may_be_the_callers() -> None:
-    def frames(content: bytes) -> list[int]:
-        return [match.end() for match in re.finditer(b";|done", content)]
-
-    places = cut_everywhere(make, lambda bank: bank.order(b"abc", b"de"), lambda trial: None, frames=frames, inside=0)
-    assert [(place.up, place.after) for place in places] == [
-        (True, 0), (True, 4), (True, 7), (False, 0), (False, 4), (False, 8),
-    ]  # fmt: skip
-
-
 def test_each_connection_of_the_operation_is_cut_and_no_other() -> None:
     def held() -> tuple[SimulatedNetwork, Bank]:
         network, bank = make()
