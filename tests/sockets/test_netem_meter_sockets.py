@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proxied import PATIENCE, nobody, serving
+from on_threads import PATIENCE, serving
+from proxied import nobody
 
 pytestmark = pytest.mark.sockets
 

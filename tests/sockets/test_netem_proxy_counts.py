@@ -7,7 +7,8 @@ import socket
 import threading
 
 import pytest
-from proxied import LONG, PATIENCE, RTT, ask, connect, echo, read, read_all, serving
+from on_threads import PATIENCE, read, serving
+from proxied import LONG, RTT, ask, connect, echo, read_all
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Loss, Stall

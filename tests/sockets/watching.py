@@ -6,7 +6,7 @@ import contextlib
 import socket
 from collections.abc import Iterator
 
-from proxied import serving
+from on_threads import serving
 
 from netem.callsites import CallSite
 from netem.counter import Counts
