@@ -110,35 +110,15 @@ FIRST = (
             b"link-id\n"
         ),
     ),
-    Record(
-        TEXT,
-        b"root-id\x00joe@example.org-1",
-        b"",
-        b"",
-    ),
-    Record(
-        TEXT,
-        b"readme-id\x00joe@example.org-1",
-        b"",
-        b"# Title\n",
-    ),
-    Record(
-        TEXT,
-        b"lib-id\x00joe@example.org-1",
-        b"",
-        b"",
-    ),
-    Record(
-        TEXT,
-        b"link-id\x00joe@example.org-1",
-        b"",
-        b"",
-    ),
-    Record(
-        TEXT,
-        b"run-id\x00joe@example.org-1",
-        b"",
-        b"#!/bin/sh\n",
+    *(
+        Record(TEXT, b"%b-id\x00joe@example.org-1" % name, b"", text)
+        for name, text in (
+            (b"root", b""),
+            (b"readme", b"# Title\n"),
+            (b"lib", b""),
+            (b"link", b""),
+            (b"run", b"#!/bin/sh\n"),
+        )
     ),
 )
 
@@ -146,6 +126,8 @@ SECOND_PARENTS = (
     Parent(b"joe@example.org-1", absent=False),
     Parent(b"ghost@example.org-1", absent=True),
 )
+PAGE = b"sha1:5b000c6b8527e884ad27d373eff8ae111a0ba0e3"
+"""The page of entries after the change; a change of one entry is one of that page."""
 SECOND = (
     Record(
         REVISION,
@@ -167,65 +149,18 @@ SECOND = (
         INVENTORY,
         b"joe@example.org-2",
         b"",
-        (
-            b"chkinventory:\n"
-            b"search_key_name: hash-255-way\n"
-            b"root_id: root-id\n"
-            b"parent_id_basename_to_file_id: sha1:ae657ccdc8c8d98dcf4399771c65a36fe0da37cb\n"
-            b"revision_id: joe@example.org-2\n"
-            b"id_to_entry: sha1:5b000c6b8527e884ad27d373eff8ae111a0ba0e3\n"
-        ),
+        FIRST[1].text.replace(b"joe@example.org-1", b"joe@example.org-2").replace(FIRST[2].key, PAGE),
     ),
     Record(
         CHK,
-        b"sha1:5b000c6b8527e884ad27d373eff8ae111a0ba0e3",
+        PAGE,
         b"",
-        (
-            b"chkleaf:\n"
-            b"65536\n"
-            b"1\n"
-            b"5\n"
-            b"\n"
-            b"lib-id\x004\n"
-            b"dir: lib-id\n"
-            b"root-id\n"
-            b"lib\n"
-            b"joe@example.org-1\n"
-            b"link-id\x005\n"
-            b"symlink: link-id\n"
-            b"root-id\n"
-            b"link\n"
-            b"joe@example.org-1\n"
-            b"lib/run\n"
-            b"readme-id\x007\n"
-            b"file: readme-id\n"
-            b"root-id\n"
-            b"README\n"
-            b"joe@example.org-2\n"
-            b"14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n"
-            b"19\n"
-            b"N\n"
-            b"root-id\x004\n"
-            b"dir: root-id\n"
-            b"\n"
-            b"\n"
-            b"joe@example.org-1\n"
-            b"run-id\x007\n"
-            b"file: run-id\n"
-            b"lib-id\n"
-            b"run\n"
-            b"joe@example.org-1\n"
-            b"bd971bec88149956458a10fc9c5ecb3eb99dd452\n"
-            b"10\n"
-            b"Y\n"
+        FIRST[2].text.replace(
+            b"README\njoe@example.org-1\n46b6444596287e43e619610542bfb9d982232032\n8\n",
+            b"README\njoe@example.org-2\n14ef6f7a874cbbe6999aa17e2cbe1e0049ff35a2\n19\n",
         ),
     ),
-    Record(
-        TEXT,
-        b"readme-id\x00joe@example.org-2",
-        b"joe@example.org-1",
-        (b"# Title\n\nOne line.\n"),
-    ),
+    Record(TEXT, b"readme-id\x00joe@example.org-2", b"joe@example.org-1", b"# Title\n\nOne line.\n"),
 )
 
 KINDS = system_of("bzr 2a").kinds

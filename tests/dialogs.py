@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 import msgspec
-from builders import GIT, KINDS, SETTINGS, History, push
+from builders import GIT, KINDS, SETTINGS, History, push, refs_of
 from memory_transport import MemoryTransport
 
 from smartserver.server.access import Admission, invoking_user
@@ -200,9 +200,7 @@ class Served:
     def refs(self, path: str = PATH) -> dict[bytes, bytes]:
         """Return the refs with their tips; empty if there is no repository."""
         repository = self.repository(path)
-        if not repository.exists():
-            return {}
-        return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
+        return refs_of(repository) if repository.exists() else {}
 
     def files(self) -> list[str]:
         """Return every file and folder of the site."""

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from packet_servers import PATIENCE
+from on_threads import PATIENCE
+from processes import is_alive, processes, read
 
 from netem.packets.network import SERVER, Packets
 
@@ -24,20 +23,12 @@ def run(network: Packets, script: str, **options: object) -> int:
         command.close()
 
 
-def state(pid: int) -> str:
-    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-
-
 def gone(pid: int) -> bool:
     """True if a process has ended; one that the kernel kills has not at once."""
     deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            if state(pid) != "Z":
-                time.sleep(0.01)
-                continue
-        return True
-    return False
+    while (alive := is_alive(pid)) and time.monotonic() < deadline:
+        time.sleep(0.01)
+    return not alive
 
 
 def children(network: Packets) -> set[int]:
@@ -47,10 +38,8 @@ def children(network: Packets) -> set[int]:
 
 
 def below(first: int) -> set[int]:
-    parents: dict[int, int] = {}
-    for path in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(FileNotFoundError, ProcessLookupError):
-            parents[int(path.parent.name)] = int(path.read_text().rpartition(")")[2].split()[1])
+    fields = {pid: read(pid, "stat").decode(errors="replace").rpartition(")")[2].split() for pid in processes()}
+    parents = {pid: int(each[1]) for pid, each in fields.items() if each}
     found = {first}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more

@@ -11,8 +11,10 @@ import socket
 import time
 
 import pytest
-from packet_networks import SOON, Start, children, state
-from packet_servers import PATIENCE, Source, ask, content
+from on_threads import PATIENCE
+from packet_networks import SOON, Start, children
+from packet_servers import Source, ask, content
+from processes import state
 
 from netem.link import Link
 from netem.packets.network import CLIENT

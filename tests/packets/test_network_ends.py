@@ -11,8 +11,8 @@ import time
 from pathlib import Path
 
 import pytest
+from on_threads import PATIENCE
 from packet_networks import SOON, Start, below, children, gone, run
-from packet_servers import PATIENCE
 
 from netem.link import Link
 from netem.packets.errors import PacketsError

@@ -14,7 +14,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from packet_servers import PATIENCE
+from on_threads import PATIENCE
 
 from netem.link import Link
 from netem.packets.network import Packets
@@ -80,32 +80,6 @@ def test_json_a_picture_and_losses(words: tuple[str, list[str]], tmp_path: Path)
     assert ElementTree.parse(picture).getroot().tag.endswith("svg")
 
 
-DATAGRAMS = """
-import socket, sys
-if len(sys.argv) == 1:
-    with socket.socket(type=socket.SOCK_DGRAM) as server, socket.socket() as listener:
-        server.bind(("", 4000))
-        listener.listen()
-        while True:
-            server.sendto(*server.recvfrom(100))
-with socket.socket(type=socket.SOCK_DGRAM) as client:
-    for _ in range(5):
-        client.sendto(b"asked", (sys.argv[1], 4000))
-        client.recv(100)
-"""
-
-
-def test_datagrams_pass_and_are_said_not_to_be_counted(start: Start, tmp_path: Path) -> None:
-    start(Link(0.02)).close()  # or skip
-    program = tmp_path / "datagrams.py"
-    program.write_text(DATAGRAMS)
-    python = f"{sys.executable} {program}"
-    done = netem(*RTT, "--json", "--server", python, "--", sys.executable, str(program), "{server}")
-    cost = json.loads(done.stdout)
-    assert (cost["rounds"], cost["packets_up"], cost["packets_down"], cost["not_tcp"]) == (0, 5, 5, 10)
-    assert "netem: 10 packets passed that are not TCP" in done.stderr
-
-
 def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_path: Path) -> None:
     server, client = words
     for arguments, why in (
@@ -125,16 +99,6 @@ def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_pa
         assert (done.returncode, done.stdout) == (125, ""), arguments
         assert done.stderr.startswith(f"netem: {why}"), done.stderr
         assert done.stderr.count("\n") == 1
-
-
-def test_settings_of_the_kernel_are_there_before_a_server(words: tuple[str, list[str]], tmp_path: Path) -> None:
-    seen = tmp_path / "seen"
-    _, client = words
-    server = f"sh -c 'cat /proc/sys/net/ipv4/tcp_fastopen >{seen}; exec {sys.executable} {tmp_path / 'server.py'} 1000'"
-    for value in ("3", "0"):
-        done = netem(*RTT, "--set", f"net.ipv4.tcp_fastopen={value}", "--server", server, "--", *client, "0")
-        assert (done.returncode, done.stdout) == (0, "5000\n"), done.stderr
-        assert seen.read_text() == f"{value}\n"
 
 
 def test_a_signal_goes_to_the_client_and_nothing_is_left(words: tuple[str, list[str]], tmp_path: Path) -> None:
@@ -177,35 +141,6 @@ def test_a_signal_before_there_is_a_client_ends_it(words: tuple[str, list[str]],
         running.send_signal(signal.SIGINT)
         _, said = running.communicate(timeout=PATIENCE)
     assert (running.returncode, said) == (130, "netem: interrupted\n")
-
-
-def test_neither_client_nor_server_outlives_it(words: tuple[str, list[str]], tmp_path: Path) -> None:
-    """Killed without a word: both hold the pipe until they end."""
-    pipe = tmp_path / "pipe"
-    os.mkfifo(pipe)
-    server, _ = words
-    held_by = f'exec 3>{pipe}; trap "" TERM HUP; '
-    command = [*NETEM, *RTT, "--server", f"sh -c '{held_by} exec {server}'", "--"]
-    script = f"{held_by} echo begun >&3; setsid sleep 1000 & sleep 1000"
-    with subprocess.Popen([*command, "sh", "-c", script], cwd=ROOT) as running, pipe.open() as held:
-        assert held.readline() == "begun\n"
-        running.kill()
-        assert held.read() == ""
-
-
-def test_git_across_a_link(start: Start, tmp_path: Path) -> None:
-    start(Link(0.02)).close()  # or skip
-    author = ["-c", "user.name=A", "-c", "user.email=a@example.org"]
-    subprocess.run(["git", "init", "-q", "source"], cwd=tmp_path, check=True)
-    subprocess.run(["git", *author, "commit", "-q", "--allow-empty", "-m", "x"], cwd=tmp_path / "source", check=True)
-    server = f"git daemon --export-all --base-path={tmp_path} --reuseaddr {tmp_path}"
-    done = netem(
-        *RTT, "--json", "--server", server, "--", "git", "clone", "-q", "git://{server}/source", f"{tmp_path}/to"
-    )
-    assert done.returncode == 0, done.stderr
-    cost = json.loads(done.stdout)
-    assert (cost["connections"], cost["rounds"], cost["handshake_rounds"]) == (1, 4, 1)
-    assert (tmp_path / "to" / ".git").is_dir()
 
 
 def test_several_clients_and_servers(words: tuple[str, list[str]], start: Start) -> None:

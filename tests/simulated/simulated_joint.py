@@ -6,6 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from builders import refs_of
 from dialogs import walk
 from memory_transport import MemoryTransport
 
@@ -158,9 +159,7 @@ class Joint:
     def refs(self, path: str = "project") -> dict[bytes, bytes]:
         """Return the stored refs with their tips; empty if there is no repository."""
         found = self.site.find(path)
-        if not found.exists:
-            return {}
-        return {name: value[0].id for name, value in found.repository.snapshot().state.refs().items()}
+        return refs_of(found.repository) if found.exists else {}
 
     def tree(self) -> list[str]:
         """Return every file and folder of the store."""

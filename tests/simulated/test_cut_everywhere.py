@@ -12,7 +12,7 @@ from history_sources import NEW, HistorySource
 from memory_transport import MemoryTransport
 from simulated_joint import Joint, frames
 
-from netem.cut_everywhere import CutPoint, Trial, cut_everywhere
+from netem.cut_everywhere import INSIDE, CutPoint, Trial, cut_everywhere
 from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
@@ -58,11 +58,10 @@ class Stage:
             self.push(self.tip)
 
     def push(self, tip: bytes) -> Outcome:
-        return (
-            self.remote.push(PushRequest([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW, bulk=self.bulk))
-            .refs[0]
-            .outcome
-        )
+        (done,) = self.remote.push(
+            PushRequest([RefUpdate(MAIN, tip)], HistorySource(HISTORY), NEW, bulk=self.bulk)
+        ).refs
+        return done.outcome
 
     def pull(self) -> None:
         """Pull the revisions that the local store lacks, and move its branch."""
@@ -130,20 +129,22 @@ def staged(
 
 
 PUSHES = [
-    pytest.param(None, LINE[2], 20, id="the first"),
-    pytest.param(LINE[1], LINE[2], 200, id="of a small commit"),
-    pytest.param(LINE[2], LINE[-1], 60, id="of many frames"),
-    pytest.param(LINE[2], LINE[1], 20, id="refused"),
+    pytest.param(None, LINE[2], 20, False, id="the first"),
+    pytest.param(LINE[1], LINE[2], 200, False, id="of a small commit"),
+    pytest.param(LINE[2], LINE[-1], 60, False, id="of many frames"),
+    pytest.param(LINE[2], LINE[1], 20, False, id="refused"),
+    pytest.param(LINE[2], LINE[-1], INSIDE, True, id="as a bulk stream"),
 ]
-"""The tip before and after, and the number of bytes between frames at which to cut."""
+"""The tip before and after, the number of bytes between frames at which to cut, and whether it is a bulk stream."""
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("before", "after", "inside"), PUSHES)
-def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside: int | None) -> None:
+@pytest.mark.parametrize(("before", "after", "inside", "bulk"), PUSHES)
+def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside: int, bulk: bool) -> None:
     """The client repeats the push under the same id, and it is done once. A refusal after a cut is not certain."""
     refused = before is not None and after in HISTORY.ancestors([before])
-    whole = staged(before)()[1]
+    make = staged(before, bulk=bulk)
+    whole = make()[1]
     whole.push(after)
     version = whole.version
 
@@ -158,14 +159,13 @@ def test_a_push_cut_once_is_repeated(before: bytes | None, after: bytes, inside:
         assert trial.state.joint.refs(PATH) == {MAIN: before if refused else after}
         assert trial.state.version == version
 
-    places = cut_everywhere(staged(before), lambda stage: stage.push(after), check, lost=LOST, frames=frames,
-                            inside=inside)  # fmt: skip
+    places = cut_everywhere(make, lambda stage: stage.push(after), check, lost=LOST, frames=frames, inside=inside)
     assert both_ways(places)
 
 
 @pytest.mark.long
-@pytest.mark.parametrize(("before", "after", "inside"), PUSHES[:3])
-def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int | None) -> None:
+@pytest.mark.parametrize(("before", "after", "inside", "bulk"), PUSHES[:3])
+def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int, bulk: bool) -> None:
     """The push is done or not; the client reports that it does not know, and the next push succeeds."""
     seen: set[tuple[bool, type | None]] = set()
 
@@ -181,8 +181,8 @@ def test_a_push_cut_each_time(before: bytes | None, after: bytes, inside: int | 
         trial.state.settle()
         assert trial.state.joint.refs(PATH) == {MAIN: after}
 
-    places = cut_everywhere(staged(before), lambda stage: stage.push(after), check, lost=LOST, attempts=ATTEMPTS,
-                            frames=frames, inside=10 if inside else 40)  # fmt: skip
+    places = cut_everywhere(staged(before, bulk=bulk), lambda stage: stage.push(after), check, lost=LOST,
+                            attempts=ATTEMPTS, frames=frames, inside=10)  # fmt: skip
     assert both_ways(places)
     # All had left the client each time, so it never says that nothing was done.
     assert seen == {(True, None), (True, OutcomeUnknown), (False, OutcomeUnknown)}
@@ -220,21 +220,6 @@ def test_a_pull(before: bytes | None, after: bytes, attempts: int) -> None:
 def both_ways(places: list[CutPoint]) -> bool:
     """Tell whether there were frames in each direction."""
     return all(sum(place.boundary and place.up is up for place in places) > 2 for up in (True, False))
-
-
-@pytest.mark.long
-def test_a_push_as_a_bulk_stream_cut_once() -> None:
-    whole = staged(LINE[2], bulk=True)()[1]
-    whole.push(LINE[-1])
-
-    def check(trial: Trial[Stage]) -> None:
-        assert (trial.error, trial.result) == (None, Outcome.DONE)
-        trial.state.settle()
-        assert trial.state.joint.refs(PATH) == {MAIN: LINE[-1]}
-        assert trial.state.version == whole.version
-
-    make = staged(LINE[2], bulk=True)
-    assert both_ways(cut_everywhere(make, lambda stage: stage.push(LINE[-1]), check, lost=LOST, frames=frames))
 
 
 @pytest.mark.long

@@ -34,7 +34,6 @@ from smartserver.wire.messages import Reply, RequestFlag
 
 PATH = "project"
 TOPIC = b"refs/heads/topic"
-OTHER = b"refs/heads/other"
 
 FIRST_PACKET = 1400
 """Bytes that go with a SYN, about."""
@@ -69,26 +68,6 @@ class Spoilt(Effect):
         return cls(int(after))
 
 
-@dataclass(frozen=True)
-class Noted(Effect):
-    """A medium that notes what passes."""
-
-    passed: bytearray
-    name = "noted"
-    arguments = ""
-
-    def begin(self) -> base.Stage:
-        def stage(parcel: base.Parcel) -> Iterable[base.Parcel]:
-            self.passed.extend(parcel.content)
-            return (parcel,)
-
-        return stage
-
-    @classmethod
-    def parse(cls) -> Noted:
-        return cls(bytearray())
-
-
 def spoilt_down(at: int) -> Link:
     """A medium on which the server's bytes are garbage from there on."""
     return Link(1.0, down=[Spoilt(at)])
@@ -118,13 +97,12 @@ class Stage:
         joint.network.clock.run()
         return stage
 
-    def push(self, tip: bytes, ref: bytes = MAIN, *, others: int = 0) -> Outcome:
-        return self.remote.push(PushRequest([RefUpdate(ref, tip)], self.source, NEW)).refs[0].outcome
+    def push(self, tip: bytes) -> Outcome:
+        return self.remote.push(PushRequest([RefUpdate(MAIN, tip)], self.source, NEW)).refs[0].outcome
 
     @property
     def tip(self) -> bytes:
-        refs = self.joint.site.find(PATH).repository.snapshot().state.refs()
-        return refs[MAIN][0].id
+        return self.joint.refs()[MAIN]
 
     def version(self) -> int:
         return self.joint.site.find(PATH).repository.snapshot().state.version
@@ -266,10 +244,10 @@ def test_a_packet_with_a_request_that_arrives_twice() -> None:
     stage = Stage.make()
     client = stage.joint.client()
     remote = stage.joint.remote(PATH, client)
-    first = bytearray()
-    stage.joint.network.links.append(Link(1.0, up=[Noted(first)]))
     force = [RefUpdate(TOPIC, LINE[1], Rule.FORCE)]
+    stage.joint.network.take()
     remote.push(PushRequest(force, stage.source, NEW))
+    first, *_ = (message.content for message in stage.joint.network.take().messages if message.up)
     client.close()
     assert len(first) <= FIRST_PACKET
     others = stage.joint.client()

@@ -22,7 +22,6 @@ from smartserver.errors import (
     DivergedBranches,
     MissingBase,
     MissingParents,
-    NoSuchRepository,
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
@@ -59,12 +58,6 @@ class Work:
     def push(self, *updates: RefUpdate, atomic: bool = False, check_only: bool = False) -> list[UpdateOutcome]:
         return self.remote.push(PushRequest(updates, self.source, NEW, atomic=atomic, check_only=check_only)).refs
 
-    def refs(self, path: str = PATH) -> dict[bytes, bytes]:
-        repository = self.joint.site.find(path).repository
-        if not repository.exists():
-            return {}
-        return {name: value[0].id for name, value in repository.snapshot().state.refs().items()}
-
 
 @pytest.fixture
 def work(joint: Joint) -> Iterator[Work]:
@@ -73,12 +66,6 @@ def work(joint: Joint) -> Iterator[Work]:
         done = work.push(RefUpdate(MAIN, work.line[3]), RefUpdate(TOPIC, work.side[0]))
         assert [each.outcome for each in done] == [DONE, DONE]
         yield work
-
-
-def test_a_push_without_leave_to_create(work: Work) -> None:
-    remote = work.joint.remote("new", work.client)
-    with pytest.raises(NoSuchRepository):
-        remote.push(PushRequest([RefUpdate(MAIN, work.line[2])], work.source))
 
 
 # -- what was remembered is wrong
@@ -97,18 +84,6 @@ def test_a_repository_made_anew_for_another_system(work: Work, vcs: str) -> None
         with pytest.raises(WrongVcs) as wrong:
             work.push(RefUpdate(MAIN, work.line[5]))
         assert wrong.value.vcs == vcs
-
-
-def test_a_repository_made_anew_where_something_can_be_done(work: Work) -> None:
-    """The answer is no refusal, for one of the refs needs nothing; the other is planned again."""
-    work.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
-    other = work.joint.remote(PATH, work.client)
-    other.push(PushRequest([RefUpdate(OTHER, work.line[0])], work.source, NEW))
-    work.joint.network.take()
-    tag, same = work.push(RefUpdate(TAG, work.line[3]), RefUpdate(OTHER, work.line[0]))
-    assert (tag.outcome, same.outcome) == (DONE, UNCHANGED)
-    assert work.joint.network.counts().rounds == 2
-    assert work.refs() == {TAG: work.line[3], OTHER: work.line[0]}
 
 
 def test_parents_that_are_nowhere(work: Work) -> None:
@@ -185,76 +160,62 @@ class Padded:
         return self
 
 
-def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
-    sent: list[tuple[RequestFlag, int]] = []
-    request = work.client.request
+@pytest.fixture
+def sent(work: Work, monkeypatch: pytest.MonkeyPatch) -> list[Outgoing]:
+    """The requests of the client, whose bodies are made anew for each sending."""
+    noted, request = list[Outgoing](), work.client.request
 
-    def noted(outgoing: Outgoing) -> Answer:
-        assert outgoing.body is not None
-        # A body is made anew for each sending, and is the same each time.
-        first, second = list(outgoing.body()), list(outgoing.body())
-        assert b"".join([piece for piece, _ in first]) == b"".join([piece for piece, _ in second])
-        assert sum(ended for _, ended in first) == sum(ended for _, ended in second)
-        sent.append((outgoing.flags, sum(len(piece) for piece, _ in first)))
+    def note(outgoing: Outgoing) -> Answer:
+        noted.append(outgoing)
         return request(outgoing)
 
-    monkeypatch.setattr(work.client, "request", noted)
+    monkeypatch.setattr(work.client, "request", note)
+    return noted
+
+
+def test_a_push_goes_as_a_bulk_stream_where_that_is_shorter(work: Work, sent: list[Outgoing]) -> None:
     alike = work.history.line(40, work.line[5], "alike")
     noise = [work.history.commit({"noise": random.Random(2).randbytes(9_000)}, [alike[-1]])]
     large = work.history.line(300, noise[-1], "much")
     much = work.history.commit({"noise": random.Random(3).randbytes(80_000)}, [large[-1]])
     bulk = RequestFlag.BULK
     for tip, flags in ((alike[-1], bulk), (noise[0], RequestFlag.NONE), (much, bulk | RequestFlag.GRAPH_FIRST)):
-        missing = work.history.ancestors([tip]) - work.history.ancestors([work.refs()[MAIN]])
+        missing = work.history.ancestors([tip]) - work.history.ancestors([work.joint.refs()[MAIN]])
         (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
         assert done.outcome is DONE
-        assert work.refs()[MAIN] == tip
-        assert sent[-1][0] & (bulk | RequestFlag.GRAPH_FIRST) == flags
+        assert work.joint.refs()[MAIN] == tip
+        assert sent[-1].flags & (bulk | RequestFlag.GRAPH_FIRST) == flags
+        assert sent[-1].body is not None
+        first, second = ([*zip(*sent[-1].body(), strict=True)] for _ in range(2))
+        size = len(b"".join(first[0]))
+        assert (b"".join(first[0]), sum(first[1])) == (b"".join(second[0]), sum(second[1])), "the same each time"
         plain = sum(len(work.history.segment(each)) for each in missing)
-        assert sent[-1][1] < plain if flags else sent[-1][1] == plain
+        assert size < plain if flags else size == plain
 
 
-def test_what_is_there_many_times_over_goes_as_it_lies(work: Work, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_there_many_times_over_goes_as_it_lies(work: Work, sent: list[Outgoing]) -> None:
     """A stream of it says more than one may, and is refused before it is kept."""
-    flags: list[RequestFlag] = []
-    request = work.client.request
-
-    def noted(outgoing: Outgoing) -> Answer:
-        flags.append(outgoing.flags & RequestFlag.BULK)
-        return request(outgoing)
-
-    monkeypatch.setattr(work.client, "request", noted)
     picture = random.Random(4).randbytes(20_000)
     tip = work.history.commit({f"{n}/logo": b"%d " % n + picture for n in range(200)}, [work.line[3]])
     assert len(work.history.segment(tip)) > (2 * len(picture) + BULK_ALLOWANCE) * MAX_BULK_RATIO
     for _ in range(2):
         (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
         assert done.error is None
-    assert work.refs()[MAIN] == tip
-    assert flags == [RequestFlag.BULK, RequestFlag.NONE, RequestFlag.NONE]
+    assert work.joint.refs()[MAIN] == tip
+    assert [each.flags & RequestFlag.BULK for each in sent] == [RequestFlag.BULK, RequestFlag.NONE, RequestFlag.NONE]
 
 
-def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(
-    work: Work, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(work: Work, sent: list[Outgoing]) -> None:
     """So that a push that cannot succeed is refused while hardly more than that has been sent."""
-    graphs: list[bytes] = []
-    request = work.client.request
-
-    def noted(outgoing: Outgoing) -> Answer:
-        assert outgoing.body is not None
-        decoder = BulkDecoder()
-        first, ended = next(iter(outgoing.body()))
-        assert ended == 0
-        graphs.append(b"".join(decoder.feed(first)))
-        return request(outgoing)
-
-    monkeypatch.setattr(work.client, "request", noted)
     other = work.history.line(1, None, "elsewhere")
     tip = work.history.commit({"noise": random.Random(4).randbytes(80_000)}, other)
     (done,) = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, bulk=True)).refs
     assert isinstance(done.error, DivergedBranches)
-    assert graphs == [encode_graph([work.history.announced(each) for each in (*other, tip)])]
+    (outgoing,) = sent
+    assert outgoing.body is not None
+    first, ended = next(iter(outgoing.body()))
+    graph = encode_graph([work.history.announced(each) for each in (*other, tip)])
+    assert (b"".join(BulkDecoder().feed(first)), ended) == (graph, 0)
 
 
 # -- pulls

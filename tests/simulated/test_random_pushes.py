@@ -119,11 +119,7 @@ class Pushes(RuleBasedStateMachine):
     def begin(self, tip: bytes) -> None:
         self.push(0, [RefUpdate(MAIN, tip)], False)
 
-    @rule(
-        user=users,
-        listed=st.lists(updates, min_size=1, max_size=3, unique_by=lambda each: each.ref),
-        atomic=st.booleans(),
-    )
+    @rule(user=users, listed=several, atomic=st.booleans())
     def push(self, user: int, listed: list[RefUpdate], atomic: bool) -> None:
         before, after, verdicts = dict(self.refs), dict(self.refs), []
         for update in listed:

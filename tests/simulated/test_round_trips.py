@@ -120,9 +120,10 @@ def test_verb_on_a_held_connection(network: SimulatedNetwork, name: str) -> None
     assert counts.application_rounds == counts.rounds
 
 
-@pytest.mark.parametrize("name", sorted(EXAMPLES))
+@pytest.mark.parametrize("name", ["Branch.set_last_revision", "Repository.pull"])
 @pytest.mark.max_round_trips(2)
 def test_verb_on_a_fresh_connection(network: SimulatedNetwork, name: str) -> None:
+    """No verb has a part in the handshake: one that changes, and one whose answer has a body."""
     use(network, name, held=False)
     assert network.counts().handshake_rounds == 1
 
@@ -186,8 +187,7 @@ def atomic(stage: Stage) -> None:
 def check_only(stage: Stage) -> None:
     done = stage.remote.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW, check_only=True)).refs
     assert done[0].outcome is Outcome.DONE
-    refs = stage.joint.site.find(PATH).repository.snapshot().state.refs()
-    assert refs[MAIN][0].id == stage.line[9]
+    assert stage.joint.refs() == {MAIN: stage.line[9]}
 
 
 def refs(stage: Stage) -> None:
@@ -324,13 +324,6 @@ def test_every_operation_has_a_budget_and_a_case() -> None:
 @pytest.mark.parametrize("name", marked(OPERATIONS))
 def test_operation(stage: Stage, name: str) -> None:
     OPERATIONS[name](stage)
-
-
-def test_a_budget_is_not_idle(stage: Stage) -> None:
-    """The counter sees each trip: two calls one after the other are two."""
-    stage.client.call(server_ping, PingRequest())
-    stage.client.call(server_ping, PingRequest())
-    assert stage.network.counts().rounds == 2
 
 
 @pytest.mark.parametrize("name", ["push one revision", "push nothing", "large push", "pull one revision", "clone"])

@@ -12,13 +12,10 @@ from simulated_joint import Joint
 from smartserver.client.call import Client
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
-from smartserver.client.request import Outgoing, Refusal
 from smartserver.client.updates import RefUpdate
-from smartserver.errors import HeadBranch
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_configure import ConfigureRequest, ConfigureResult, repository_configure
-from smartserver.wire.messages import RequestFlag
 
 TOPIC, UNBORN = b"refs/heads/topic", b"refs/heads/unborn"
 PATH = "project"
@@ -61,20 +58,6 @@ def test_the_branch_that_head_named_goes_with_the_request_that_points_it_elsewhe
     assert joint.network.counts().rounds == 1
     assert remote.knowledge.settings == {"HEAD": TOPIC}
     assert joint.refs().keys() == {TOPIC}
-
-
-def test_not_before_it_does(joint: Joint, client: Client, remote: RemoteRepository) -> None:
-    """Calls are made in their order; where all or nothing is asked for, that is nothing."""
-    calls = [DELETE, configure(HEAD=TOPIC)]
-    with pytest.raises(Refusal) as refusal:
-        client.request(Outgoing(PATH, calls, RequestFlag.ATOMIC))
-    assert isinstance(refusal.value.outcomes[0], HeadBranch)
-    assert joint.refs().keys() == {MAIN, TOPIC}
-    refused, moved = client.request(Outgoing(PATH, calls)).results
-    assert isinstance(refused, HeadBranch)
-    assert isinstance(moved, ConfigureResult)
-    remote.learn_refs()
-    assert remote.knowledge.settings == {"HEAD": TOPIC}
 
 
 def test_whoever_knew_the_settings_learns_of_a_change(joint: Joint, client: Client, remote: RemoteRepository) -> None:

@@ -194,15 +194,6 @@ def test_a_change_whose_answer_was_lost_is_never_made_twice() -> None:
     assert known[0] > 0
 
 
-def test_reading_tells_what_became_of_a_publication_whose_answer_was_lost() -> None:
-    joint = Joint(SimulatedNetwork(Link(1.0)))
-    joint.storage.put("new", [b"n"])
-    transport = lost(joint, Link(1.0, down=[Cut(0)]))
-    with pytest.raises(TransportFailed):
-        transport.publish("new", "1")
-    assert transport.get_published("1") == b"n"
-
-
 def test_a_request_that_was_cut_changes_nothing() -> None:
     """Cut at each byte of it, small and large: the calls whose content has come wait for the others."""
     for at in [*range(0, 200, 9), 70_000, 200_000, 1_000_000]:

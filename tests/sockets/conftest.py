@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pytest
-from answering import answering
+from watching import answering
 
 
 @pytest.fixture

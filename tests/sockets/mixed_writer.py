@@ -1,14 +1,13 @@
 """A writer of a repository, as a process that may be killed: it pushes a line of revisions one by one to a ref of its
 own, and says each that was acknowledged.
 
-    python mixed_writer.py WAY URL NAME FIRST LAST SIZE [CONFIG]
+    python mixed_writer.py WAY URL NAME FIRST LAST CONFIG
 
-WAY: `rpc` (URL is hpss://), `vfs` (vfs://) or `sftp` (sftp://, CONFIG a file for ssh). SIZE: bytes of each, about.
+WAY: `rpc` (URL is hpss://), `vfs` (vfs://) or `sftp` (sftp://, CONFIG a file for ssh).
 """
 
 from __future__ import annotations
 
-import random
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -56,22 +55,11 @@ def connected(way: str, url: str, config: str) -> Iterator[RemoteRepository]:
         yield RemoteRepository(client, name, Knowledge(None, url))
 
 
-def line_of(history: History, name: str, count: int, size: int) -> list[bytes]:
-    """The revisions that the writer of that name pushes."""
-    if not size:
-        return history.line(count, name=name)
-    chance = random.Random(name)
-    line: list[bytes] = []
-    for number in range(count):
-        line.append(history.commit({name: chance.randbytes(size)}, line[-1:], f"{name} {number}"))
-    return line
-
-
 def main() -> None:
-    way, url, name, first, last, size, *rest = sys.argv[1:]
+    way, url, name, first, last, config = sys.argv[1:]
     history = History()
-    line = line_of(history, name, int(last), int(size))
-    with connected(way, url, *rest or [""]) as remote:
+    line = history.line(int(last), name=name)
+    with connected(way, url, config) as remote:
         for number in range(int(first), int(last)):
             update = RefUpdate(f"refs/heads/{name}".encode(), line[number])
             (done,) = remote.push(PushRequest([update], HistorySource(history), NEW)).refs

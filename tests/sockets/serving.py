@@ -10,6 +10,8 @@ import signal
 import subprocess
 import threading
 import time
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -17,6 +19,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from our_forks import FORKS, with_forked
+from processes import status_of
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -179,6 +182,24 @@ class Server:
         self._reader.join(PATIENCE)
         self._err.close()
 
+    @property
+    def pages(self) -> str:
+        """Return the URL of the pages for its operator, without their names."""
+
+        def found() -> list[str]:
+            return re.findall(r"ready or not on (http://[\d.:]+)/readyz", "".join(self.log))
+
+        wait_until(lambda: bool(found()), "where its pages are")
+        return found()[0]
+
+    def page(self, name: str) -> tuple[int, str]:
+        """Return the status and the text of a page for its operator."""
+        try:
+            with urllib.request.urlopen(f"{self.pages}/{name}", timeout=PATIENCE) as answer:
+                return 200, answer.read().decode()
+        except urllib.error.HTTPError as wrong:
+            return wrong.code, wrong.read().decode()
+
     def memory(self) -> int:
         """Return the bytes of memory that it uses now."""
         return status_of(self.process.pid)["VmRSS"] * 1024
@@ -190,17 +211,6 @@ class Server:
         self.process.kill()
         self._gone()
         assert not NOISE.search("".join(self.log)), self.log
-
-
-def status_of(pid: int) -> dict[str, int]:
-    """Return the numbers in a process's /proc/PID/status; sizes are in kilobytes."""
-    found: dict[str, int] = {}
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        number = value.split()[0] if value.split() else ""
-        if number.isdigit():
-            found[name] = int(number)
-    return found
 
 
 def write_history(
@@ -266,34 +276,3 @@ def lanes(count: int, work: Callable[[int], T]) -> list[T]:
     """Run `work(0)`, `work(1)`... at the same time, and raise the error of any of them here."""
     with ThreadPoolExecutor(count) as pool:
         return [future.result() for future in [pool.submit(work, lane) for lane in range(count)]]
-
-
-def shares(items: Sequence[T], count: int) -> list[list[T]]:
-    """Return the items that each of `count` lanes gets."""
-    return [list(items[lane::count]) for lane in range(count)]
-
-
-def group(leader: int) -> list[int]:
-    """Return the living processes of a process group."""
-    found: list[int] = []
-    try:
-        os.killpg(leader, 0)
-    except ProcessLookupError:
-        return found
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            try:
-                state, _, process_group = Path(f"/proc/{name}/stat").read_text().rpartition(")")[2].split()[:3]
-            except (FileNotFoundError, ProcessLookupError):
-                continue
-            if int(process_group) == leader and state not in "ZX":
-                found.append(int(name))
-    return found
-
-
-def command_line(pid: int) -> bytes:
-    """Return the command line of a process; empty if the process has ended."""
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except (FileNotFoundError, ProcessLookupError):
-        return b""

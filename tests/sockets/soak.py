@@ -31,8 +31,8 @@ sys.path[:0] = [str(HERE), str(HERE.parent)]
 from builders import MAIN, History  # noqa: E402
 from dialogs import message  # noqa: E402
 from history_sources import HistorySource  # noqa: E402
+from processes import status_of  # noqa: E402
 from pushing import connected, count_segments, push  # noqa: E402
-from serving import status_of  # noqa: E402
 
 from smartserver.client.call import Client  # noqa: E402
 from smartserver.client.media.tcp import TcpMedium  # noqa: E402

@@ -5,11 +5,9 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
-from serving import PATIENCE
-
-Behave = Callable[[socket.socket], None]
+from on_threads import Serve, serving
 
 
 def http(connection: socket.socket) -> None:
@@ -57,30 +55,7 @@ def deaf(connection: socket.socket) -> None:
 
 
 @contextlib.contextmanager
-def stranger(behave: Behave) -> Iterator[int]:
+def stranger(behave: Serve) -> Iterator[int]:
     """A port where each connection is treated like that."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        connections: list[socket.socket] = []
-
-        def serve(connection: socket.socket) -> None:
-            with connection, contextlib.suppress(OSError):
-                behave(connection)
-
-        def accept() -> None:
-            while True:
-                try:
-                    connection, _ = listening.accept()
-                except OSError:
-                    return
-                connections.append(connection)
-                threading.Thread(target=serve, args=(connection,), daemon=True).start()
-
-        acceptor = threading.Thread(target=accept, daemon=True)
-        acceptor.start()
-        try:
-            yield listening.getsockname()[1]
-        finally:
-            listening.shutdown(socket.SHUT_RDWR)  # Wakes `accept`.
-            acceptor.join(PATIENCE)
-            for connection in connections:
-                connection.close()
+    with serving(behave, hangs_up=True) as server:
+        yield server.address[1]

@@ -12,16 +12,15 @@ import shutil
 import signal
 import statistics
 import subprocess
-import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
 from agents import children, of_its_own, stop, workers
+from processes import processes, read, state
 from serving import NOISE, SMARTSERVER, Done, Server, User, finish, run, server_refs, wait_until, write_history
 from sshd import Sshd
 
@@ -49,19 +48,6 @@ STALL = 0.5
 """Seconds for which the network passes no bytes."""
 
 UNKNOWN = re.compile("it is unknown whether (the|a) change was made")
-
-
-@dataclass
-class Figures:
-    """The counts of a run."""
-
-    kills: Counter[str] = field(default_factory=Counter)
-    ends: Counter[str] = field(default_factory=Counter)
-    """Pushes by their outcome."""
-    after: Counter[str] = field(default_factory=Counter)
-    """Failed pushes by the failure that was made."""
-    longest: float = 0.0
-    longest_of: str = ""
 
 
 class World:
@@ -164,30 +150,13 @@ class World:
         keeper = self.keeper()
         assert keeper, "there is an agent"
         # Who waits for the answer may be woken in place of the keeper, which then has the question's connection still.
-        wait_until(lambda: state(keeper) == b"S", "the keeper waits for the next question")
+        wait_until(lambda: state(keeper) == "S", "the keeper waits for the next question")
         found = [os.readlink(each) for each in Path(f"/proc/{keeper}/fd").iterdir()]
         return sorted(re.sub(r"\d+", "N", each) for each in found)
 
 
-def processes() -> list[int]:
-    return [int(name) for name in os.listdir("/proc") if name.isdigit()]
-
-
-def read(pid: int, name: str) -> bytes:
-    """Return a file of a process; empty if the process has ended."""
-    try:
-        return Path(f"/proc/{pid}/{name}").read_bytes()
-    except OSError:
-        return b""
-
-
 def words(pid: int) -> list[bytes]:
     return read(pid, "cmdline").split(b"\0")
-
-
-def state(pid: int) -> bytes:
-    """Return the state of a process, as the letter of ps(1)."""
-    return read(pid, "stat").rpartition(b")")[2][1:2]
 
 
 def send(pid: int | None, number: signal.Signals) -> bool:
@@ -269,8 +238,8 @@ def times_made(world: World, number: int) -> Counter[str]:
     return Counter(decode_value(each.new)[0].id.hex() for each in changes if each.new is not None)
 
 
-def one_round(world: World, kind: str, commit: str, moment: float, chance: random.Random, figures: Figures) -> None:
-    """Push a commit from all clients, and make a failure meanwhile."""
+def one_round(world: World, kind: str, commit: str, moment: float, chance: random.Random, counts: Counter[str]) -> None:
+    """Push a commit from all clients, make a failure meanwhile, and count failures and outcomes."""
     before = [world.tip(number) for number in range(CLIENTS)]
     world.running, world.hung_up = {}, set()
     if kind == "worker" or chance.random() < 0.5:
@@ -289,29 +258,26 @@ def one_round(world: World, kind: str, commit: str, moment: float, chance: rando
             ends = [push.result() for push in pushes]
         finally:
             undo()
-    figures.kills[kind if there else f"{kind} (there was none)"] += 1
-    for number, (done, seconds) in enumerate(ends):
-        if seconds > figures.longest:
-            figures.longest, figures.longest_of = seconds, kind
+    counts[kind if there else f"{kind} (there was none)"] += 1
+    for number, (done, _) in enumerate(ends):
         now = world.tip(number)
         if done.status == 0:
             assert now == commit, "acknowledged and lost"
-            figures.ends["acknowledged"] += 1
+            counts["acknowledged"] += 1
             continue
         if number in world.hung_up:  # Its user knows what he did: no word.
             assert now in (before[number], commit), (now, before[number], commit, done)
             assert not NOISE.search(done.err), done
-            figures.ends["hung up"] += 1
+            counts["hung up"] += 1
             continue
         unknown = bool(UNKNOWN.search(why(done)))
         assert now == before[number] or (now == commit and unknown), (now, before[number], commit, done)
-        figures.ends["unknown" if unknown else "refused"] += 1
-        figures.after[f"{kind}: {why(done)}"] += 1
+        counts["unknown" if unknown else "refused"] += 1
 
 
 def test_at_random_moments_of_pushes(world: World) -> None:
     chance = random.Random(SEED)
-    figures = Figures()
+    counts: Counter[str] = Counter()
     first, second, *commits, last = world.commits
     world.push_all(first)
     base = world.descriptors()
@@ -322,7 +288,7 @@ def test_at_random_moments_of_pushes(world: World) -> None:
         kinds = kinds or chance.sample(KINDS, len(KINDS))
         kind, moment = kinds.pop(), chance.uniform(0, whole)
         try:
-            one_round(world, kind, commit, moment, chance, figures)
+            one_round(world, kind, commit, moment, chance, counts)
         except BaseException as wrong:
             wrong.add_note(f"seed {SEED}, kill {turn}: {kind} after {moment:.3f} s")
             raise
@@ -336,7 +302,4 @@ def test_at_random_moments_of_pushes(world: World) -> None:
     wait_until(lambda: world.descriptors() == base, "the keeper has open what it had before")
     assert stop(world.agent)
     wait_until(lambda: not world.left(), "no process of the agent, and none that it started")
-    print(f"\nseed {SEED}: {sum(figures.kills.values())} kills of {CLIENTS} pushes: {dict(figures.kills)}")
-    print(f"pushes: {dict(figures.ends)}; the longest {figures.longest:.1f} s ({figures.longest_of})")
-    for line, count in figures.after.most_common():
-        print(f"{count:5} {line}", file=sys.stdout)
+    print(f"\nseed {SEED}: {dict(counts)}")

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import re
 import signal
-import urllib.error
-import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -32,29 +29,13 @@ os.execv(sys.executable, [sys.executable, "-m", "smartserver.cli.main", *sys.arg
 METRICS = ("--metrics", "127.0.0.1:0")
 
 
-def page(server: Server, name: str) -> tuple[int, str]:
-    """The status and the text of a page of a server."""
-    wait_until(lambda: any(name_of(line) for line in server.log), "where its pages are")
-    place = next(filter(None, map(name_of, server.log)))
-    try:
-        with urllib.request.urlopen(f"{place}/{name}") as answer:
-            return 200, answer.read().decode()
-    except urllib.error.HTTPError as wrong:
-        return wrong.code, wrong.read().decode()
-
-
-def name_of(line: str) -> str:
-    found = re.search(r"ready or not on (http://[\d.:]+)/readyz", line)
-    return found[1] if found else ""
-
-
 def port_of(server: Server) -> int:
-    assert page(server, "healthz") == (200, "alive\n")
-    return int(next(filter(None, map(name_of, server.log))).rpartition(":")[2])
+    assert server.page("healthz") == (200, "alive\n")
+    return int(server.pages.rpartition(":")[2])
 
 
 def is_in_use(server: Server) -> bool:
-    return "smartserver_open_connections 1.0" in page(server, "metrics")[1]
+    return "smartserver_open_connections 1.0" in server.page("metrics")[1]
 
 
 @pytest.fixture
@@ -90,7 +71,7 @@ def test_one_ends_while_pushes_go_on(tmp_path: Path, servers: list[Server], numb
             gone = server.process.poll() is not None
             if number is signal.SIGTERM and not gone:
                 with contextlib.suppress(OSError):
-                    assert page(server, "readyz") == (503, "the server is stopping\n")
+                    assert server.page("readyz") == (503, "the server is stopping\n")
             user.git("push", "-q", url, f"{commit}:{MAIN.decode()}", folder="w").worked()
             assert server_refs(root, "g") == {MAIN.decode(): commit}
             after += gone
@@ -119,11 +100,11 @@ def test_a_clock_that_an_s3_store_refuses(s3: S3, tmp_path: Path) -> None:
     options = (*METRICS, "--cache-dir", str(tmp_path / "cache"))
     with Server(f"s3://{s3.bucket()}/code", *options, program=("-c", ANEW), environment=environment) as server:
         user.git("push", "-q", server.url("p"), "main", folder="w").worked()
-        wait_until(lambda: page(server, "readyz")[0] == 200, "ten minutes are no matter")
+        wait_until(lambda: server.page("readyz")[0] == 200, "ten minutes are no matter")
         clock.write_text("+1h")
-        wait_until(lambda: page(server, "readyz")[0] == 503, "what the store answered before counts no more")
-        for said in (page(server, "readyz")[1], user.git("push", server.url("q"), "main", folder="w").failed("push")):
+        wait_until(lambda: server.page("readyz")[0] == 503, "what the store answered before counts no more")
+        for said in (server.page("readyz")[1], user.git("push", server.url("q"), "main", folder="w").failed("push")):
             assert "the clock of this machine differs too much from that of the S3 store: set it" in said
         clock.write_text("+10m")
-        wait_until(lambda: page(server, "readyz")[0] == 200, "it is set")
+        wait_until(lambda: server.page("readyz")[0] == 200, "it is set")
         user.git("clone", "-q", server.url("p"), "back").worked()

@@ -4,30 +4,22 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import urlopen
 
 import pytest
+from access_rules import ADMIN
 from needs import needs
 from our_forks import FORKS
 from postgres import Postgres
+from serving import SMARTSERVER, Server, wait_until
 
 pytestmark = [pytest.mark.sockets, needs("initdb", "postgres")]
-
-PROGRAM = ("-m", "smartserver.cli.main")
 PATIENCE = 20
-RULES = """
-[[rules]]
-who = ["{}"]
-path = "**"
-may = "admin"
-"""
 
 
 class Cluster:
@@ -41,37 +33,26 @@ class Cluster:
     def run(self, *words: str | Path, status: int = 0, **variables: str) -> str:
         """Run a command, and return its output."""
         environment = {**os.environ, "SMARTSERVER_AGENT": "0", "HOME": str(self.folder), **variables}
-        ended, out, err = FORKS.run(*PROGRAM, *map(str, words), timeout=PATIENCE, environment=environment)
+        ended, out, err = FORKS.run(*SMARTSERVER, *map(str, words), timeout=PATIENCE, environment=environment)
         assert ended == status, err.decode()
         return (out + err).decode()
 
     def rule(self, who: str) -> Path:
         """Return an access file with a rule for this user."""
         file = self.folder / "access.toml"
-        file.write_text(RULES.format(who))
+        file.write_text(ADMIN.replace("anna", who))
         return file
 
     @contextmanager
     def server(self, *options: str | Path) -> Iterator[str]:
         """Start a server of the folder, and yield its URL."""
-        words = [sys.executable, *PROGRAM, "serve", self.store, "--listen", "127.0.0.1:0", *options]
-        with subprocess.Popen([*map(str, words)], stderr=subprocess.PIPE, text=True) as process:
-            try:
-                assert process.stderr is not None
-                yield process.stderr.readline().split(" on ")[1].split("/ ")[0] + "/project"
-            finally:
-                process.terminate()
+        with Server(self.store, *map(str, options), anonymous="") as server:
+            yield server.url("project")
 
 
 @pytest.fixture
 def cluster(tmp_path: Path, postgres: Postgres) -> Cluster:
     return Cluster(tmp_path, postgres)
-
-
-def wait_until(holds: Callable[[], bool]) -> None:
-    begin = time.monotonic()
-    while not holds():
-        assert time.monotonic() - begin < PATIENCE
 
 
 @pytest.mark.parametrize("place", ["folder", "bucket"])
@@ -121,19 +102,20 @@ def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -
             host = url.split("/")[2]
             return cluster.run("stats", url, status=status, SMARTSERVER_TOKEN=f"{host}={token}")
 
+        until = partial(wait_until, what="it counts on each server")
         assert "no repository" in said(one)
         assert "no repository" in said(other)
         cluster.run("cluster", "access", cluster.store, cluster.rule("ben"))
-        wait_until(lambda: "give anna nothing" in said(one))
-        wait_until(lambda: "give anna nothing" in said(other))
+        until(lambda: "give anna nothing" in said(one))
+        until(lambda: "give anna nothing" in said(other))
         cluster.run("cluster", "access", cluster.store, cluster.rule("anna"))
-        wait_until(lambda: "no repository" in said(one))
+        until(lambda: "no repository" in said(one))
         cluster.run("token", "revoke", cluster.store, token_id)
-        wait_until(lambda: "token is unknown" in said(one))
-        wait_until(lambda: "token is unknown" in said(other))
+        until(lambda: "token is unknown" in said(one))
+        until(lambda: "token is unknown" in said(other))
         postgres.stop()
         try:
-            wait_until(lambda: "the database with the rules of access cannot be reached" in said(one))
+            until(lambda: "the database with the rules of access cannot be reached" in said(one))
         finally:
             postgres.start()
-        wait_until(lambda: "token is unknown" in said(one))
+        until(lambda: "token is unknown" in said(one))

@@ -12,7 +12,8 @@ import pytest
 from builders import MAIN, History, create, push
 from dialogs import message
 from mercurials import Mercurial
-from serving import SMARTSERVER, Server, run, status_of, wait_until
+from processes import peak
+from serving import SMARTSERVER, Server, run, wait_until
 from test_hard_clients import has_line, raw
 
 from smartserver.records.browse import LogSelector, encode_selector
@@ -71,10 +72,10 @@ def question(selector: bytes) -> Request:
 def test_folders_in_folders_of_git(tmp_path: Path, words: tuple[str, ...]) -> None:
     nested(tmp_path, empty=False)
     with serving(tmp_path) as server:
-        before = status_of(server.process.pid)["VmHWM"]
+        before = peak(server.process.pid)
         done = run(*SMARTSERVER, *words, server.url("p"))
         assert (done.status, LIMIT in done.err, done.err.count("\n")) == (1, True, 1), done.err
-        assert (status_of(server.process.pid)["VmHWM"] - before) * 1024 < 64 * MIB
+        assert peak(server.process.pid) - before < 64 * MIB
 
 
 def test_work_ends_with_its_client(tmp_path: Path) -> None:

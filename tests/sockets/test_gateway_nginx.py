@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from access_rules import ADMIN
 from certificates import Authority
 from gateways import GatewayServer, new_repository
 from needs import needs
@@ -18,13 +19,6 @@ from nginx import Nginx
 from smartserver.server.tokens import TokenChanges
 
 pytestmark = [pytest.mark.sockets, pytest.mark.interop, needs("nginx")]
-
-RULES = """
-[[rules]]
-who = ["anna"]
-path = "**"
-may = "admin"
-"""
 
 
 class Place:
@@ -51,7 +45,7 @@ class Place:
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     folder = tmp_path_factory.mktemp("gateway")
-    (folder / "access.toml").write_text(RULES)
+    (folder / "access.toml").write_text(ADMIN)
     token = TokenChanges(folder / "access.toml").create("anna", int(time.time()), None, None, read_only=False)[0]
     authority = Authority(folder / "authority")
     with (

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from gateways import GatewayServer, Git, new_repository
+from processes import peak
 
 pytestmark = pytest.mark.sockets
 
@@ -173,35 +174,33 @@ def test_a_client_that_waits_is_told_to_go_on(server: GatewayServer) -> None:
         assert connection.recv(1000).startswith(b"HTTP/1.1 200 OK")
 
 
+def most_memory(server: GatewayServer) -> int:
+    assert server.process is not None
+    return peak(server.process.pid)
+
+
 def test_a_body_that_nobody_wants_is_in_no_file_and_no_memory(server: GatewayServer) -> None:
-    before = peak(server)
+    before = most_memory(server)
     body = os.urandom(1 << 20)
     head = f"POST /project/git-receive-pack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{PUSH}"
     head += f"Content-Length: {len(body) * 60}\r\n\r\n"
     answer = ask(server, head.encode(), *[body] * 60)
     assert answer.status == 403
-    assert peak(server) - before < 16 << 20
-
-
-def peak(server: GatewayServer) -> int:
-    """Return the most bytes of memory that the server has used."""
-    assert server.process is not None
-    status = Path(f"/proc/{server.process.pid}/status").read_text()
-    return int(status.partition("VmHWM:")[2].split()[0]) << 10
+    assert most_memory(server) - before < 16 << 20
 
 
 def test_a_large_body_is_in_no_memory(tmp_path: Path) -> None:
     """In the body of the push, garbage follows the part that git understands."""
     with GatewayServer(tmp_path) as server:
         ask(server, request("GET", "/"))
-        before = peak(server)
+        before = most_memory(server)
         body = os.urandom(1 << 20)
         head = f"POST /new/git-receive-pack HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{PUSH}"
         first = line(f"{'0' * 40} {'1' * 40} refs/heads/main\0report-status") + b"0000"
         head += f"Content-Length: {len(first) + len(body) * 200}\r\n\r\n"
         answer = ask(server, head.encode() + first, *[body] * 200)
         assert b"ng refs/heads/main unpacker error" in answer.body
-        assert peak(server) - before < 48 << 20
+        assert most_memory(server) - before < 48 << 20
         assert not list(tmp_path.glob("cache/git/quarantine/*"))
 
 
@@ -244,22 +243,15 @@ def bomb() -> bytes:
     return out.getvalue()
 
 
-def test_a_pack_that_claims_to_be_huge(tmp_path: Path) -> None:
+def test_a_pack_that_claims_to_be_huge_and_commands_that_are_none(tmp_path: Path) -> None:
+    """`tests/unit/gateway/test_gateway_routes.py` has the ways in which commands are none."""
     with GatewayServer(tmp_path) as server:
+        for body in (b"", line("nonsense")):
+            assert ask(server, request("POST", "/new/git-receive-pack", PUSH, body)).status == 400
         first = line(f"{'0' * 40} {'1' * 40} refs/heads/main\0report-status") + b"0000"
         answer = ask(server, request("POST", "/new/git-receive-pack", PUSH, first + bomb()))
         assert b"ng refs/heads/main unpacker error" in answer.body
         assert not list(tmp_path.glob("root/*"))
-
-
-@pytest.mark.parametrize(
-    "body",
-    [b"", b"xxxx", b"0003", b"ffff", line("nonsense"), line(f"{'0' * 40} {'1' * 40} refs/heads/a") * 2 + b"0000"],
-)
-def test_commands_that_are_none(tmp_path: Path, body: bytes) -> None:
-    with GatewayServer(tmp_path) as server:
-        answer = ask(server, request("POST", "/new/git-receive-pack", PUSH, body))
-        assert answer.status == 400
 
 
 def test_many_connections(tmp_path: Path, git: Git) -> None:
@@ -272,11 +264,3 @@ def test_many_connections(tmp_path: Path, git: Git) -> None:
         for each in idle:
             each.close()
         git("push", "-q", server.url(), "main")
-
-
-def test_a_client_that_leaves_ends_its_program(server: GatewayServer, git: Git) -> None:
-    head = request("POST", "/project/git-upload-pack", FETCH + "Git-Protocol: version=2\r\n", LS_REFS)
-    for _ in range(20):
-        with socket.create_connection(("127.0.0.1", server.http_port), PATIENCE) as connection:
-            connection.sendall(head)
-    assert "refs/heads/main" in git("ls-remote", server.url())

@@ -10,7 +10,8 @@ import held_memory as held
 import pytest
 from builders import KINDS
 from dialogs import message
-from serving import Server, status_of
+from processes import peak
+from serving import Server
 from test_hard_clients import CALLS, raw
 
 from smartserver.records.announced import REVISIONS_OF_GRAPH
@@ -82,29 +83,25 @@ class Hostile:
         self._opened.__exit__(None, None, None)
 
 
-def peak(server: Server) -> int:
-    return status_of(server.process.pid)["VmHWM"] * 1024
-
-
 def test_a_graph(tmp_path: Path) -> None:
     count = 150_000
     ids = [hashlib.sha1(b"%d" % number).digest() for number in range(count)]
     body = varint(count) + b"".join(b"\x14" + each + (b"\1\1" if number else b"\0") for number, each in enumerate(ids))
     graph = varint(len(body)) + body
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         Hostile(server).push(graph, 0, RequestFlag.GRAPH_FIRST)
-        assert peak(server) - before < held.GRAPH_TIMES * len(graph) + SLACK
+        assert peak(server.process.pid) - before < held.GRAPH_TIMES * len(graph) + SLACK
 
 
 def test_a_graph_of_too_many_revisions(tmp_path: Path) -> None:
     body = varint(MAX_ANNOUNCED + 1) + bytes(8 * MIB)
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         answer = Hostile(server).push(varint(len(body)) + body, 0, RequestFlag.GRAPH_FIRST)
         assert isinstance(answer, Error)
         assert named(decode_failure(answer.payload).fault)["what"] == REVISIONS_OF_GRAPH
-        assert peak(server) - before < 2 * len(body) + SLACK
+        assert peak(server.process.pid) - before < 2 * len(body) + SLACK
 
 
 def test_zeros(tmp_path: Path) -> None:
@@ -118,11 +115,11 @@ def test_zeros(tmp_path: Path) -> None:
         frames.append(frame)
     segment = encode_segment(b"r" * 20, (), entries, frames, KINDS)
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         answer = Hostile(server).push(segment, 1)
         assert isinstance(answer, Error)
         assert named(decode_failure(answer.payload).fault)["what"] == "decoded bytes of one request"
-        assert peak(server) - before < held.TEXT_TIMES * size + SLACK
+        assert peak(server.process.pid) - before < held.TEXT_TIMES * size + SLACK
 
 
 @pytest.mark.parametrize("text", [os.urandom(48 * MIB), b"".join(b"%d\n" % each for each in range(7_000_000))])
@@ -140,30 +137,30 @@ def test_a_large_file_is_pushed_and_asked_for(tmp_path: Path, text: bytes) -> No
         frames.append(frame)
     selector = encode_selector(TreeSelector(tip.hex(), b"large", texts=True))
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         assert isinstance(Hostile(server).push(encode_segment(tip, (), entries, frames, KINDS), 1), Reply)
-        assert peak(server) - before < 1.3 * len(text) + SLACK
-        before = peak(server)
+        assert peak(server.process.pid) - before < 1.3 * len(text) + SLACK
+        before = peak(server.process.pid)
         readers = [Hostile(server) for _ in range(20)]
         for reader in readers:
             assert isinstance(reader.answer(reader.ask((repository_read, ReadRequest(selector=selector)))), Reply)
-        assert peak(server) - before < held.READERS.most + 36 * MIB
+        assert peak(server.process.pid) - before < held.READERS.most + 36 * MIB
 
 
 def test_the_largest_request(tmp_path: Path) -> None:
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         client = Hostile(server)
         number = client.ask(*[(server_ping, PingRequest())] * MAX_CALLS, path="")
         assert isinstance(client.answer(number), Reply)
-        assert peak(server) - before < held.LARGEST.most + SLACK
+        assert peak(server.process.pid) - before < held.LARGEST.most + SLACK
 
 
 def test_requests_that_are_cancelled_at_once(tmp_path: Path) -> None:
     """Each request is answered, and the memory that they hold is bounded for any number of requests."""
     ids = PullRequest(ids=[hashlib.sha1(b"%d" % number).digest() for number in range(4096)])
     with Server(tmp_path) as server:
-        before = peak(server)
+        before = peak(server.process.pid)
         client = Hostile(server)
         for _ in range(10 * CANCELLED_HIGH):
             number = client.ask((repository_verify, VerifyRequest()), (repository_pull, ids))
@@ -171,4 +168,4 @@ def test_requests_that_are_cancelled_at_once(tmp_path: Path) -> None:
             if number % 64 == 0:
                 client.answer(number)
         assert isinstance(client.answer(number), Error)
-        assert peak(server) - before < held.WAITING.most + held.LARGEST.most
+        assert peak(server.process.pid) - before < held.WAITING.most + held.LARGEST.most

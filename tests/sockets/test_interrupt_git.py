@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import subprocess
 import time
@@ -13,15 +14,14 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from processes import group, read, state
 from serving import (
     NOISE,
     PATIENCE,
     Done,
     Server,
     User,
-    command_line,
     finish,
-    group,
     server_refs,
     wait_until,
     write_history,
@@ -49,31 +49,20 @@ def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Server, U
 
 def begins(pid: int) -> bool:
     """Tell whether a process is a Python that still starts: Python itself prints an error on a ^C at that moment."""
-    try:
-        process = Path(f"/proc/{pid}")
-        if b"git-remote-hpss" not in command_line(pid):
-            return False
-        caught = next(line for line in process.joinpath("status").read_text().splitlines() if line.startswith("SigCgt"))
-        if not int(caught.split()[1], 16) >> (signal.SIGINT - 1) & 1:
-            return False
-        return "msgspec" not in process.joinpath("maps").read_text()
-    except (OSError, StopIteration):
+    if b"git-remote-hpss" not in read(pid, "cmdline"):
         return False
-
-
-def is_still(pid: int) -> bool:
-    """Tell whether a stopped process no longer runs. One that waits for its stopped child (D) cannot run either."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] in "TDZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+    caught = re.search(rb"SigCgt:\s+(\w+)", read(pid, "status"))
+    if caught is None or not int(caught[1], 16) >> (signal.SIGINT - 1) & 1:
+        return False
+    return b"msgspec" not in read(pid, "maps")
 
 
 def interrupt(process: subprocess.Popen[bytes]) -> None:
     """Send SIGINT to a whole process group, as a terminal does. All are stopped first, to see that none just starts."""
     while members := group(process.pid):
         os.killpg(process.pid, signal.SIGSTOP)
-        wait_until(lambda members=members: all(map(is_still, members)), "they hold still")  # type: ignore[misc]
+        # One that waits for its stopped child (D) cannot run either.
+        wait_until(lambda members=members: all(state(each) in "TDZX" for each in members), "they hold still")  # type: ignore[misc]
         ready = not any(map(begins, group(process.pid)))
         if ready:
             os.killpg(process.pid, signal.SIGINT)
@@ -131,7 +120,7 @@ def test_fetch_while_git_writes_objects(served: tuple[Server, User], tmp_path: P
 
     def writes(process: subprocess.Popen[bytes]) -> bool:
         assert process.poll() is None, "git was not seen to write objects"
-        return any(b"unpack-objects" in command_line(pid) for pid in group(process.pid))
+        return any(b"unpack-objects" in read(pid, "cmdline") for pid in group(process.pid))
 
     for turn in range(4):
         process = user.start("fetch", server.url("bulky"), "main", folder="r")

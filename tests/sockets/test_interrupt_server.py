@@ -19,7 +19,7 @@ from agents import children
 from builders import MAIN, History
 from history_sources import HistorySource
 from pushing import connected, count_segments, push
-from serving import PATIENCE, Server, check_store, server_refs, wait_until
+from serving import PATIENCE, Server, server_refs, wait_until
 
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
@@ -42,6 +42,20 @@ def big_history(commits: int = 24, size: int = BIG) -> tuple[History, bytes]:
     for number in range(commits):
         tip = (history.commit({f"file{number}": content.randbytes(size // commits)}, tip),)
     return history, tip[0]
+
+
+def store_big(root: Path) -> int:
+    """Store a big history, and return the number of its revisions."""
+    history, tip = big_history()
+    with Server(root) as server, connected(server.port) as remote:
+        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
+    return len(history.parents)
+
+
+def on_standard_input(folder: Path, *words: str) -> PipeMedium:
+    """Start a server on standard input, which writes its process and its log to files of the folder."""
+    script = f'echo $$ >{folder}/number; exec "$@" 2>{folder}/log'
+    return PipeMedium(["sh", "-c", script, "sh", sys.executable, "-m", "smartserver.cli.main", "serve", *words])
 
 
 def refuses(port: int) -> bool:
@@ -76,9 +90,7 @@ main()
 
 def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
     """The shell signals the end once more, and the terminal can no longer be written to."""
-    history, tip = big_history()
-    with Server(tmp_path) as server, connected(server.port) as remote:
-        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
+    count = store_big(tmp_path)
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
         [sys.executable, "-c", ON_ITS_TERMINAL, "serve", str(tmp_path), "--listen", "127.0.0.1:0"],
@@ -97,7 +109,7 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
             said.close()
             wait_until(lambda: refuses(int(found[1])), "it takes no more connections")
             process.send_signal(signal.SIGHUP)
-            assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+            assert count_segments(pulled.body) == pulled.result.segments == count
         assert process.wait(PATIENCE / 4) == 0
     finally:
         process.kill()
@@ -105,17 +117,14 @@ def test_the_end_of_its_terminal_is_one_signal(tmp_path: Path) -> None:
 
 
 def test_on_standard_input_too_what_has_begun_is_finished(tmp_path: Path) -> None:
-    history, tip = big_history()
-    with Server(tmp_path) as server, connected(server.port) as remote:
-        assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
-    log, number = tmp_path / "log", tmp_path / "number"
-    command = ["sh", "-c", f'echo $$ >{number}; exec "$@" 2>{log}', "sh", sys.executable, "-m", "smartserver.cli.main"]
-    medium = PipeMedium([*command, "serve", str(tmp_path), "--stdio"])
+    (tmp_path / "root").mkdir()
+    count = store_big(tmp_path / "root")
+    medium = on_standard_input(tmp_path, str(tmp_path / "root"), "--stdio")
     with Client(lambda: medium) as client:
         pulled = RemoteRepository(client, "p", Knowledge(None, "")).pull()
-        os.kill(int(number.read_text()), signal.SIGHUP)
-        wait_until(lambda: "stopping: 1 connection has 30 s" in log.read_text(), "it says so")
-        assert count_segments(pulled.body) == pulled.result.segments == len(history.parents)
+        os.kill(int((tmp_path / "number").read_text()), signal.SIGHUP)
+        wait_until(lambda: "stopping: 1 connection has 30 s" in (tmp_path / "log").read_text(), "it says so")
+        assert count_segments(pulled.body) == pulled.result.segments == count
 
 
 def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
@@ -123,7 +132,6 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
     history, first = big_history(1, 100)
     second = history.commit({"a": b"b"}, (first,))
     (tmp_path / "root").mkdir()
-    log, number = tmp_path / "log", tmp_path / "number"
     with (
         Server(tmp_path / "root", "--allow-vfs") as server,
         socket.create_server(("127.0.0.1", 0)) as listener,
@@ -131,22 +139,13 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
     ):
         with connected(server.port) as remote:
             assert push(remote, HistorySource(history), MAIN, first).outcome is Outcome.DONE
-        command = [
-            "sh",
-            "-c",
-            f'echo $$ >{number}; exec "$@" 2>{log}',
-            "sh",
-            sys.executable,
-            "-m",
-            "smartserver.cli.main",
-        ]
-        medium = PipeMedium([*command, "serve", "--stdio", f"vfs://127.0.0.1:{listener.getsockname()[1]}/"])
+        medium = on_standard_input(tmp_path, "--stdio", f"vfs://127.0.0.1:{listener.getsockname()[1]}/")
 
         def stopped() -> None:
             """Let no bytes pass between the two before the signal has ended the session."""
             near, _ = listener.accept()
             with near, socket.create_connection(("127.0.0.1", server.port)) as far:
-                process = int(number.read_text())
+                process = int((tmp_path / "number").read_text())
                 assert listens(process)
                 os.kill(process, signal.SIGINT)
                 wait_until(lambda: not listens(process), "it has given up")
@@ -160,7 +159,7 @@ def test_behind_a_link_what_has_begun_is_given_up(tmp_path: Path) -> None:
             with pytest.raises((MediumError, OutcomeUnknown)):
                 push(remote, HistorySource(history), MAIN, second)
         between.result()
-    assert log.read_text() == ""
+    assert (tmp_path / "log").read_text() == ""
     assert server_refs(tmp_path / "root", "p") == {MAIN.decode(): first.hex()}
 
 
@@ -178,25 +177,10 @@ def passed_on(source: socket.socket, target: socket.socket) -> None:
         target.shutdown(socket.SHUT_WR)
 
 
-def test_a_push_that_has_begun_is_finished(tmp_path: Path) -> None:
-    history, tip = big_history(8, 2 << 20)
-    with Server(tmp_path) as server:
-
-        def stop() -> None:
-            server.process.terminate()
-            wait_until(lambda: refuses(server.port), "it takes no more connections")
-
-        with connected(server.port) as remote:
-            assert push(remote, HistorySource(history, halfway=stop), MAIN, tip).outcome is Outcome.DONE
-        assert server.process.wait(PATIENCE / 4) == 0
-    assert server_refs(tmp_path, "p") == {MAIN.decode(): tip.hex()}
-    check_store(tmp_path, "p")
-
-
 @pytest.mark.parametrize(("sent", "options"), [(signal.SIGTERM, ("--workers", "2")), (signal.SIGINT, ())])
 def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, options: tuple[str, ...]) -> None:
     """The first signal prints the reason for the wait. A terminal's signal reaches all processes, and counts once."""
-    history, tip = big_history()
+    store_big(tmp_path)
     with Server(tmp_path, *options) as server:
 
         def send() -> None:
@@ -204,8 +188,6 @@ def test_a_second_signal_waits_no_longer(tmp_path: Path, sent: signal.Signals, o
                 with contextlib.suppress(ProcessLookupError):  # A worker may end by what the first one was sent.
                     os.kill(process, sent)
 
-        with connected(server.port) as remote:
-            assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
         with connected(server.port) as remote:
             pulled = remote.pull()
             send()

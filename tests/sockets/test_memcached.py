@@ -6,7 +6,6 @@ import os
 import signal
 import socket
 import subprocess
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -17,6 +16,7 @@ from builders import MAIN, History, joined, push
 from counting import Counting
 from memory_transport import MemoryTransport
 from needs import needs, program
+from strangers import stranger
 
 from smartserver.server.memcached import MOST, Memcached
 from smartserver.store.caches import TextCache
@@ -160,31 +160,6 @@ def test_of_two_servers_one_may_die(one: Process, other: Process, texts: Texts) 
         assert texts.read(remote)["memcached_hits"] > found["memcached_hits"]  # Its share went to the other one.
 
 
-@contextmanager
-def answering(answer: Callable[[socket.socket, bytes], None]) -> Iterator[int]:
-    """A server that answers each line so."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-
-        def serve(connection: socket.socket) -> None:
-            with connection:
-                try:
-                    while line := connection.recv(9999):
-                        answer(connection, line)
-                except OSError:
-                    return
-
-        def accept() -> None:
-            try:
-                while True:
-                    threading.Thread(target=serve, args=(listening.accept()[0],), daemon=True).start()
-            except OSError:
-                return
-
-        threading.Thread(target=accept, daemon=True).start()
-        yield listening.getsockname()[1]
-        listening.shutdown(socket.SHUT_RDWR)
-
-
 def drip(connection: socket.socket, _: bytes) -> None:
     """An answer in pieces, none of which comes too late."""
     for byte in b"VALUE x 0 3000\r\n" + bytes(3000) + b"\r\nEND\r\n":
@@ -216,12 +191,13 @@ def test_a_server_that_answers_rubbish_is_left_alone(
 ) -> None:
     asked = []
 
-    def counted(connection: socket.socket, line: bytes) -> None:
-        asked.append(line)
-        answer(connection, line)
+    def behave(connection: socket.socket) -> None:
+        while line := connection.recv(9999):
+            asked.append(line)
+            answer(connection, line)
 
     with (
-        answering(counted) as port,
+        stranger(behave) as port,
         closing(Memcached([("127.0.0.1", port)], time.monotonic)) as remote,
     ):
         texts.read(remote)

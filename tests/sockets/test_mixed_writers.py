@@ -12,44 +12,27 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import pytest
 from builders import History
-from history_sources import NEW, HistorySource
-from mixed_writer import connected, line_of
+from history_sources import HistorySource
+from mixed_writer import connected
+from pushing import push
 from serving import Server, lanes
 from sshd import Sshd
 
-from smartserver.client.push import PushRequest
-from smartserver.client.repository import RemoteRepository
-from smartserver.client.updates import RefUpdate
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
 
 
-class Load(NamedTuple):
-    """The pushes of a test."""
-
-    ways: tuple[str, ...]
-    pushes: int
-    """The number of pushes by each writer."""
-    size: int
-    """The approximate bytes of each push."""
-    kills: dict[int, tuple[int, ...]]
-    """By writer: the numbers of acknowledged pushes after which it is killed."""
-
-
-SMALL = Load(
-    ("sftp", "sftp", "vfs", "vfs", "rpc", "rpc"),
-    10,
-    0,
-    {0: (4,), 2: (2, 6), 4: (5,)},
-)
-
-LARGE = Load(("sftp", "vfs", "rpc"), 3, 1 << 20, {0: (1,), 1: (2,)})
+WAYS = ("sftp", "sftp", "vfs", "vfs", "rpc", "rpc")
+"""The way of each writer."""
+PUSHES = 10
+"""The number of pushes by each writer."""
+KILLS = {0: (4,), 2: (2, 6), 4: (5,)}
+"""By writer: the numbers of acknowledged pushes after which it is killed."""
 
 TESTS = Path(__file__).parents[1]
 
@@ -68,7 +51,6 @@ class Shared:
     server: Server
     sshd: Sshd
     root: Path
-    load: Load
 
     def url(self, way: str) -> str:
         url = self.server.url("p")
@@ -79,13 +61,12 @@ class Shared:
 
     def write(self, number: int) -> int:
         """Make all pushes, killed now and then, and return the number of acknowledged ones."""
-        (ways, pushes, size, kills), at = self.load, 0
-        way = ways[number]
+        way, at = WAYS[number], 0
         url = self.server.url("p") if way == "rpc" else self.url(way)
-        for stop in (*kills.get(number, ()), pushes):
+        for stop in (*KILLS.get(number, ()), PUSHES):
             command = [sys.executable, str(TESTS / "sockets" / "mixed_writer.py"), way, url, f"w{number}", str(at)]
             process = subprocess.Popen(
-                [*command, str(pushes), str(size), str(self.sshd.config)],
+                [*command, str(PUSHES), str(self.sshd.config)],
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
@@ -97,31 +78,24 @@ class Shared:
                     said = process.stdout.readline()
                     assert said == f"{at}\n", (way, said, process.stderr and process.stderr.read())
                     at += 1
-                if at < pushes:
+                if at < PUSHES:
                     process.kill()
         return at
 
 
-@pytest.mark.parametrize("load", [SMALL, LARGE], ids=["small", "large"])
-def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path, load: Load) -> None:
-    shared = Shared(server, sshd, tmp_path / "root", load)
-    count = len(load.ways)
+def test_all_at_once(server: Server, sshd: Sshd, tmp_path: Path) -> None:
+    shared = Shared(server, sshd, tmp_path / "root")
+    count = len(WAYS)
     with connected("rpc", server.url("p"), "") as remote:
-        push(remote, "first", 1)
-    assert lanes(count, shared.write) == [load.pushes] * count
+        push(remote, HistorySource(history := History()), b"refs/heads/first", history.line(1, name="first")[0])
+    assert lanes(count, shared.write) == [PUSHES] * count
     repository = shared.here()
     snapshot = repository.snapshot()
     refs = {name.decode(): value[0].id for name, value in snapshot.state.refs().items()}
     names = [f"w{number}" for number in range(count)]
-    expected = {f"refs/heads/{name}": line_of(History(), name, load.pushes, load.size) for name in names}
+    expected = {f"refs/heads/{name}": History().line(PUSHES, name=name) for name in names}
     assert {name: refs[name] for name in expected} == {name: line[-1] for name, line in expected.items()}
     there = [snapshot.revision(ordinal) for ordinal in range(sum(pack.segments for pack in snapshot.state.packs))]
     assert len(there) == len(set(there)), "a revision is there twice"
     assert {revision for line in expected.values() for revision in line} <= set(there), "acknowledged and not there"
     assert repository.verify().problems == ()
-
-
-def push(remote: RemoteRepository, name: str, count: int) -> None:
-    history = History()
-    line = history.line(count, name=name)
-    remote.push(PushRequest([RefUpdate(f"refs/heads/{name}".encode(), line[-1])], HistorySource(history), NEW))

@@ -13,60 +13,47 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from on_threads import PATIENCE, serving
 from proxied import nobody
 
 pytestmark = pytest.mark.sockets
 
-PATIENCE = 30.0
 METER = [sys.executable, "-c", "import sys; from netem.cli.main import main; sys.exit(main())", "meter"]
 RTTS = "20ms,40ms,60ms"
 ASK = "import socket, sys; s = socket.create_connection((sys.argv[1], int(sys.argv[2]))); s.sendall(b'x'); s.recv(1)"
 CLIENT = ["--", sys.executable, "-c", ASK, "{host}", "{port}"]
 
 
-class Server:
-    """Answers each first byte of a connection, or lets it wait; notes when connections open and close."""
+class Talk:
+    """The server's part of each connection: it answers the first byte, or lets it wait, and notes begin and end."""
 
     def __init__(self) -> None:
         self.answering = True
-        self.accepted = threading.Event()
-        self.ended = threading.Event()
-        self._socket = socket.create_server(("127.0.0.1", 0))
-        self.address = f":{self._socket.getsockname()[1]}"
-        self._thread = threading.Thread(target=self._run)
-        self._thread.start()
+        self.accepted, self.ended = threading.Event(), threading.Event()
+        self.address = ""
 
-    def _run(self) -> None:
-        while True:
-            connection, _ = self._socket.accept()
-            with connection:
-                connection.settimeout(PATIENCE)
-                if not connection.recv(1):
-                    return
-                self.accepted.set()
-                if self.answering:
-                    connection.sendall(b"y")
-                connection.recv(1)
-                self.ended.set()
-
-    def close(self) -> None:
-        socket.create_connection(self._socket.getsockname()).close()
-        self._thread.join(PATIENCE)
-        self._socket.close()
+    def __call__(self, connection: socket.socket) -> None:
+        if connection.recv(1):
+            self.accepted.set()
+            if self.answering:
+                connection.sendall(b"y")
+            connection.recv(1)
+            self.ended.set()
 
 
 @pytest.fixture
-def server() -> Iterator[Server]:
-    made = Server()
-    yield made
-    made.close()
+def server() -> Iterator[Talk]:
+    talk = Talk()
+    with serving(talk) as server:
+        talk.address = f":{server.address[1]}"
+        yield talk
 
 
 def meter(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([*METER, *words], capture_output=True, text=True, timeout=PATIENCE, check=False)
 
 
-def test_a_measurement(server: Server) -> None:
+def test_a_measurement(server: Talk) -> None:
     """The counts and the least time are certain; the verdict depends on the machine."""
     ended = meter("--to", server.address, "--rtts", RTTS, "--repeat", "2", "--json", *CLIENT)
     assert ended.returncode in (0, 3), ended.stderr
@@ -79,7 +66,7 @@ def test_a_measurement(server: Server) -> None:
     assert ended.stderr.count("2 round trips counted") == 6
 
 
-def test_the_preparation_runs_before_each_and_is_not_counted(server: Server, tmp_path: Path) -> None:
+def test_the_preparation_runs_before_each_and_is_not_counted(server: Talk, tmp_path: Path) -> None:
     prepare = f'echo . >> {tmp_path}/runs; {sys.executable} -c "{ASK}" {{host}} {{port}}'
     ended = meter("--to", server.address, "--rtts", RTTS, "--repeat", "1", "--json", "--prepare", prepare, *CLIENT)
     assert ended.returncode in (0, 3), ended.stderr
@@ -88,14 +75,14 @@ def test_the_preparation_runs_before_each_and_is_not_counted(server: Server, tmp
         assert runs.read() == ".\n" * 3
 
 
-def test_a_command_that_does_not_use_the_proxy(server: Server) -> None:
+def test_a_command_that_does_not_use_the_proxy(server: Talk) -> None:
     ended = meter("--to", server.address, "--rtts", RTTS, "--", "true")
     assert (ended.returncode, ended.stdout) == (3, "")
     assert "opened no connection to the proxy at 127.0.0.1:" in ended.stderr
 
 
 @pytest.mark.parametrize("words", [["--", "sh", "-c"], ["--prepare"]])
-def test_killed(server: Server, words: list[str], tmp_path: Path) -> None:
+def test_killed(server: Talk, words: list[str], tmp_path: Path) -> None:
     """Neither the command nor the preparation survives: the end of the pipe that it holds shows that."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
@@ -109,7 +96,7 @@ def test_killed(server: Server, words: list[str], tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGHUP])
-def test_interrupted(server: Server, number: int) -> None:
+def test_interrupted(server: Talk, number: int) -> None:
     """The command, which waits for an answer, is stopped with the meter, and no process is left."""
     server.answering = False
     command = [*METER, "--to", server.address, "--rtts", RTTS, *CLIENT]

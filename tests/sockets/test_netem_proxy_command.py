@@ -13,7 +13,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from proxied import PATIENCE, ask, echo, nobody, serving
+from on_threads import PATIENCE, serving
+from proxied import ask, echo, nobody
 
 pytestmark = pytest.mark.sockets
 

@@ -12,7 +12,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from proxied import PATIENCE, RTT, ask, connect, echo, nobody, read, read_all, serving
+from on_threads import PATIENCE, read, serving
+from proxied import RTT, ask, connect, echo, nobody, read_all
 
 from netem.link import Link
 from netem.proxy import Proxy

@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import socket
 import threading
-from collections.abc import Callable
 
 import pytest
-from proxied import LONG, PATIENCE, RTT, ask, connect, echo, read, read_all, serving
+from on_threads import PATIENCE, read, serving
+from proxied import LONG, RTT, ask, connect, echo, read_all
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Loss, Stall
@@ -163,10 +163,3 @@ def test_a_proxy_may_begin_without_a_server() -> None:
         assert proxy.take().rounds == 2
     with pytest.raises(ProxyError, match="the proxy was not started, or is closed"):
         proxy.relay(server.address)
-
-
-@pytest.mark.max_round_trips(3)
-def test_the_fixture_is_counted(proxy: Callable[..., Proxy]) -> None:
-    with serving(echo) as server, connect(proxy(server.address, rtt=0.02)) as client:
-        ask(client)
-        ask(client)

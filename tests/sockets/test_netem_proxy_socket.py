@@ -8,7 +8,8 @@ import sys
 import threading
 
 import pytest
-from proxied import PATIENCE, connect, echo, read, read_all, serving
+from on_threads import PATIENCE, read, serving
+from proxied import connect, echo, read_all
 
 from netem.effects import Cut
 from netem.proxy import Proxy

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import socket
 import threading
@@ -10,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from answering import answering
-from watching import RTT, ask, by_socket_once, read_line
+from watching import RTT, answering, ask, by_socket_once, read_line
 
 from netem import watched as module
 from netem.budget import NothingCounted, round_trips
@@ -146,12 +144,3 @@ def test_a_beginning_that_is_interrupted_leaves_nothing_behind(port: int, monkey
     with Watched(RTT) as network:
         by_socket_once(port)
         assert network.take().connections == 1
-
-
-def test_afterwards_sockets_are_as_before(port: int) -> None:
-    before = dict(vars(socket.socket))
-    with contextlib.suppress(KeyError), Watched(RTT) as network:
-        raise KeyError
-    assert dict(vars(socket.socket)) == before
-    by_socket_once(port)
-    assert not network.take().used

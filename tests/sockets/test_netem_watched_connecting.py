@@ -11,8 +11,7 @@ import time
 from collections.abc import Callable
 
 import pytest
-from answering import answering
-from watching import PATIENCE, RTT, ask, asked, by_socket_once, read_line
+from watching import PATIENCE, RTT, answering, ask, asked, by_socket_once, read_line
 
 from netem import watched as module
 from netem.proxy import ProxyError
@@ -236,10 +235,3 @@ def test_a_new_server_while_a_connection_to_another_is_accepted(monkeypatch: pyt
         for thread in threads:
             thread.join()
         assert sorted(done) == sorted([one, other])
-
-
-def test_where_nobody_listens_the_connection_is_closed() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as gone:
-        address = gone.getsockname()
-    with Watched(RTT), socket.create_connection(address) as sock:
-        assert sock.recv(1) == b""

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import urllib.request
 from pathlib import Path
 
 import pytest
@@ -56,16 +55,13 @@ def test_the_access_log_has_a_line_for_each_request(tmp_path: Path, user: User, 
 
 def test_metrics_count_what_was_asked(user: User, root: Path) -> None:
     with Server(root, "--metrics", "127.0.0.1:0") as server:
-        wait_until(lambda: any(line.startswith("metrics on ") for line in server.log), "the address of the metrics")
-        url = next(line for line in server.log if line.startswith("metrics on ")).split()[-1]
         use(user, server)
-        with urllib.request.urlopen(url) as page:
-            text = page.read().decode()
-        tuned = run(*SMARTSERVER, "tune", url)
+        text = server.page("metrics")[1]
+        tuned = run(*SMARTSERVER, "tune", f"{server.pages}/metrics")
         assert (tuned.status, tuned.err) == (0, "")
         assert tuned.out.startswith("headers: 32.0 MB now\n")
         assert "texts: 64.0 MB now\n" in tuned.out
-        away = run(*SMARTSERVER, "tune", url.replace("/metrics", "/healthz"))
+        away = run(*SMARTSERVER, "tune", f"{server.pages}/healthz")
         assert (away.status, away.err.count("\n")) == (1, 1)
     found = {
         (sample.name, *(sample.labels[name] for name in sorted(sample.labels))): sample.value

@@ -212,25 +212,6 @@ def test_an_error_without_words(site: Site, monkeypatch: pytest.MonkeyPatch) -> 
         site.database().numbers("a")
 
 
-def test_a_lost_reply(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The record is found, and the change is made once."""
-    repository = site.repository()
-    push(repository, history, line := history.line(1), {MAIN: line[0]})
-    database, lost = site.opened[0], [True]
-    publish = database.publish
-
-    def lose(name: str, content: bytes, path: str) -> dict[int, bytes]:
-        done = publish(name, content, path)
-        if lost.pop():
-            raise TransportFailed(path, "the reply was lost")
-        return done
-
-    lost.append(True)
-    monkeypatch.setattr(database, "publish", lose)
-    assert move(repository, b"refs/heads/side", line[0]).changed
-    assert repository.log.look().state.version == 3
-
-
 @pytest.mark.parametrize("gone", [[4, 5], [4]], ids=["a backup was put back", "a record is lost"])
 def test_recovery(site: Site, history: History, gone: list[int]) -> None:
     """The changes that the database lacks are made again from the packs; a record above a gap is moved aside."""

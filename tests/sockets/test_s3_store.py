@@ -10,11 +10,8 @@ import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
 from versitygw import S3, environment
 
-from smartserver.store import checkpoint
-from smartserver.store.format import INCOMING, LOG, PACKS
-from smartserver.store.record import record_path
+from smartserver.store.format import LOG
 from smartserver.store.repository import PackRepository
-from smartserver.store.upkeep import KEPT
 from transports.s3 import S3Transport
 
 pytestmark = [pytest.mark.sockets, pytest.mark.needs("versitygw")]
@@ -91,29 +88,6 @@ def test_a_pack_that_is_not_held_in_memory(served: Open, monkeypatch: pytest.Mon
     tip = history.commit({"large": Repeatable()(6 << 20)})
     push(served(0), history, [tip], {MAIN: tip})
     check_whole(served(1), history)
-
-
-def test_upkeep(served: Open, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Packs are joined, a checkpoint is made, old records and a day later old packs are deleted; nothing is lost."""
-    monkeypatch.setattr(checkpoint, "FEW", 4)
-    monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0.0)
-    history = History()
-    line = history.line(12)
-    one, other = served(0), served(1)
-    for each in line:
-        push(one, history, [each], {MAIN: each})
-        if one.log.since.records == 5:
-            one.clean_up()
-    assert record_path(1) not in [f"{LOG}/{name}" for name in one.folder.list_directory(LOG)]
-    assert refs_of(other) == {MAIN: line[-1]}
-    assert other.repack().after == 1
-    assert len(one.folder.list_directory(PACKS)) == 2 * 13
-    clock.now += KEPT + 1
-    one.collect_garbage_files()
-    assert len(one.folder.list_directory(PACKS)) == 2
-    assert one.folder.list_directory(INCOMING) == []
-    for server in (one, other, served(0)):
-        check_whole(server, history)
 
 
 def test_one_of_several_creates_it(served: Open) -> None:

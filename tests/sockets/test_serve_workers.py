@@ -5,20 +5,19 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 
 import pytest
 from agents import children
-from serving import PATIENCE, SMARTSERVER, Server, User, check_store, run, server_refs, write_history
+from processes import is_alive
+from serving import PATIENCE, SMARTSERVER, Server, User, run, wait_until, write_history
 
 pytestmark = pytest.mark.sockets
+
+until = partial(wait_until, what="the workers are so")
 
 
 @pytest.fixture
@@ -27,20 +26,6 @@ def server(tmp_path: Path) -> Iterator[Server]:
     root.mkdir()
     with Server(root, "--workers", "2") as made:
         yield made
-
-
-def until(holds: Callable[[], object]) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
-
-
-def is_there(process: int) -> bool:
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def opened(process: int, kind: str) -> set[str]:
@@ -93,21 +78,6 @@ def test_what_one_stores_the_other_knows(server: Server, tmp_path: Path) -> None
         assert user.tip("a") in user.git("ls-remote", url).worked().out
 
 
-def test_pushes_at_once(server: Server, tmp_path: Path) -> None:
-    users = [User(tmp_path / f"user{number}") for number in range(6)]
-    for number, each in enumerate(users):
-        write_history(each, "a", 3, seed=str(number), size=100)
-
-    def push(number: int) -> str:
-        users[number].git("push", "-q", server.url("project"), f"main:refs/heads/b{number}", folder="a").worked()
-        return users[number].tip("a")
-
-    with ThreadPoolExecutor() as pool:
-        pushed = list(pool.map(push, range(len(users))))
-    assert server_refs(server.root, "project") == {f"refs/heads/b{number}": tip for number, tip in enumerate(pushed)}
-    check_store(server.root, "project")
-
-
 def test_one_that_is_killed_is_replaced(server: Server) -> None:
     first, second = children(server.process.pid)
     os.kill(first, signal.SIGKILL)
@@ -123,14 +93,14 @@ def test_a_signal_ends_all(server: Server, number: signal.Signals) -> None:
     found = children(server.process.pid)
     os.kill(server.process.pid, number)
     assert server.process.wait(PATIENCE) == 0
-    assert not any(map(is_there, found))
+    assert not any(map(is_alive, found))
     assert not server.log[1:]
 
 
 def test_none_outlives_the_one_above(server: Server) -> None:
     found = children(server.process.pid)
     server.process.kill()
-    until(lambda: not any(map(is_there, found)))
+    until(lambda: not any(map(is_alive, found)))
 
 
 def test_a_signal_while_they_are_forked_ends_all(tmp_path: Path) -> None:
@@ -163,39 +133,21 @@ def test_one_that_cannot_take_the_place_of_another_ends_nothing(tmp_path: Path) 
         (tmp_path / "broken").touch()
         os.kill(first, signal.SIGKILL)
         until(lambda: "ended with status 3: another one takes its place" in "".join(server.log))
-        assert is_there(second)
-
-
-def test_what_has_one_process_only(tmp_path: Path) -> None:
-    done = run(*SMARTSERVER, "serve", str(tmp_path), "--workers", "2", "--stdio")
-    assert done.status == 2
-    assert "--workers" in done.err
+        assert is_alive(second)
 
 
 def test_a_load_balancer_hears_of_the_end_of_workers(tmp_path: Path) -> None:
     with Server(tmp_path, "--workers", "2", "--metrics", "127.0.0.1:0") as server:
-        until(lambda: any(line.startswith("ready or not on ") for line in server.log))
-        url = next(line for line in server.log if line.startswith("ready or not on ")).split()[-1]
         for each in children(server.process.pid):
             until(partial(opened, each, "anon_inode"))
         server.process.terminate()
-
-        def is_unready() -> bool:
-            try:
-                urllib.request.urlopen(url, timeout=PATIENCE).close()
-            except urllib.error.HTTPError as answer:
-                return answer.code == 503
-            return False
-
-        until(is_unready)
+        until(lambda: server.page("readyz")[0] == 503)
         server.process.terminate()
         assert server.process.wait(PATIENCE) == 0
 
 
 def metric(server: Server, name: str) -> float:
-    url = next(line for line in server.log if line.startswith("metrics on ")).split()[-1]
-    with urllib.request.urlopen(url, timeout=PATIENCE) as page:
-        lines = page.read().decode().splitlines()
+    lines = server.page("metrics")[1].splitlines()
     return sum(float(line.split()[-1]) for line in lines if line.startswith(f"smartserver_{name}"))
 
 
@@ -207,7 +159,6 @@ def test_they_share_what_they_have_decoded_and_counted(tmp_path: Path) -> None:
         user = User(tmp_path / "user")
         write_history(user, "a", 20, seed="common", size=2000)
         user.git("push", "-q", server.url("a"), "main", folder="a").worked()
-        until(lambda: any(line.startswith("metrics on ") for line in server.log))
         first, second = children(server.process.pid)
         asked = 0
 

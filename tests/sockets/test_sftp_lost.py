@@ -20,7 +20,6 @@ from transports.sftp import SftpTransport
 pytestmark = pytest.mark.sockets
 
 RTT = 0.002
-PATIENCE = 60.0
 
 
 @pytest.fixture

@@ -18,6 +18,7 @@ import pytest
 import strangers
 from certificates import Authority
 from dialogs import message
+from on_threads import Serve
 from serving import PATIENCE, Server, User, run, server_refs, wait_until, write_history
 
 from smartserver.client.call import Client
@@ -161,7 +162,7 @@ def test_a_certificate_that_is_not_to_be_trusted(
 
 
 @pytest.mark.parametrize("behave", [strangers.http, strangers.ssh, strangers.closes])
-def test_a_server_without_tls_is_one_line_and_no_plain_connection(behave: strangers.Behave) -> None:
+def test_a_server_without_tls_is_one_line_and_no_plain_connection(behave: Serve) -> None:
     """An attacker who removes TLS gets nothing: neither a request nor another attempt without TLS."""
     heard: list[bytes] = []
 

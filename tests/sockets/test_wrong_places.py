@@ -12,6 +12,7 @@ import pytest
 import strangers
 from builders import MAIN, History
 from history_sources import HistorySource
+from on_threads import Serve
 from pushing import connected, push
 from serving import SMARTSERVER, Server, User, lanes, run, write_history
 from strangers import stranger
@@ -115,7 +116,7 @@ def test_nobody_has_that_name(user: User) -> None:
         (strangers.newest, r"the server speaks hpss version 3, 4, this client version 1"),
     ],
 )
-def test_somebody_else_listens(user: User, behave: strangers.Behave, why: str) -> None:
+def test_somebody_else_listens(user: User, behave: Serve, why: str) -> None:
     """A push that was sent before the stranger answered may have been read by a server behind it."""
     doubt = "; if an hpss server got the request all the same, it is unknown whether the change was made"
     with stranger(behave) as port:

@@ -1,14 +1,32 @@
-"""The parts that tests of `netem.watched` share: programs that talk to `answering`, and readings of the counts."""
+"""The parts that tests of `netem.watched` share: a server, programs that talk to it, and readings of the counts."""
 
 from __future__ import annotations
 
+import contextlib
 import socket
+from collections.abc import Iterator
+
+from on_threads import serving
 
 from netem.callsites import CallSite
 from netem.counter import Counts
 
 RTT = 0.02
 PATIENCE = 30.0
+
+
+def answer(connection: socket.socket) -> None:
+    """Answer each line with `re: ` and the line."""
+    with contextlib.suppress(ConnectionError), connection.makefile("rb") as lines:
+        for line in lines:
+            connection.sendall(b"re: " + line)
+
+
+@contextlib.contextmanager
+def answering(host: str = "127.0.0.1") -> Iterator[int]:
+    """Serve on a port of `host`; its number."""
+    with serving(answer, host) as server:
+        yield server.address[1]
 
 
 def read_line(sock: socket.socket) -> bytes:

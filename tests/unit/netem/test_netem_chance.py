@@ -30,10 +30,6 @@ def test_a_share_of_all_packets_and_with_one_seed_the_same(kind: type[ByChance])
     assert len(touched(kind(1))) == len(PACKETS)
 
 
-def test_a_copy_comes_right_behind() -> None:
-    assert packets_through(Duplicate(1), (0, b"a"), (5, b"b")) == [(0, b"a"), (0, b"a"), (5, b"b"), (5, b"b")]
-
-
 @given(st.binary(max_size=200), st.integers(0, 100))
 def test_one_bit_is_changed(content: bytes, seed: int) -> None:
     for out, first in (

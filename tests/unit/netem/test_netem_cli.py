@@ -1,4 +1,4 @@
-"""netem.cli.commands, netem.cli.options, netem.cli.proxy, netem.cli.words: the command line, and what is printed."""
+"""netem.cli.commands, main, options, proxy, words: the command line, what is printed, and Ctrl-C before it begins."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from netem.counter import Counts
 from netem.effects import EFFECTS
 from netem.run import RunResult
 
+ROOT = Path(__file__).parents[3]
 PROXY = "proxy --rtt 1s --listen :1 --to :2"
 RUN = "run --rtt 1s --server x"
 
@@ -69,7 +70,7 @@ def test_what_means_nothing_there_is_one_line_and_status_2(line: str, capsys: py
 
 
 def test_the_reference_names_every_effect_and_field() -> None:
-    text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
+    text = (ROOT / "doc/reference/netem.md").read_text(encoding="utf-8")
     crossed = RunResult(0, 1.0, Counts())
     for word in (*EFFECTS, *run.costs(crossed), "operations", "total"):
         assert re.search(rf"`[^`\n]*{re.escape(word)}", text), f"doc/reference/netem.md does not name {word}"
@@ -130,9 +131,33 @@ def test_an_output_that_takes_nothing_is_one_line(number: int, options: list[str
         os.close(nobody)
     command = [sys.executable, "-c", FOUND, "meter", "--to", ":1", *options, "--", "true"]
     try:
-        ended = subprocess.run(
-            command, stdout=descriptor, stderr=subprocess.PIPE, text=True, check=False, cwd=Path(__file__).parents[3]
-        )
+        ended = subprocess.run(command, stdout=descriptor, stderr=subprocess.PIPE, text=True, check=False, cwd=ROOT)
     finally:
         os.close(descriptor)
     assert (ended.returncode, ended.stderr) == (1, f"netem: standard output: {os.strerror(number)}\n")
+
+
+INTERRUPTED = """
+import signal, sys
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name == sys.argv[1] and sys.argv.pop(1):
+            signal.raise_signal(signal.SIGINT)
+
+sys.meta_path.insert(0, Interrupting())
+from netem.cli.main import main
+sys.exit(main())
+"""
+
+
+@pytest.mark.parametrize("module", ["netem.cli.commands", "argparse", "asyncio", "netem.cli.run"])
+def test_while_modules_are_loaded(module: str) -> None:
+    command = [sys.executable, "-c", INTERRUPTED, module, "run", "--rtt", "1s", "--server", "x", "--", "true"]
+    ended = subprocess.run(command, capture_output=True, text=True, cwd=ROOT, check=False)
+    assert (ended.returncode, ended.stdout, ended.stderr) == (130, "", "netem: interrupted\n")
+
+
+def test_while_nobody_reads() -> None:
+    command = [sys.executable, "-c", f"import os; os.close(2)\n{INTERRUPTED}", "argparse", "proxy"]
+    assert subprocess.run(command, cwd=ROOT, check=False).returncode == 130

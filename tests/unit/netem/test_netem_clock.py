@@ -22,21 +22,6 @@ def test_cancelled_events_do_not_run_nor_move_the_clock() -> None:
     assert clock.now == 0.0
 
 
-def test_an_event_may_run_the_clock() -> None:
-    clock, ran = Clock(), list[str]()
-    clock.call_later(2, lambda: ran.append("inner"))
-
-    def outer() -> None:
-        clock.sleep(3)
-        ran.append("outer")
-
-    clock.call_later(1, outer)
-    clock.call_later(3, lambda: ran.append("between"))
-    clock.run()
-    assert ran == ["inner", "between", "outer"]
-    assert clock.now == 4.0
-
-
 def test_the_past_is_refused() -> None:
     clock = Clock()
     clock.sleep(1)

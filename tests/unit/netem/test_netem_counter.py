@@ -105,14 +105,6 @@ def test_seconds_are_from_the_first_thing_to_the_last_answer() -> None:
     assert counter.counts().seconds == 3
 
 
-def test_the_seconds_of_a_handshake_end_with_its_answer() -> None:
-    counter = Counter()
-    counter.opened(1, 10**9, handshake=True)
-    assert counter.counts().seconds == 0
-    counter.established(1, 3 * 10**9)
-    assert (counter.counts().seconds, counter.counts().rounds) == (2, 1)
-
-
 def test_the_answer_to_a_handshake_of_an_earlier_operation_is_nothing() -> None:
     counter = Counter()
     counter.established(1, 3 * 10**9)

@@ -22,16 +22,6 @@ def drain(lane: Lane) -> list[tuple[int, int]]:
     return out
 
 
-def test_rate_before_delay() -> None:
-    lane = Link(rtt=0.1, rate=1000).lane(up=True, connection=1)
-    lane.enter(0, bytes(100))
-    assert (lane.unsent(0), lane.undelivered) == (100, 100)
-    assert lane.next_left(0) == 100 * MS
-    assert (lane.unsent(100 * MS), lane.undelivered) == (0, 100)
-    assert drain(lane) == [(150, 100)]
-    assert lane.undelivered == 0
-
-
 def test_room_is_what_buffer_and_window_leave() -> None:
     link = Link(rtt=0.1, rate=1000, buffer=150, window=250)
     lane = link.lane(up=True, connection=1)
@@ -54,12 +44,6 @@ def test_effects_are_chosen_per_direction() -> None:
     assert drain(up) == [(250, 3)]
     assert bytes(down.take().content) == b"a"
     assert (link.one_way(up=True), link.one_way(up=False), link.round_trip) == (250 * MS, 50 * MS, 300 * MS)
-
-
-def test_stalled_bytes_fill_the_buffer_for_ever() -> None:
-    lane = Link(rtt=0, buffer=10, up=[Stall(0)]).lane(up=True, connection=1)
-    lane.enter(0, bytes(10))
-    assert (lane.room(0), lane.next_at, lane.next_left(0), lane.room(10**15)) == (0, NEVER, NEVER, 0)
 
 
 def test_clear() -> None:
@@ -200,13 +184,6 @@ def test_an_open_connection_has_its_own_chance_on_the_next_link_too(connection: 
     lane.enter(0, bytes(1000))
     (expected,) = out_of(link.stages(up=True, connection=connection), Parcel(bytes(1000), 0, 0))
     assert lane.take().content == expected.content
-
-
-def test_what_means_nothing_to_sockets_is_refused() -> None:
-    link = Link(0.1, tcp=TcpModel())
-    link.check_streams(simulated=True)
-    with pytest.raises(ValueError, match=r"TCP's model, .*only the simulated network"):
-        link.check_streams()
 
 
 @pytest.mark.parametrize(

@@ -15,13 +15,6 @@ def test_bytes_leave_one_after_the_other() -> None:
     assert [(at, len(data)) for at, data, _ in out] == [(100, 100), (150, 50), (501, 1), (501, 0)]
 
 
-def test_a_long_parcel_comes_out_in_pieces() -> None:
-    out = through(Rate(125_000), (0, bytes(125_000), Ending.EOF))
-    assert out[0][0] == int(SEGMENT / 125)
-    assert out[-1][0] == 1000
-    assert [ending for _, _, ending in out] == [Ending.MORE] * (len(out) - 1) + [Ending.EOF]
-
-
 @given(st.lists(st.integers(0, 50_000), max_size=8), st.floats(1000, 1e9))
 def test_nothing_is_lost_and_the_time_is_bytes_over_rate(sizes: list[int], rate: float) -> None:
     stage = Rate(rate).begin()

@@ -25,17 +25,10 @@ ARGUMENTS = ["run", "--rtt", "600ms", "--server", "x"]
 
 
 def test_the_link_of_the_arguments() -> None:
-    link = run.make_link(
-        parser().parse_args([*ARGUMENTS, "--rate", "1mbit", "--up", "delay:5ms", "--down", "jitter:1ms"])
-    )
-    assert (link.rtt, link.rate, list(link.up)) == (0.6, 125_000, [Delay(0.005)])
-    assert [type(effect) for effect in link.down] == [Jitter]
-
-
-def test_loss_both_ways_and_a_seed() -> None:
-    words = [*ARGUMENTS, "--loss", "1%", "--up", "loss:2%", "--seed", "5"]
+    words = [*ARGUMENTS, "--rate", "1mbit", "--loss", "1%", "--up", "delay:5ms", "--down", "jitter:1ms", "--seed", "5"]
     link = run.make_link(parser().parse_args(words))
-    assert (link.up, link.down, link.seed) == ([Loss(0.01), Loss(0.02)], [Loss(0.01)], 5)
+    assert (link.rtt, link.rate, link.seed) == (0.6, 125_000, 5)
+    assert (link.up, link.down) == ([Loss(0.01), Delay(0.005)], [Loss(0.01), Jitter(0.001)])
 
 
 @pytest.mark.parametrize(
@@ -74,6 +67,11 @@ def test_a_machine_too_busy_is_said_to_be(capsys: pytest.CaptureFixture[str]) ->
     for link in (Link(6), Link(0.1, up=[Delay(5.9)])):
         run.report(late, link, as_json=False)
         assert "late" not in capsys.readouterr().err
+
+
+def test_packets_that_are_not_tcp_are_said_not_to_be_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    run.report(RunResult(0, 1.0, Counts(not_tcp=10)), Link(0.6), as_json=True)
+    assert "netem: 10 packets passed that are not TCP" in capsys.readouterr().err
 
 
 def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:

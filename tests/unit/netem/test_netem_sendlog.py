@@ -1,10 +1,12 @@
 from __future__ import annotations
 
+import os
+import sys
 import threading
 
 import pytest
 
-from netem.callsites import CallSite, CallSites
+from netem.callsites import CallSite, CallSites, of_a_library
 from netem.sendlog import SendLog
 
 A, B, C = (((CallSite("program.py", line, "f"),)) for line in (1, 2, 3))
@@ -91,3 +93,23 @@ def test_a_socket_may_be_used_before_and_after_a_transport() -> None:
 
 def test_nothing_is_known_of_a_connection_that_nobody_wrote_to() -> None:
     assert SendLog().received(5) == ()
+
+
+HERE = os.path.abspath(__file__)
+
+
+@pytest.mark.parametrize(
+    ("path", "library"),
+    [
+        (os.__file__, True),
+        (pytest.__file__, True),
+        (os.path.join(os.path.dirname(sys.executable), "pytest"), True),
+        ("<frozen importlib._bootstrap>", True),
+        ("/usr/lib/python3/dist-packages/x.py", True),
+        (HERE, False),
+        ("<string>", False),
+        ("<stdin>", False),
+    ],
+)
+def test_what_is_a_library(path: str, library: bool) -> None:
+    assert of_a_library(path) is library

@@ -1,8 +1,5 @@
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -132,16 +129,6 @@ def test_deadlock_says_who_waits_for_what() -> None:
     full = network(1.0, buffer=10, up=[Stall(0)]).connect(Kept())
     with pytest.raises(Deadlock, match="waits for room to write on connection 1"):
         full.send(bytes(11))
-
-
-def test_the_example_of_the_reference_runs() -> None:
-    text = (Path(__file__).parents[3] / "doc/reference/netem.md").read_text(encoding="utf-8")
-    (example,) = [block for block in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "class Echo" in block]
-    names: dict[str, object] = {}
-    exec(example, names)
-    made = names["network"]
-    assert isinstance(made, SimulatedNetwork)
-    assert made.clock.now == 2.0
 
 
 def test_a_wait_in_which_the_link_changes_is_divided_by_both() -> None:

@@ -8,13 +8,6 @@ from hypothesis import strategies as st
 from simulated_servers import Echo, Kept, Sink, network, read_all
 
 
-def test_read_gives_at_most_what_was_asked_and_then_the_end() -> None:
-    stream = network().connect(Echo)
-    stream.send(b"abcdef")
-    stream.half_close()
-    assert [stream.read(4), stream.read(4), stream.read(4), stream.read(4)] == [b"abcd", b"ef", b"", b""]
-
-
 def test_half_close_lets_the_answer_through() -> None:
     def answer(sink: Sink) -> None:
         sink.transport.write(b"%d bytes" % len(sink.received))
@@ -30,20 +23,6 @@ def test_half_close_lets_the_answer_through() -> None:
     assert server.last.lost == [None]
     with pytest.raises(ValueError, match="write after half_close"):
         stream.write_some(b"x")
-
-
-def test_nothing_passes_time_but_waiting() -> None:
-    net = network()
-    stream = net.connect(Echo)
-    begun = net.clock.now
-    stream.write_some(b"x")
-    assert not stream.readable()
-    assert stream.writable()
-    assert net.clock.now == begun
-    assert stream.poll(True, True) == (False, True)
-    assert net.clock.now == begun
-    assert stream.poll(True, False) == (True, False)
-    assert net.clock.now == begun + 1.0
 
 
 def test_poll_timeout() -> None:

@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 
 import msgspec
-import pytest
-from traces import HOSTILE, push, read
+from traces import push, read
 
 from smartserver.trace.events import Event, RequestEnded, SpanEnded
 from smartserver.trace.perfetto import REQUESTS, SERVER, SPANS, WAIT, perfetto
@@ -44,8 +43,3 @@ def test_what_does_not_nest_is_on_a_thread_of_its_own() -> None:
     events = [*push(), within, crossing]
     assert [name for _, name, *_ in slices(events, 7, SPANS + 1)] == ["crossing"]
     assert [start for *_, start, _ in slices(events, 7, REQUESTS + 1)] == [54_510]
-
-
-@pytest.mark.parametrize("name", HOSTILE)
-def test_hostile_names_are_text(name: str) -> None:
-    assert (slices(push(name), 7, SPANS)[0][1]) == f"git {name}"

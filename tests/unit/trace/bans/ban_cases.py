@@ -13,8 +13,6 @@ from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
-from smartserver.verbs.repository_configure import ConfigureRequest
-from smartserver.verbs.repository_create import CreateRequest, KindField
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
@@ -43,8 +41,6 @@ NEWEST_RECORD = ("get_published", LookRequest("log/0000000001", True))
 STATS = ("Repository.stats", StatsRequest())
 OPEN = ("Repository.open", OpenRequest())
 INSERT = ("Repository.insert_pack", InsertPackRequest())
-CREATE = ("Repository.create", CreateRequest("git", [KindField("blob", "sha1", True)]))
-CONFIGURE = ("Repository.configure", ConfigureRequest({"HEAD": b"main"}))
 DELETE = ("Branch.delete", BranchDeleteRequest(b"topic"))
 SET = ("Branch.set_last_revision", SetLastRevisionRequest(b"main", TIP))
 PULL = ("Repository.pull", PullRequest())
@@ -80,14 +76,6 @@ def read_log(talk: Talk) -> None:
 
 def lock(talk: Talk) -> None:
     talk.ask(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
-
-
-def elsewhere(talk: Talk) -> None:
-    talk.ask(PULL, path="open/project")
-
-
-def in_secret(talk: Talk) -> None:
-    talk.ask(PULL, path="secret/project")
 
 
 # -- read-back
@@ -375,13 +363,9 @@ def connects_again_where_it_must(talk: Talk) -> None:
 
 
 FIRES: dict[str, list[Case]] = {
-    "vfs:*": [put, lock],
     "vfs:*:*/log/*": [read_log],
     "vfs:put": [put],
-    "rpc:*": [pack, pull],
     "rpc:Repository.pack": [pack],
-    "rpc:Repository.*": [pack, pull],
-    "*:*:secret/*": [in_secret],
     "read-back": [
         reads_its_own_ref,
         reads_its_own_tip,
@@ -409,13 +393,9 @@ FIRES: dict[str, list[Case]] = {
 }
 
 SILENT: dict[str, list[Case]] = {
-    "vfs:*": [pack, pull],
     "vfs:*:*/log/*": [put, pull, lock],
     "vfs:put": [lock, pack],
-    "rpc:*": [put, lock],
     "rpc:Repository.pack": [pull, put],
-    "rpc:Repository.*": [put, connects_again_for_nothing],
-    "*:*:secret/*": [elsewhere, put],
     "read-back": [
         reads_what_others_wrote,
         reads_in_the_request_of_the_change,
