@@ -1,14 +1,18 @@
-"""agent.address: where the sockets are, and whose the folder must be."""
+"""agent.address, agent.start: where the sockets are, whose the folder must be, and one agent at a time behind them."""
 
 from __future__ import annotations
 
 import os
+import socket
 from pathlib import Path
 
 import pytest
 
 import smartserver
 from smartserver.agent.address import KEEPER, NoAgent, is_wanted, path_of, runtime_folder
+from smartserver.agent.lending import ask, borrow, give
+from smartserver.agent.messages import Give, Status, decode_held
+from smartserver.agent.start import start
 
 pytestmark = pytest.mark.sockets
 
@@ -68,18 +72,15 @@ def test_another_release_installation_machine_or_network_has_another_address(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     paths = {path_of(KEEPER, environment, make=True)}
-    with monkeypatch.context() as patch:
-        patch.setattr(smartserver, "__version__", "0.0.0")
-        paths.add(path_of(KEEPER, environment))
-    with monkeypatch.context() as patch:
-        patch.setattr(smartserver, "__file__", "/elsewhere/smartserver/__init__.py")
-        paths.add(path_of(KEEPER, environment))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "readlink", lambda _path: "net:[1]")
-        paths.add(path_of(KEEPER, environment))
-    with monkeypatch.context() as patch:
-        patch.setattr(os, "uname", lambda: os.uname_result(("Linux", "elsewhere", "", "", "")))
-        paths.add(path_of(KEEPER, environment))
+    for where, name, value in (
+        (smartserver, "__version__", "0.0.0"),
+        (smartserver, "__file__", "/elsewhere/smartserver/__init__.py"),
+        (os, "readlink", lambda _path: "net:[1]"),
+        (os, "uname", lambda: os.uname_result(("Linux", "elsewhere", "", "", ""))),
+    ):
+        with monkeypatch.context() as patch:
+            patch.setattr(where, name, value)
+            paths.add(path_of(KEEPER, environment))
     assert len(paths) == 5
 
 
@@ -102,3 +103,50 @@ def test_a_path_that_no_socket_can_have(environment: dict[str, str]) -> None:
     base.mkdir()
     with pytest.raises(NoAgent, match="at most 107 bytes for a socket"):
         path_of(KEEPER, {"XDG_RUNTIME_DIR": str(base)}, make=True)
+
+
+pytestmark = pytest.mark.sockets
+
+
+def process(environment: dict[str, str]) -> int:
+    return ask(Status(), decode_held, environment)[0].process
+
+
+def test_what_is_given_before_it_is_loaded_is_held(environment: dict[str, str]) -> None:
+    """The first to give starts it, and may be gone when it looks."""
+    ours, theirs = socket.socketpair()
+    with theirs:
+        with ours:
+            assert give(Give("k", "hpss://here:4155/", 7, 1.0), [ours.fileno()], environment)
+        lent = borrow("k", environment)
+        assert lent is not None
+        assert lent.last_id == 7
+        os.close(lent.descriptors[0])
+
+
+def test_one_of_another_installation_does_not_begin(
+    environment: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Variables of Python's, which an agent does not get, led the command to its own."""
+    monkeypatch.setattr(smartserver, "__version__", "0.0.0")
+    assert start(environment)
+    with pytest.raises(NoAgent):
+        process(environment)
+
+
+def test_it_has_little_of_who_started_it(environment: dict[str, str]) -> None:
+    assert start({**environment, "HOME": "/home", "SMARTSERVER_TOKEN": "secret", "LC_ALL": "C"})
+    number = process(environment)
+    environ = dict(each.split(b"=", 1) for each in Path(f"/proc/{number}/environ").read_bytes().split(b"\0") if each)
+    assert environ.keys() == {b"XDG_RUNTIME_DIR", b"HOME", b"LC_ALL"}
+    assert os.readlink(f"/proc/{number}/cwd") == "/"
+    assert {os.readlink(f"/proc/{number}/fd/{stream}") for stream in range(3)} == {os.devnull}
+
+
+def test_the_sockets_are_its_users_and_what_another_left_is_replaced(environment: dict[str, str]) -> None:
+    path = Path(path_of(KEEPER, environment, make=True))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
+        gone.bind(str(path))
+    assert start(environment)
+    assert process(environment)
+    assert {each.stat().st_mode & 0o777 for each in path.parent.iterdir()} == {0o600}

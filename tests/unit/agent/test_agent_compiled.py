@@ -1,4 +1,4 @@
-"""agent.compiled: the program in C, which hands over what the Python program hands over, or runs that."""
+"""agent.compiled, agent.reading: the program in C, which hands over what Python's hands over, or runs that."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ from agents import RUN_HERE
 import smartserver
 from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.compiled import CODE, OPTIONS, OURS, PROGRAMS, compile_to, installed
-from smartserver.agent.reading import NAME, is_for_agent
+from smartserver.agent.reading import NAME, READING, is_for_agent
 from smartserver.agent.thin import ACCEPTED, ENDED
+from smartserver.cli.main import COMMANDS
 
 pytestmark = pytest.mark.sockets
 
@@ -168,25 +169,35 @@ def test_other_words_go_to_python(
     assert zygote.packets == []
 
 
-WORDS = [
+def test_what_reads_is_a_command() -> None:
+    assert set(READING) <= set(COMMANDS)
+
+
+FOR_AGENT = [
     ["log", "-q", "hpss://h/"],
     ["-Dhpss", "-Dx", "cat", "HPSS+tls://h/\u00e9", "a b"],
     ["ls", *["x" * 1000] * 50, "hpss://h/"],
+]
+
+NOT_FOR_AGENT = [
     [],
     ["-Dhpss"],
     ["log"],
     ["logs", "hpss://h/"],
     ["push", "log", "hpss://h/"],
     ["--stats", "log", "hpss://h/"],
+    ["-D", "hpss", "log", "hpss://h/"],
+    ["hpss://h/", "log"],
     ["log", "hpss+ssh://h/"],
     ["log", "/hpss://h/"],
 ]
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", [*FOR_AGENT, *NOT_FOR_AGENT])
 def test_smartserver_hands_over_the_same(
     environment: dict[str, str], zygote: Zygote, our_compiled: str, words: list[str]
 ) -> None:
+    assert is_for_agent(words) is (words in FOR_AGENT)
     there = subprocess.run([our_compiled, *words], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     here = "from smartserver.cli import entry, main; main.main = lambda: None; entry.main()"
     python = [sys.executable, "-P", "-c", here, *words]

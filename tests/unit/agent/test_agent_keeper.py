@@ -14,7 +14,7 @@ from agents import Times, keeping, stop
 from smartserver.agent.address import KEEPER, NoAgent, path_of
 from smartserver.agent.keeper import IDLE, MOST, MOST_OF_SERVER, Keeper
 from smartserver.agent.lending import ask, borrow, give
-from smartserver.agent.messages import Forget, Give, Status, Stop, decode_count, decode_held
+from smartserver.agent.messages import Give, Status, decode_held
 from smartserver.agent.peer import connect
 
 pytestmark = pytest.mark.sockets
@@ -126,19 +126,6 @@ def test_it_ends_with_the_zygote(environment: dict[str, str]) -> None:
     with ours, keeping(environment, Times(), ours), theirs, hold(environment) as server:
         assert held(environment) == 1
         theirs.close()
-        assert server.recv(1) == b""
-
-
-def test_forgetting(keeper: dict[str, str]) -> None:
-    with hold(keeper) as one, hold(keeper, "another") as two:
-        assert ask(Forget("hpss://elsewhere:4155/"), decode_count, keeper)[0] == 0
-        assert ask(Forget(PLACE), decode_count, keeper)[0] == 2
-        assert one.recv(1) == two.recv(1) == b""
-
-
-def test_stopping_closes_all(keeper: dict[str, str]) -> None:
-    with hold(keeper) as server:
-        ask(Stop(), decode_count, keeper)
         assert server.recv(1) == b""
 
 

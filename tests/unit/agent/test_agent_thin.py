@@ -175,11 +175,8 @@ def test_a_worker_that_answers_too_late_is_not_told_to_begin(
             connection.send(ACCEPTED)
 
     monkeypatch.setattr("smartserver.agent.peer.TIME_TO_ANSWER", 0.01)
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") is None
-    finally:
-        there.close()
     assert heard == [b""]
 
 
@@ -188,11 +185,8 @@ def test_one_that_is_gone_again_leaves_it_to_the_command(run: Run, environment: 
         connection.shutdown(socket.SHUT_RD)
         connection.send(ACCEPTED)
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") is None
-    finally:
-        there.close()
 
 
 def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callable[..., Zygote]) -> None:
@@ -258,13 +252,10 @@ def signalled(
         assert connection.recv(MAX_PACKET) == OUTPUT
         work(connection, process)
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         process = subprocess.Popen(program, env={**LOCALE, **environment, "PATH": os.environ["PATH"]})
         started.put(process)
         return process.wait(PATIENCE)
-    finally:
-        there.close()
 
 
 def test_a_signal_goes_to_whoever_does_the_work(program: list[str], environment: dict[str, str]) -> None:
@@ -317,11 +308,8 @@ def asking(run: Run, environment: dict[str, str], *packets: bytes) -> list[bytes
             told.append(connection.recv(2 * MAX_PACKET))
         connection.send(ENDED + b"\x07")
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") == 7
-    finally:
-        there.close()
     return told
 
 
@@ -353,9 +341,6 @@ def test_a_signal_goes_to_the_program_that_runs_here(run: Run, environment: dict
             heard.append(connection.recv(MAX_PACKET))
         connection.send(ENDED + b"\x82")
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") == 130
-    finally:
-        there.close()
     assert heard == [bytes([signal.SIGTERM]), OUTPUT]
