@@ -1,4 +1,4 @@
-"""agent.peer, agent.circumstances, thin.c: who may listen where a command finds its agent, who may ask, and what is read of it."""
+"""agent.peer, agent.circumstances, thin.c: who may listen where a command finds its agent, and who may ask."""
 
 from __future__ import annotations
 

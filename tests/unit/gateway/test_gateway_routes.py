@@ -1,17 +1,24 @@
-"""gateway.routes, git_command, pkt_line, receive: what a client asks, as bytes."""
+"""gateway.routes, git_command, pkt_line, receive, ssh: what a client asks, as bytes, and a refusal is one line."""
 
 from __future__ import annotations
 
 import base64
 import io
+import logging
+from pathlib import Path
+from typing import Any
 
 import pytest
 
+from smartserver.gateway.gateway import Gateway, Visitor
 from smartserver.gateway.git_command import GitCommand, Service, git_command
 from smartserver.gateway.git_programs import protocol_of
-from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, line, read_line, read_lines
+from smartserver.gateway.pkt_line import FLUSH, BadRequest, band, error_line, line, read_line, read_lines
 from smartserver.gateway.receive import Command, read_request
 from smartserver.gateway.routes import NoRoute, Route, client_behind, route, token_of
+from smartserver.gateway.ssh import FAILED, LaterExecutor, serve
+from smartserver.server.access import invoking_user
+from smartserver.vcs.base import VcsError
 
 OLD, NEW = b"1" * 20, b"\x22" * 20
 ABSENT = b"0" * 40
@@ -139,3 +146,22 @@ def test_two_commands_for_one_ref() -> None:
     one = line(ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a")
     with pytest.raises(BadRequest):
         read_request(io.BytesIO(one * 2 + FLUSH).read)
+
+
+def test_words_of_git_make_no_line_of_their_own_in_the_log(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    capfdbinary: pytest.CaptureFixture[bytes],
+) -> None:
+    def failed(*_: object) -> None:
+        raise VcsError("one\ntwo")
+
+    site: Any = None
+    gateway = Gateway(site, str(tmp_path), LaterExecutor())
+    monkeypatch.setattr(gateway, "may_fetch", failed)
+    caplog.set_level(logging.INFO, "smartserver")
+    visitor = Visitor(invoking_user("anna"), {}, "a test", "ssh")
+    assert serve(gateway, visitor, GitCommand(Service.UPLOAD_PACK, "project"), "") == FAILED
+    assert caplog.messages == [f"a test: {Service.UPLOAD_PACK}: one?two"]
+    assert capfdbinary.readouterr().out == error_line("one?two")
