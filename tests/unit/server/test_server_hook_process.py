@@ -10,7 +10,7 @@ import signal
 import socket
 import threading
 import tracemalloc
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from typing import Any
@@ -102,38 +102,27 @@ def test_a_url_that_does_not_take_it(http: tuple[str, type[_Http]], status: int)
 
 
 @contextlib.contextmanager
-def answering(answer: Callable[[socket.socket], object]) -> Iterator[str]:
-    """The place of a server that answers its one connection so."""
+def dripping(begins: bytes) -> Iterator[str]:
+    """The place of a server whose answer begins so, and goes on byte by byte until its reader leaves."""
     with socket.create_server(("127.0.0.1", 0)) as server:
 
-        def serve() -> None:
+        def drip() -> None:
             connection, _ = server.accept()
             with connection, contextlib.suppress(OSError):
-                answer(connection)
+                connection.sendall(begins)
+                while not threading.Event().wait(0.02):
+                    connection.sendall(b"x")
 
-        thread = threading.Thread(target=serve)
+        thread = threading.Thread(target=drip)
         thread.start()
         yield f"127.0.0.1:{server.getsockname()[1]}"
         thread.join(PATIENCE)
         assert not thread.is_alive()
 
 
-def dripping(begins: bytes) -> Callable[[socket.socket], None]:
-    """An answer that goes on byte by byte until its reader leaves."""
-
-    def answer(connection: socket.socket) -> None:
-        connection.sendall(begins)
-        while not threading.Event().wait(0.02):
-            connection.sendall(b"x")
-
-    return answer
-
-
 def test_a_url_that_answers_no_http() -> None:
     with (
-        answering(
-            lambda connection: (connection.recv(1 << 16), connection.sendall(b"220 mail.example.org\r\n"))
-        ) as place,
+        dripping(b"220 mail.example.org\r\n") as place,
         pytest.raises(ReceiverFailed, match="it answered no HTTP: BadStatusLine"),
     ):
         post(f"http://{place}", b"{}", "", 60)
@@ -141,7 +130,7 @@ def test_a_url_that_answers_no_http() -> None:
 
 def test_a_url_whose_answer_does_not_end() -> None:
     """Its status is all that counts."""
-    with answering(dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n")) as place:
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n") as place:
         post(f"http://{place}", b"{}", "", 60)
 
 
@@ -181,7 +170,7 @@ def test_a_url_where_nobody_is() -> None:
 def test_a_url_that_answers_byte_by_byte(scheme: str, begins: bytes) -> None:
     """Each read succeeds: the status, or the greeting of TLS, never ends."""
     with (
-        answering(dripping(begins)) as place,
+        dripping(begins) as place,
         pytest.raises(ReceiverFailed, match=r"^it did not answer within 0.3 s$"),
     ):
         post(f"{scheme}://{place}/", b"{}", "", 0.3)
