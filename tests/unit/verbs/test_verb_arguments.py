@@ -12,7 +12,6 @@ from msgspec import inspect
 
 from smartserver.verbs import all as all_verbs
 from smartserver.verbs.declare import VERBS, AnyVerb
-from smartserver.verbs.fields import MAX_IDS, MAX_NAME
 
 NAMES = [verb.name for verb in all_verbs.every_verb()]
 encode, decode = msgspec.msgpack.encode, msgspec.msgpack.decode
@@ -165,10 +164,6 @@ def test_an_enumeration_takes_its_words_only(verb: AnyVerb) -> None:
             values[number] = "word of a later release"
             with pytest.raises(msgspec.ValidationError):
                 decode(encode(values), type=verb.request_type)
-
-
-def test_names_are_bounded_as_the_store_bounds_them() -> None:
-    assert (MAX_NAME, MAX_IDS) == (1024, 4096)
 
 
 @pytest.mark.parametrize("field", ["ref", "tip"])
