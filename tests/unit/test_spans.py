@@ -26,13 +26,6 @@ class Heard:
         self.said.append(f"socket {connection.fileno()}")
 
 
-def test_spans_nest() -> None:
-    heard = Heard()
-    with listening(heard), span(Part.LOCAL, "a"), span(Part.DISK):
-        pass
-    assert heard.said == ["local a", "disk ", "end", "end"]
-
-
 def test_one_ends_with_an_error() -> None:
     heard = Heard()
     with listening(heard), pytest.raises(ValueError, match="no"), span(Part.LOCAL, "a"):

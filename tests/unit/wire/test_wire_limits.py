@@ -1,8 +1,12 @@
-"""Relations between the limits; with those of other layers: tests/house/test_limits.py."""
+"""Relations between limits (those of other layers: tests/house/test_limits.py), and what a certificate is called."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
+
 from smartserver.wire import frames, limits
+from smartserver.wire.tls import fingerprint
 
 
 def test_frames_fit_their_fields() -> None:
@@ -23,3 +27,10 @@ def test_a_client_that_asks_one_thing_after_the_other_meets_no_bound_on_what_it_
     day = 86_400
     assert day / limits.PING_INTERVAL * (limits.MAX_PING + 9) < limits.UNREAD_BYTES
     assert limits.MAX_OPEN_REQUESTS * 2 * limits.INITIAL_WINDOW < limits.UNREAD_BYTES
+
+
+def test_a_fingerprint_is_written_as_openssh_writes_those_of_keys() -> None:
+    kind, _, digest = fingerprint(b"a certificate").partition(":")
+    assert kind == "SHA256"
+    assert "=" not in digest
+    assert base64.b64decode(digest + "=") == hashlib.sha256(b"a certificate").digest()
