@@ -15,12 +15,11 @@ from prometheus_client.parser import text_string_to_metric_families
 from twisted.internet import testing
 from twisted.internet.task import Clock
 
-from smartserver.meters import COMPRESSION_TIME, METERS, NOTHING, READS, counted, here
+from smartserver.meters import COMPRESSION_TIME, METERS, READS, counted, here
 from smartserver.server.executor import InlineExecutor, Lane
 from smartserver.server.health import FRESH, PATIENCE, Health, look_at
 from smartserver.server.metrics import PREFIX, ServerCollector, page
 from smartserver.server.pages import LONGEST, MAX_CONNECTIONS, MAX_HEAD, Answer, PagesFactory
-from smartserver.server.request_log import EndedRequest
 from smartserver.server.request_meters import RequestMeters
 from smartserver.store.format import CLUSTER
 from transports.errors import NoSuchFile, TransportFailed
@@ -118,9 +117,7 @@ def test_the_folder_is_looked_at(tmp_path: Any) -> None:
     assert is_ready(Server(InlineExecutor()).ask())
 
 
-REQUESTS = RequestMeters()
-REQUESTS.add(EndedRequest("192.0.2.7:50412", "anna", "ssh", None, 1, 2, 0.3, 0, 0, NOTHING, ["unsupported"]))
-COLLECTOR = ServerCollector(lambda: REQUESTS.counts(7))
+COLLECTOR = ServerCollector(lambda: RequestMeters().counts(7))
 PAGES = {b"/metrics": partial(page, COLLECTOR)}
 
 
@@ -151,17 +148,6 @@ def test_every_meter_is_there_with_its_help_and_seconds_are_seconds() -> None:
         assert (f"{meter.name}_total",) in found
     assert found["file_reads_total",] == before[READS] + 3
     assert found["compression_seconds_total",] == pytest.approx(before[COMPRESSION_TIME] / 1e9 + 0.0025)
-
-
-def test_requests_have_neither_user_nor_address() -> None:
-    text = collected()
-    found = samples(text)
-    assert found["requests_total", "unsupported", ""] == 1
-    assert found["request_seconds_sum", ""] == 0.3
-    assert (found["request_seconds_bucket", "0.25", ""], found["request_seconds_bucket", "0.5", ""]) == (0, 1)
-    assert found["open_connections",] == 7
-    assert "anna" not in text
-    assert "192.0.2.7" not in text
 
 
 def transport() -> Any:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
@@ -13,10 +12,9 @@ from builders import MAIN
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_ref
 
-from smartserver.errors import Banned, CorruptFile
+from smartserver.errors import Banned
 from smartserver.server import progress, request, session
 from smartserver.server.work import RequestWork
-from smartserver.store.open_pack import SegmentReader
 from smartserver.store.stored_records import HEADER
 from smartserver.store.upload import Upload
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
@@ -153,18 +151,6 @@ def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decod
     assert code(dialog.answer(number)) == "ok"
 
 
-@pytest.mark.parametrize("what", ["cancelled", "refused"])
-def test_what_ends_early_is_held_no_longer(served: Served, what: str) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(padded(PING if what == "cancelled" else set_ref(bytes(20))))
-    if what == "cancelled":
-        dialog.send(Cancel(number))
-    stepped.run_all()
-    assert code(dialog.answer(number)) != "ok"
-    assert dialog.session._backlog == 0
-
-
 def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,29 +166,6 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     assert served.files() == before
     dialog.send(Cancel(number))
     assert dialog.session.idle
-
-
-def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    dialog = Dialog(served.site)
-    read = SegmentReader.read
-    for wrong, expected in ((CorruptFile("packs/x", 7, "cut"), "corrupt-file"), (ZeroDivisionError(), "internal")):
-        pieces = iter([300, 300])
-
-        def failing(reader: SegmentReader, size: int, wrong: Exception = wrong, at: Iterator[int] = pieces) -> bytes:
-            for piece in at:
-                return read(reader, piece)
-            raise wrong
-
-        with monkeypatch.context() as patch:
-            patch.setattr(SegmentReader, "read", failing)
-            number = dialog.begin(message(PULL))
-        assert code(dialog.answer(number)) == expected
-        assert len(dialog.body(number)) == 600
-        assert not dialog.ended(number)
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-    assert "internal error" in caplog.text
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -313,21 +276,6 @@ def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[b
 def record_size(served: Served) -> int:
     """Bytes of the newest record."""
     return len(served.transport.get(f"project/log/{max(served.transport.list_directory('project/log'))}"))
-
-
-def test_a_refusal_comes_early_and_the_connection_goes_on(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    side = served.history.line(3, line[0], "side")
-    flags = RequestFlag.BODY | RequestFlag.GRAPH_FIRST
-    body = served.history.body(side, graph_first=True)
-    graph = body[: len(body) - len(served.history.body(side))]
-    number = dialog.begin(message(INSERT, set_ref(side[2]), flags=flags))
-    (error,) = dialog.send(Body(number, graph))
-    assert isinstance(error, Error)
-    assert code(dialog.answer(number)) == "refused"
-    assert dialog.session.idle
-    assert dialog.send(Body(number, body[len(graph) :]), Cancel(number)) == []
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-    assert "incoming" not in "".join(path for path in served.files() if path.startswith("project/incoming/"))
 
 
 def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:

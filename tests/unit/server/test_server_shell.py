@@ -33,32 +33,25 @@ from smartserver.wire.limits import (
 from smartserver.wire.messages import decode_failure, encode
 
 
-def test_what_waits_is_sent_before_the_connection_closes(connections: Connections) -> None:
-    made, carrier = begin(connections)
-    carrier.stuck = True
-    made.write(b"a" * (2 * SLICE))
-    made.dataReceived(b"GET / HTTP/1.1\r\n")
-    assert carrier.calls == ["resume"]
-    assert made.timeouts.sent_all is None
-    carrier.take()
-    assert carrier.calls == ["resume", "lose write"]
-    assert len(carrier.written) == 2 * SLICE
-    assert made.timeouts.sent_all is None
-    made.writeConnectionLost()
-    assert made.timeouts.sent_all is not None
-
-
-def test_a_peer_that_ended_gets_what_waits(connections: Connections) -> None:
+@pytest.mark.parametrize("ended", [False, True])
+def test_what_waits_is_sent_before_the_connection_closes(connections: Connections, ended: bool) -> None:
+    """Whether its peer ended or not."""
     made, carrier = begin(connections)
     carrier.stuck = True
     made.write(b"a" * (3 * SLICE))
     made.dataReceived(b"GET / HTTP/1.1\r\n")
-    made.readConnectionLost()
+    if ended:
+        made.readConnectionLost()
     carrier.take()
     assert carrier.calls == ["resume"]
+    assert made.timeouts.sent_all is None
     carrier.take()
-    assert carrier.calls == ["resume", "lose"]
+    assert carrier.calls == ["resume", "lose" if ended else "lose write"]
     assert len(carrier.written) == 3 * SLICE
+    if not ended:
+        assert made.timeouts.sent_all is None
+        made.writeConnectionLost()
+        assert made.timeouts.sent_all is not None
 
 
 def test_what_is_refused_is_read_on_until_the_peer_ends(connections: Connections, clock: Clock) -> None:

@@ -8,35 +8,17 @@ import os
 from pathlib import Path
 
 import pytest
-from builders import MAIN
 from dialogs import PATH, Dialog, Served, message
+from session_calls import PULL, refused
 
-from smartserver.errors import Banned, CorruptFile, NoSuchRepository, error_from_wire
+from smartserver.errors import Banned, CorruptFile, NoSuchRepository
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.site import RepositoryLocation, Site
 from smartserver.server.store_errors import GONE, user_error
 from smartserver.store.repository import PackRepository
-from smartserver.verbs.declare import AnyVerb, Arguments
 from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
-from smartserver.verbs.repository_pull import PullRequest, repository_pull
-from smartserver.wire.messages import Failure, Reply, named
 from transports.errors import CodedError, NoSpace, NoSuchFile, TransportFailed
 from transports.local import LocalTransport
-
-PULL: tuple[AnyVerb, Arguments] = (repository_pull, PullRequest())
-
-
-@pytest.fixture
-def served() -> Served:
-    served = Served()
-    line = served.history.line(3)
-    served.push(line, {MAIN: line[2]})
-    return served
-
-
-def refused(answer: Reply | Failure) -> CodedError:
-    assert isinstance(answer, Failure), answer
-    return error_from_wire(answer.fault.code, named(answer.fault))
 
 
 @pytest.mark.parametrize("lost", ["pack", "pack and index"])

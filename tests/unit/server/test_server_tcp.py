@@ -38,21 +38,24 @@ from smartserver.wire.tls import fingerprint
 
 
 @pytest.mark.parametrize(
-    ("address", "may_force"),
+    ("address", "may_force", "peer"),
     [
-        (IPv4Address("TCP", "127.0.0.1", 1), True),
-        (IPv6Address("TCP", "::1", 1), True),
-        (IPv4Address("TCP", "192.0.2.1", 1), False),
-        (UNIXAddress(b"/x"), False),
-        (None, False),
+        (IPv4Address("TCP", "127.0.0.1", 7), True, "127.0.0.1:7"),
+        (IPv6Address("TCP", "::1", 7), True, "[::1]:7"),
+        (IPv4Address("TCP", "192.0.2.1", 7), False, "192.0.2.1:7"),
+        (UNIXAddress(b"/x"), False, ""),
+        (None, False, ""),
     ],
 )
-def test_who_connects_decides_what_it_may(connections: Connections, address: IAddress | None, may_force: bool) -> None:
+def test_who_connects_decides_what_it_may_and_the_log_tells_connections_apart(
+    connections: Connections, address: IAddress | None, may_force: bool, peer: str
+) -> None:
     made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.WRITE)).buildProtocol(address)
     assert made is not None
     access = made.session.admission.admit({})
     assert access.may(Permission.FORCE, "project") is may_force
     assert access.may(Permission.WRITE, "project")
+    assert made.peer == peer
 
 
 class SecuredCarrier(TcpCarrier):
@@ -107,22 +110,6 @@ def test_the_first_byte_says_whether_others_can_read_along(
 )
 def test_whose_connections_are_counted_together(host: str, whose: str) -> None:
     assert tcp.counted(host) == whose
-
-
-@pytest.mark.parametrize(
-    ("address", "peer"),
-    [
-        (IPv4Address("TCP", "192.0.2.1", 7), "192.0.2.1:7"),
-        (IPv6Address("TCP", "2001:db8::1", 7), "[2001:db8::1]:7"),
-        (None, ""),
-    ],
-)
-def test_the_log_tells_connections_of_one_address_apart(
-    connections: Connections, address: IAddress | None, peer: str
-) -> None:
-    made = tcp.TcpFactory(connections, tcp.anonymous_by_address(Anonymous.READ)).buildProtocol(address)
-    assert made is not None
-    assert made.peer == peer
 
 
 def test_one_too_many_and_more_than_that(clock: Clock) -> None:

@@ -21,7 +21,6 @@ from sources import ROOT
 
 from smartserver.errors import TOKEN_REFUSED, TOKEN_WANTED, AccessDenied, error_from_wire
 from smartserver.server.access import TokenAdmission, by_token
-from smartserver.server.audit import log as audit_log
 from smartserver.server.rules import AccessFile
 from smartserver.server.tokens import PREFIX, Token, TokenChanges, TokenFile, Tokens, TokensText, token_path
 from smartserver.server.watched import UnusableFile
@@ -266,13 +265,6 @@ def history(world: World) -> list[bytes]:
     return list(world.served.history.parents)
 
 
-def test_a_token_says_who_the_user_is(world: World) -> None:
-    token = world.create()
-    assert isinstance(world.ask(PULL, token=token), ReplyMessage)
-    assert isinstance(world.ask(PULL, path="open"), ReplyMessage)
-    assert denied(world.ask(PULL)).why == "the server's access rules give anonymous nothing here"
-
-
 def test_one_is_wanted_where_there_are_some(world: World) -> None:
     assert denied(world.ask(PULL)).token == ""
     world.create()
@@ -351,22 +343,6 @@ def test_no_part_of_a_token_is_logged(world: World, caplog: pytest.LogCaptureFix
     assert sum("refused log-in" in each for each in caplog.messages) == 5
     for token in tokens:
         assert token.removeprefix("hpss_") not in caplog.text.replace("the token is unknown", "")
-
-
-def test_the_first_request_of_a_client_is_no_warning(world: World, caplog: pytest.LogCaptureFixture) -> None:
-    world.create()
-    world.ask(PULL)
-    assert not [each for each in caplog.records if each.levelno >= logging.WARNING and "access-denied" in each.msg]
-
-
-def test_the_log_of_changes_names_the_token(
-    world: World, history: list[bytes], caplog: pytest.LogCaptureFixture
-) -> None:
-    caplog.set_level(logging.INFO, audit_log.name)
-    token, token_id = world.changes.create("anna", NOW, None, None, read_only=False)
-    world.ask((branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/new", history[0])), token=token)
-    (said,) = (record.getMessage() for record in caplog.records if record.name == audit_log.name)
-    assert said.startswith(f'change user=anna by="token {token_id}" from="a test" path=secret ref=refs/heads/new ')
 
 
 @pytest.mark.parametrize(

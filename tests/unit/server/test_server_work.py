@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 from builders import MAIN, push
 from dialogs import PATH, Dialog, Served, message, numbered
@@ -13,12 +11,10 @@ from smartserver.errors import CorruptFile, CorruptRecord, LimitExceeded
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.records.varint import Malformed
-from smartserver.server import upkeep
 from smartserver.server.access import Anonymous, anonymous
 from smartserver.server.context import RequestContext
 from smartserver.server.header import RequestFailure, check_header
 from smartserver.server.progress import RequestProgress
-from smartserver.server.upkeep import tidy
 from smartserver.server.work import RequestWork
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import State
@@ -80,23 +76,6 @@ def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
 
 
 # -- upkeep
-
-
-def test_repacking_comes_after_the_answer(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = served.history.line(40, list(served.history.parents)[3], "more")
-    dialog = Dialog(served.site)
-    answered: list[bool] = []
-
-    def tidied(repository: PackRepository, work: Callable[[], None]) -> None:
-        answered.append(dialog.answer(dialog._last) is not None)
-        tidy(repository, work)
-
-    monkeypatch.setattr(upkeep, "tidy", tidied)
-    for number, tip in enumerate(line):
-        request = message(INSERT, set_ref(tip), request=numbered(100 + number), flags=BODY)
-        assert done(dialog.ask(request, served.history.segment(tip), 1))
-    assert answered == [True] * len(line)
-    assert len(served.repository().snapshot().packs) < 20
 
 
 def receiving(served: Served, tip: bytes, flags: RequestFlag) -> RequestWork:
@@ -162,16 +141,6 @@ def test_little_that_says_much_is_refused(served: Served, line: list[bytes], mon
     with pytest.raises(LimitExceeded, match="that a bulk stream became"):
         made.take(bomb)
     assert kept <= (len(bomb) + BULK_ALLOWANCE) * MAX_BULK_RATIO
-    made.abandon()
-
-
-def test_the_limit_of_a_segment_counts_what_a_bulk_stream_says(
-    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartserver.store.upload.MAX_TAKEN", 1000)
-    made = receiving(served, line[5], RequestFlag.BULK)
-    with pytest.raises(LimitExceeded, match="bytes of a segment"):
-        made.take(packed(b"\xe9\x07" + bytes(2000)))
     made.abandon()
 
 

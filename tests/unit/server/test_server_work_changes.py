@@ -104,26 +104,12 @@ def test_what_has_a_condition_writes_nothing_in_vain(
     assert known(served) == before
 
 
-def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = known(served)
-    force = (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.FORCE))
-    assert done(dialog.ask(message(force, flags=RequestFlag.CHECK_ONLY)))
-    assert known(served) == before
-
-
 def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
     request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
     body = graph + served.history.segment(line[4])
     assert refused(dialog.ask(request, body, 1)).code == "corrupt-record"
     assert served.refs() == {MAIN: line[3]}
-
-
-@pytest.mark.parametrize("body", [b"\x80", b"\x00", b"\xff" * 20, b"\x80" * 9 + b"\x02", b"\x03abc"])
-def test_a_body_that_is_none(dialog: Dialog, served: Served, body: bytes) -> None:
-    for flags in (BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY):
-        answer = dialog.ask(message(INSERT, flags=flags), body, 1)
-        assert refused(answer).code in ("corrupt-record", "limit-exceeded"), flags
 
 
 @pytest.mark.parametrize("creating", [False, True])
