@@ -170,20 +170,6 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
     assert not Path(wrong.why.split(";")[0]).exists(), "its folder is removed"
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [("exit 0", None), ("exit 7", "it ended with status 7"), ("kill -9 $$", "it ended with signal SIGKILL")],
-)
-def test_its_status_decides(served: Served, tmp_path: Path, command: str, why: str | None) -> None:
-    use(served, hook(script(tmp_path, command)))
-    answer = new_revision(served)
-    if why is None:
-        assert code(answer) == "ok"
-        assert served.refs()[MAIN] == list(served.history.parents)[3]
-    else:
-        assert str(refused(answer)) == f"refused by the server's hook check: {why}"
-
-
 def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
     served.site.clock = time.monotonic

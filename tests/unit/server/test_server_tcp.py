@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -162,29 +163,21 @@ def test_connections_that_cannot_be_accepted_are_logged(
 ) -> None:
     """Twisted itself observes them."""
 
-    class Listener:
-        """Has no descriptor left, or one connection that takes the last, or no memory."""
+    came: list[Any] = [
+        OSError(errno.EMFILE, "Too many open files"),
+        (SimpleNamespace(close=lambda: None), ("192.0.2.7", 4000)),  # It takes the last descriptor.
+        BlockingIOError(errno.EAGAIN, "nobody"),
+        OSError(errno.ENOMEM, "no memory"),
+    ]
 
-        def __init__(self) -> None:
-            self.coming: list[OSError | tuple[object, tuple[str, int]]] = [
-                OSError(errno.EMFILE, "Too many open files"),
-                (Closed(), ("192.0.2.7", 4000)),
-                BlockingIOError(errno.EAGAIN, "nobody"),
-            ]
-
-        def accept(self) -> tuple[object, tuple[str, int]]:
-            come = self.coming.pop(0)
-            if isinstance(come, OSError):
-                raise come
-            return come
-
-    class Closed:
-        def close(self) -> None:
-            pass
+    def accept() -> object:
+        if isinstance(come := came.pop(0), OSError):
+            raise come
+        return come
 
     port: Any = twisted_tcp.Port(0, cast("Any", Factory()))
     port.numberAccepts = 10
-    port.socket = Listener()
+    port.socket = SimpleNamespace(accept=accept)
     reserved: Any = twisted_tcp._FileDescriptorReservation(lambda: open(os.devnull))  # noqa: SIM115  # Closed below.
     reserved.reserve()
     monkeypatch.setattr(twisted_tcp, "_reservedFD", reserved)
@@ -192,7 +185,6 @@ def test_connections_that_cannot_be_accepted_are_logged(
     publisher.addObserver(tcp.log_unaccepted)
     try:
         port.doRead()
-        port.socket.coming = [OSError(errno.ENOMEM, "no memory")]
         port.doRead()
     finally:
         publisher.removeObserver(tcp.log_unaccepted)
