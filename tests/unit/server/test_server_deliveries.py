@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Clock, Far, History, push, request_id
+from builders import MAIN, Clock, Far, History, push
 from faulty_transport import FaultMode, FaultyTransport
 from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
-from smartserver.records.model import Tip
 from smartserver.server import deliveries as module
 from smartserver.server.deliveries import Deliveries, deliver, tell
 from smartserver.server.hook_rules import Hook, HookText
@@ -23,7 +22,6 @@ from smartserver.store import history as store_history
 from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError
 from transports.local import LocalTransport
@@ -111,21 +109,6 @@ def test_all_refs_first_and_each_change_then(
     assert (last["user"], last["repository"], last["version"], last["options"]) == ("user", "changed", 5, [])
     assert len(cursors(storage)) == 1
     assert storage.list_directory("incoming") == []
-
-
-def test_push_options_are_told(
-    repository: PackRepository, line: list[bytes], receiver: Receiver, storage: MemoryTransport, clock: Clock
-) -> None:
-    """By another server, too."""
-    deliver(repository, HOOK, {}, OWN)
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan, options=("ci.skip", "ö"))
-    assert deliver(PackRepository(storage, clock=clock), HOOK, {}, OTHER)
-    assert receiver.took[-1]["options"] == ["ci.skip", "ö"]
 
 
 def test_a_message_that_failed_is_told_again_before_the_next(

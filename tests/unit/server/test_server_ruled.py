@@ -21,7 +21,7 @@ from smartserver.server.sizes import NO_LIMITS, SizeLimits, parse_size
 from smartserver.server.watched import UnusableFile
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.map_update import EntryChange, How, MapKind, MapUpdateRequest, map_update
+from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest, map_update
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_list import ListRequest, ListResult, repository_list
@@ -131,27 +131,6 @@ def test_a_list_has_what_may_be_read(user: Callable[[str], Dialog]) -> None:
     assert code(user("carl").ask(message((server_ping, PingRequest()), path=""))) == "ok"
 
 
-def test_each_changed_ref_is_judged(served: Served, user: Callable[[str], Dialog], history: list[bytes]) -> None:
-    ben, anna = user("ben"), user("anna")
-
-    def ask(dialog: Dialog, *calls: object) -> str:
-        return code(dialog.ask(message(*calls, path="team/secret", request=os.urandom(16))))  # type: ignore[arg-type]
-
-    assert ask(ben, moved(b"refs/heads/new", history[1])) == "ok"
-    assert ask(ben, moved(b"refs/heads/new", history[2])) == "ok"
-    assert ask(ben, moved(b"refs/heads/new", history[0], Rule.FORCE)) == "access-denied"
-    assert ask(ben, (branch_delete, BranchDeleteRequest(b"refs/heads/new"))) == "access-denied"
-    assert ask(ben, moved(b"refs/tags/v1", history[1])) == "access-denied"
-    assert ask(ben, (repository_configure, ConfigureRequest({"HEAD": MAIN}))) == "access-denied"
-    tag = EntryChange(b"v1", history[0])
-    assert ask(ben, (map_update, MapUpdateRequest("tags", MapKind.IDS, [tag], b"refs/heads/new"))) == "ok"
-    moves = EntryChange(b"v1", history[1], How.SET)
-    assert ask(ben, (map_update, MapUpdateRequest("tags", MapKind.IDS, [moves], b"refs/heads/new"))) == "access-denied"
-    assert ask(ben, (map_update, MapUpdateRequest("notes", MapKind.OPAQUE, [tag]))) == "access-denied"
-    assert ask(anna, (branch_delete, BranchDeleteRequest(b"refs/heads/new"))) == "ok"
-    assert served.refs("team/secret") == {MAIN: history[3]}
-
-
 def test_a_refused_ref_is_in_the_log_however_little_is(
     user: Callable[[str], Dialog], history: list[bytes], caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -163,13 +142,6 @@ def test_a_refused_ref_is_in_the_log_however_little_is(
         f"not allowed: create refs/tags/{name}: the server's access rules give ben read and no more here"
         for name in ("v1", "v2")
     ]
-
-
-def test_a_changed_rule_counts_from_the_next_request_of_a_connection(user: Callable[[str], Dialog], file: Path) -> None:
-    carl = user("carl")
-    assert code(carl.ask(message(PULL, path="open"))) == "ok"
-    file.write_text(RULES.replace('path = "open"', 'path = "closed"'))
-    assert code(carl.ask(message(PULL, path="open"))) == "access-denied"
 
 
 def test_a_line_for_each_change(

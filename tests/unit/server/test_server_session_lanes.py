@@ -37,6 +37,7 @@ from smartserver.wire.events import Body, Cancel, End
 from smartserver.wire.messages import Failure, Reply, RequestFlag
 
 VERIFY: tuple[AnyVerb, Arguments] = (repository_verify, VerifyRequest())
+STATS: tuple[AnyVerb, Arguments] = (repository_stats, StatsRequest())
 
 
 @pytest.fixture
@@ -56,6 +57,8 @@ def dialog(served: Served, lanes: Lanes) -> Dialog:
         ([PULL], [Lane.QUICK] * 3),  # The plan, the body, and that this was all of it.
         ([VERIFY], [Lane.LONG]),
         ([PULL, VERIFY], [Lane.LONG, Lane.QUICK, Lane.QUICK]),
+        ([STATS] * request.MANY_CALLS, [Lane.QUICK]),
+        ([STATS] * (request.MANY_CALLS + 1), [Lane.CONTENT]),
     ],
 )
 def test_reads(dialog: Dialog, lanes: Lanes, calls: list[tuple[AnyVerb, Arguments]], expected: list[Lane]) -> None:
@@ -103,7 +106,7 @@ def test_a_cancelled_read_runs_no_further_call(
         return result
 
     monkeypatch.setattr(RequestContext, "run", noted)
-    number = dialog.begin(message(*[(repository_stats, StatsRequest())] * 3))
+    number = dialog.begin(message(*[STATS] * 3))
     lanes.run_all()
     assert code(dialog.answer(number)) == "cancelled"
     assert ran == 1
@@ -182,13 +185,6 @@ def test_work_for_a_lost_connection_ends_before_it_begins(
     assert len(lanes.waiting) == 1
     lanes.run_all()
     assert taken == []
-
-
-def test_a_request_of_many_calls_runs_apart_from_quick_ones(dialog: Dialog, lanes: Lanes) -> None:
-    for calls in (1, request.MANY_CALLS, request.MANY_CALLS + 1):
-        dialog.begin(message(*[(repository_stats, StatsRequest())] * calls))
-    lanes.run_all()
-    assert lanes.lanes == [Lane.QUICK, Lane.QUICK, Lane.CONTENT]
 
 
 def answer(dialog: Dialog, lanes: Lanes) -> Failure | Reply | None:
