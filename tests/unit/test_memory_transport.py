@@ -163,17 +163,15 @@ def test_after_a_crash_the_old_objects_are_dead() -> None:
     writer = child.create("x")
     reader = transport.open_read("root")
     after = transport.crash(Aftermath.EVERYTHING)
-    with pytest.raises(TransportFailed, match="crashed"):
-        transport.get("root")
-    with pytest.raises(TransportFailed):
-        child.create("y")
-    with pytest.raises(TransportFailed):
-        writer.write(b"x")
-    with pytest.raises(TransportFailed):
-        writer.sync()
-    with pytest.raises(TransportFailed):
-        reader.read_at(0, 1)
-    with pytest.raises(TransportFailed):
-        transport.crash()
+    for call in (
+        lambda: transport.get("root"),
+        lambda: child.create("y"),
+        lambda: writer.write(b"x"),
+        writer.sync,
+        lambda: reader.read_at(0, 1),
+        transport.crash,
+    ):
+        with pytest.raises(TransportFailed, match="crashed"):
+            call()
     writer.close()
     assert tree(after) == START | {"packs/x": b""}

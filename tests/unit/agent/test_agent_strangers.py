@@ -1,6 +1,6 @@
 """agent.address, agent.peer, agent.start, agent.keeper: what another user can do. Both users have real processes.
 
-What one user can do wrong is in `test_agent_address` and `test_held_connections`.
+What one user can do wrong is in `test_agent_keeper` and `test_held_connections`.
 """
 
 from __future__ import annotations

@@ -9,13 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from agents import RUN_HERE
+from agents import RUN_HERE, Zygote, received
 
-from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -38,40 +36,6 @@ PATIENCE = 30.0
 """Seconds."""
 
 pytestmark = pytest.mark.sockets
-
-
-def received(connection: socket.socket, size: int = 1) -> tuple[bytes, list[str]]:
-    """A packet, and what the descriptors beside it are of."""
-    packet, descriptors, _, _ = socket.recv_fds(connection, size, 4)
-    names = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
-    for each in descriptors:
-        os.close(each)
-    return packet, names
-
-
-class Zygote:
-    """One that answers as a test says, in a thread."""
-
-    def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
-        self.packet: list[bytes] = []
-        self.folder: list[str] = []
-        self._answer = answer
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(path_of(ZYGOTE, environment, make=True))
-        self._listener.listen(1)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        connection, _ = self._listener.accept()
-        with connection:
-            packet, self.folder = received(connection, 1 << 20)
-            self.packet = packet.split(b"\0")
-            self._answer(connection)
-
-    def close(self) -> None:
-        self._thread.join()
-        self._listener.close()
 
 
 @pytest.fixture
@@ -135,7 +99,7 @@ def test_all_that_makes_the_command_goes_there(
     monkeypatch.chdir(str(tmp_path))
     assert run(environment | LOCALE, b"origin", b"hpss://host/\xff") == 7
     there.close()
-    parent, count, *rest = there.packet
+    ((parent, count, *rest),) = there.packets
     variables = [f"{name}={value}".encode() for name, value in {**environment, **LOCALE}.items()]
     assert count == b"2"
     assert int(parent) == (os.getppid() if run is run_python else os.getpid())
@@ -209,7 +173,7 @@ def test_what_is_too_much_for_a_packet_it_runs_itself(
     there = zygote(ACCEPTED, ENDED + b"\0")
     large = {f"LARGE{number}": "x" * 100_000 for number in range(9)}  # The system takes no single one that is larger.
     assert run(environment | large, b"origin", b"hpss://host/") is None
-    assert there.packet in ([], [b""])
+    assert there.packets == []
 
 
 @pytest.fixture(params=["python", "c"])

@@ -43,14 +43,6 @@ def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permiss
     assert bool(access.why) is (given != EVERYTHING)
 
 
-@pytest.mark.parametrize("policy", [Anonymous.READ, Anonymous.WRITE])
-def test_why_files_are_not_given(policy: Anonymous) -> None:
-    """Another option of the server would not help."""
-    with pytest.raises(AccessDenied) as denied:
-        anonymous(policy, local=False).require(VFS, "project")
-    assert str(denied.value) == "not allowed: vfs: anonymous users may do that from this machine only"
-
-
 @pytest.mark.parametrize(
     ("policy", "given"),
     [

@@ -1,5 +1,4 @@
-"""verbs.repository_list, verbs.repository_stats, verbs.repository_pack, verbs.repository_delete,
-verbs.repository_configure: for who looks after repositories."""
+"""verbs.repository_configure: settings, and how many there may be."""
 
 from __future__ import annotations
 
