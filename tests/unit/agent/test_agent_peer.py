@@ -69,23 +69,10 @@ def listening(
 Run = Callable[[dict[str, str]], int]
 
 
-@pytest.fixture(params=["python", "c"])
-def words(request: pytest.FixtureRequest) -> list[str]:
-    """The words of a program that has a command handed over, and ends with its status."""
-    if request.param == "c":
-        return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
-    code = (
-        "import os, sys; from smartserver.agent.thin import hand_over\n"
-        "status = hand_over([b'origin', b'hpss://host/'], os.environb)\n"
-        f"sys.exit({RUN_HERE} if status is None else status)\n"
-    )
-    return [sys.executable, "-c", code]
-
-
 @pytest.fixture
-def run(words: list[str]) -> Run:
+def run(program: list[str]) -> Run:
     """Has a command handed over: its status."""
-    return lambda environment: subprocess.run(words, env={"LC_ALL": "C.UTF-8", **environment}, check=False).returncode
+    return lambda environment: subprocess.run(program, env={"LC_ALL": "C.UTF-8", **environment}, check=False).returncode
 
 
 def test_a_process_that_may_do_the_same_runs_the_command(run: Run, environment: dict[str, str]) -> None:
@@ -196,12 +183,12 @@ sys.exit(status)
 
 
 @needs("process namespaces", "SO_PEERPIDFD")
-def test_nor_is_another_process_that_has_its_number(words: list[str], environment: dict[str, str]) -> None:
+def test_nor_is_another_process_that_has_its_number(program: list[str], environment: dict[str, str]) -> None:
     """In a namespace where nobody else starts a process."""
     alone = ["unshare", "--pid", "--mount-proc", "--fork"]
     path = path_of(ZYGOTE, environment, make=True)
     its = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], **environment}
-    done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *words], env=its, timeout=PATIENCE, check=False)
+    done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *program], env=its, timeout=PATIENCE, check=False)
     assert done.returncode == RUN_HERE
 
 

@@ -24,7 +24,6 @@ from smartserver.agent.thin import (
     MAX_PACKET,
     OUTPUT,
     SIGNALS,
-    TIME_TO_END,
     ask_to_run,
     hand_over,
 )  # fmt: skip
@@ -177,18 +176,10 @@ def test_what_is_too_much_for_a_packet_it_runs_itself(
 
 
 @pytest.fixture(params=["python", "c"])
-def program(request: pytest.FixtureRequest) -> list[str]:
-    """The words of a program that has a command handed over."""
-    if request.param == "python":
-        return [sys.executable, "-c", HANDS_OVER.format(TIME_TO_END)]
-    return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
-
-
-@pytest.fixture(params=["python", "c"])
 def hasty_program(request: pytest.FixtureRequest) -> list[str]:
-    """The same, with a second for the worker to end."""
+    """A `program` that gives its worker a second to end."""
     if request.param == "python":
-        return [sys.executable, "-c", HANDS_OVER.format(1)]
+        return [sys.executable, "-c", HANDS_OVER]
     return [request.getfixturevalue("hasty_compiled"), "origin", "hpss://host/"]
 
 
@@ -196,7 +187,7 @@ HANDS_OVER = """\
 import os
 from smartserver.agent import thin
 
-thin.TIME_TO_END = {}
+thin.TIME_TO_END = 1
 os._exit(thin.hand_over([b"origin", b"hpss://host/"], os.environb))
 """
 

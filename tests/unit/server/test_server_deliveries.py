@@ -127,7 +127,12 @@ def test_a_message_that_failed_is_told_again_before_the_next(
 
 def test_what_came_meanwhile_is_told_too(repository: PackRepository, line: list[bytes], receiver: Receiver) -> None:
     deliver(repository, HOOK, {}, OWN)
-    receiver.then = lambda: move(repository, line[receiver.calls]) if receiver.calls < 4 else None
+
+    def meanwhile() -> None:
+        if receiver.calls < 4:
+            move(repository, line[receiver.calls])
+
+    receiver.then = meanwhile
     move(repository, line[1])
     assert deliver(repository, HOOK, {}, OWN)
     assert receiver.news() == [[tip.hex()] for tip in line[1:4]]
