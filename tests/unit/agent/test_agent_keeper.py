@@ -239,7 +239,7 @@ def test_another_release_installation_machine_or_network_has_another_address(
     for where, name, value in (
         (smartserver, "__version__", "0.0.0"),
         (smartserver, "__file__", "/elsewhere/smartserver/__init__.py"),
-        (os, "readlink", lambda _path: "net:[1]"),
+        (os, "readlink", {"/proc/self/ns/net": "net:[1]"}.__getitem__),
         (os, "uname", lambda: os.uname_result(("Linux", "elsewhere", "", "", ""))),
     ):
         with monkeypatch.context() as patch:

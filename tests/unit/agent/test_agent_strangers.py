@@ -8,8 +8,6 @@ from __future__ import annotations
 import os
 import shutil
 import socket
-import subprocess
-import sys
 import time
 import traceback
 from collections.abc import Callable, Iterator
@@ -183,20 +181,3 @@ def test_a_command_says_nothing_to_a_process_of_another_user(open_folder: dict[s
     os.wait()
     for each in (ready, listens, heard, says):
         os.close(each)
-
-
-@needs("network namespaces")
-def test_in_another_network_there_is_another_agent(environment: dict[str, str]) -> None:
-    """A connection that is held leads through the network in which it was made."""
-    program = (
-        "import os; from smartserver.agent.address import path_of; print(path_of('keeper', os.environ, make=True))"
-    )
-    here, there = (
-        subprocess.run(
-            [*words, sys.executable, "-c", program], env=os.environ | environment, capture_output=True, text=True
-        )
-        for words in ([], ["unshare", "--net"])
-    )
-    assert there.returncode == 0, there.stderr
-    assert os.path.dirname(here.stdout) == os.path.dirname(there.stdout)
-    assert here.stdout != there.stdout
