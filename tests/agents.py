@@ -7,11 +7,11 @@ import shutil
 import socket
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from smartserver.agent.address import KEEPER, NoAgent, path_of
+from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Stop, decode_count
@@ -82,3 +82,46 @@ def keeping(environment: dict[str, str], times: Times, zygote: socket.socket | N
         finally:
             stop(environment)
             thread.join()
+
+
+def received(connection: socket.socket, size: int = 1) -> tuple[bytes, list[str]]:
+    """Receive a packet, and return it with the names of the files whose descriptors came with it."""
+    packet, descriptors, _, _ = socket.recv_fds(connection, size, 4)
+    names = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
+    for each in descriptors:
+        os.close(each)
+    return packet, names
+
+
+class Zygote:
+    """A zygote that answers commands as a test says, one after the other, in a thread."""
+
+    def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
+        self.packets: list[list[bytes]] = []
+        self.folder: list[str] = []
+        """The working folder of the last command."""
+        self._answer = answer
+        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._listener.bind(path_of(ZYGOTE, environment, make=True))
+        self._listener.listen(8)
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                connection, _ = self._listener.accept()
+            except OSError:  # It was closed.
+                return
+            with connection:
+                packet, self.folder = received(connection, 1 << 20)
+                if packet:
+                    self.packets.append(packet.split(b"\0"))
+                    self._answer(connection)
+
+    def close(self) -> None:
+        """Take no more commands, and wait until those that came are answered."""
+        if self._thread.is_alive():
+            self._listener.shutdown(socket.SHUT_RDWR)
+        self._thread.join()
+        self._listener.close()

@@ -14,7 +14,6 @@ from smartserver.meters import (
     NOTHING,
     READS,
     Counts,
-    Unit,
     counted,
     counted_here,
     here,
@@ -29,11 +28,6 @@ def test_each_has_a_name_of_its_own_and_says_what_it_counts() -> None:
         assert meter.help.endswith("."), meter
         assert meter.name.replace("_", "").isalpha(), meter
         assert meter.name.islower(), meter
-
-
-def test_the_name_has_the_unit() -> None:
-    assert (METERS[READS].name, METERS[READS].unit) == ("file_reads", Unit.EVENTS)
-    assert (METERS[BYTES_READ].name, METERS[BYTES_READ].unit) == ("file_read_bytes", Unit.BYTES)
 
 
 def test_threads_count_for_themselves_and_together() -> None:

@@ -1,4 +1,4 @@
-"""smartserver.spans: who is told of which spans."""
+"""smartserver.spans, tcp_state: who is told of which spans, and what the kernel says of a connection."""
 
 from __future__ import annotations
 
@@ -6,8 +6,10 @@ import socket
 import threading
 
 import pytest
+from needs import needs
 
 from smartserver.spans import Part, listening, measured, span, spans_of, spent
+from smartserver.tcp_state import tcp_state
 
 
 class Heard:
@@ -24,13 +26,6 @@ class Heard:
 
     def measured(self, connection: socket.socket) -> None:
         self.said.append(f"socket {connection.fileno()}")
-
-
-def test_spans_nest() -> None:
-    heard = Heard()
-    with listening(heard), span(Part.LOCAL, "a"), span(Part.DISK):
-        pass
-    assert heard.said == ["local a", "disk ", "end", "end"]
 
 
 def test_one_ends_with_an_error() -> None:
@@ -89,3 +84,25 @@ def test_calls_are_spans() -> None:
         assert double(3, plus=1) == 7
     assert heard.said == ["local double", "end"]
     assert double.__name__ == "double"
+
+
+@needs("Linux")
+def test_a_connection_over_loopback() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as ours:
+        theirs, _ = listener.accept()
+        with theirs:
+            for _ in range(5):
+                ours.sendall(b"a")
+                assert theirs.recv(1) == b"a"
+            found = tcp_state(ours)
+    assert (found["packets"], found["again"], found["by_window"]) == (5, 0, 0)
+    assert 500 < found["packet"] < 65_536  # The MTU of loopback.
+    assert 10 <= found["window"] <= 20  # Linux begins with ten, and five packets that arrive add one each.
+    assert 0 < found["least_rtt"] <= found["rtt"] < 1_000_000
+
+
+@needs("Linux")
+def test_what_is_no_connection_over_tcp() -> None:
+    one, other = socket.socketpair()
+    with one, other:
+        assert tcp_state(one) == {}

@@ -1,8 +1,9 @@
-"""A folder for sockets, and the program in C without the Python program."""
+"""A folder for sockets, and programs that hand over a command: in Python, and in C without the Python program."""
 
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -35,6 +36,19 @@ def our_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
 def hasty_compiled(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The same for git, with a second for the worker to end after a signal."""
     return _compiled(tmp_path_factory.mktemp("compiled") / "git-remote-hpss", "-DTIME_TO_END=1")
+
+
+@pytest.fixture(params=["python", "c"])
+def program(request: pytest.FixtureRequest) -> list[str]:
+    """The words of a program that has a command handed over, and ends with its status, or with `RUN_HERE`."""
+    if request.param == "c":
+        return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
+    code = (
+        "import os, sys; from smartserver.agent.thin import hand_over\n"
+        "status = hand_over([b'origin', b'hpss://host/'], os.environb)\n"
+        f"sys.exit({RUN_HERE} if status is None else status)\n"
+    )
+    return [sys.executable, "-c", code]
 
 
 def _compiled(path: Path, *options: str) -> str:

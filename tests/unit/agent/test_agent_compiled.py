@@ -1,24 +1,24 @@
-"""agent.compiled: the program in C, which hands over what the Python program hands over, or runs that."""
+"""agent.compiled, agent.reading: the program in C, which hands over what Python's hands over, or runs that."""
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agents import RUN_HERE
+from agents import RUN_HERE, Zygote
 
 import smartserver
-from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.compiled import CODE, OPTIONS, OURS, PROGRAMS, compile_to, installed
-from smartserver.agent.reading import NAME, is_for_agent
+from smartserver.agent.reading import NAME, READING, is_for_agent
 from smartserver.agent.thin import ACCEPTED, ENDED
+from smartserver.cli.main import COMMANDS
 
 pytestmark = pytest.mark.sockets
 
@@ -29,38 +29,19 @@ PYTHON = [sys.executable, "-P", "-c", CODE, "git-remote-hpss"]
 HANDED_OVER = 7
 
 
-class Zygote:
-    """One that takes all commands and ends them at once."""
+class Ending(Zygote):
+    """A zygote that takes all commands and ends them at once."""
 
     def __init__(self, environment: dict[str, str]) -> None:
-        self.packets: list[list[bytes]] = []
         self.streams: list[list[tuple[str, int]]] = []
         """Each of a command's standard streams, and the way it was opened."""
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(path_of(ZYGOTE, environment, make=True))
-        self._listener.listen(8)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
+        super().__init__(environment, self._end)
 
-    def _serve(self) -> None:
-        while True:
-            try:
-                connection, _ = self._listener.accept()
-            except OSError:  # It was closed.
-                return
-            with connection:
-                packet = connection.recv(1 << 20)
-                if packet:
-                    self.packets.append(packet.split(b"\0"))
-                    connection.send(ACCEPTED)
-                    begun, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
-                    self.streams.append([_stream(each) for each in descriptors])
-                    connection.send(ENDED + bytes([HANDED_OVER]) if begun else b"")
-
-    def close(self) -> None:
-        self._listener.shutdown(socket.SHUT_RDWR)
-        self._thread.join()
-        self._listener.close()
+    def _end(self, connection: socket.socket) -> None:
+        connection.send(ACCEPTED)
+        begun, descriptors, _, _ = socket.recv_fds(connection, 1, 3)
+        self.streams.append([_stream(each) for each in descriptors])
+        connection.send(ENDED + bytes([HANDED_OVER]) if begun else b"")
 
 
 def _stream(descriptor: int) -> tuple[str, int]:
@@ -70,10 +51,9 @@ def _stream(descriptor: int) -> tuple[str, int]:
 
 
 @pytest.fixture
-def zygote(environment: dict[str, str]) -> Iterator[Zygote]:
-    made = Zygote(environment)
-    yield made
-    made.close()
+def zygote(environment: dict[str, str]) -> Iterator[Ending]:
+    with contextlib.closing(Ending(environment)) as made:
+        yield made
 
 
 def run(words: list[str], environment: dict[bytes, bytes], url: bytes = URL, folder: str = "/") -> int:
@@ -118,7 +98,7 @@ NEITHER = {
 
 @pytest.mark.parametrize("more", BOTH.values(), ids=BOTH)
 def test_it_hands_over_the_same(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, more: dict[bytes, bytes]
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, more: dict[bytes, bytes]
 ) -> None:
     variables = encoded(environment) | more
     assert run([compiled_alone], variables) == HANDED_OVER
@@ -130,7 +110,7 @@ def test_it_hands_over_the_same(
 
 @pytest.mark.parametrize("more", NEITHER.values(), ids=NEITHER)
 def test_it_hands_over_nothing_else(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, more: dict[bytes, bytes]
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, more: dict[bytes, bytes]
 ) -> None:
     variables = encoded(environment) | more
     assert run([compiled_alone], variables) == RUN_HERE
@@ -140,7 +120,7 @@ def test_it_hands_over_nothing_else(
 
 @pytest.mark.parametrize("name", [b"PYTHONPATH", b"PYTHONHOME", b"PYTHONCOERCECLOCALE"])
 def test_where_python_may_be_another_it_hands_over_nothing(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, name: bytes
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, name: bytes
 ) -> None:
     """The program in its place may not start there. This one runs its own Python."""
     assert run([compiled_alone], encoded(environment) | {name: b"/nowhere"}) == RUN_HERE
@@ -153,7 +133,7 @@ def test_where_python_may_be_another_it_hands_over_nothing(
     (b"hpss+sftp://h/x", RUN_HERE), (b"hpss+vfs://h/x", RUN_HERE), (b"hpss:/", RUN_HERE), (b"", RUN_HERE),
 ])  # fmt: skip
 def test_the_urls(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, url: bytes, expected: int
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, url: bytes, expected: int
 ) -> None:  # fmt: skip
     assert run([compiled_alone], encoded(environment), url) == expected
     assert [packet[3] for packet in zygote.packets] == [url] * (expected == HANDED_OVER)
@@ -161,32 +141,42 @@ def test_the_urls(
 
 @pytest.mark.parametrize("words", [[], ["x"], ["-h", "hpss://h/"], ["--help", "hpss://h/"], ["a", "hpss://h/", "b"]])
 def test_other_words_go_to_python(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, words: list[str]
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, words: list[str]
 ) -> None:
     done = subprocess.run([compiled_alone, *words], env=environment, check=False)
     assert done.returncode == RUN_HERE
     assert zygote.packets == []
 
 
-WORDS = [
+def test_what_reads_is_a_command() -> None:
+    assert set(READING) <= set(COMMANDS)
+
+
+FOR_AGENT = [
     ["log", "-q", "hpss://h/"],
     ["-Dhpss", "-Dx", "cat", "HPSS+tls://h/\u00e9", "a b"],
     ["ls", *["x" * 1000] * 50, "hpss://h/"],
+]
+
+NOT_FOR_AGENT = [
     [],
     ["-Dhpss"],
     ["log"],
     ["logs", "hpss://h/"],
     ["push", "log", "hpss://h/"],
     ["--stats", "log", "hpss://h/"],
+    ["-D", "hpss", "log", "hpss://h/"],
+    ["hpss://h/", "log"],
     ["log", "hpss+ssh://h/"],
     ["log", "/hpss://h/"],
 ]
 
 
-@pytest.mark.parametrize("words", WORDS)
+@pytest.mark.parametrize("words", [*FOR_AGENT, *NOT_FOR_AGENT])
 def test_smartserver_hands_over_the_same(
-    environment: dict[str, str], zygote: Zygote, our_compiled: str, words: list[str]
+    environment: dict[str, str], zygote: Ending, our_compiled: str, words: list[str]
 ) -> None:
+    assert is_for_agent(words) is (words in FOR_AGENT)
     there = subprocess.run([our_compiled, *words], env=environment, stdin=subprocess.DEVNULL, check=False).returncode
     here = "from smartserver.cli import entry, main; main.main = lambda: None; entry.main()"
     python = [sys.executable, "-P", "-c", here, *words]
@@ -197,7 +187,7 @@ def test_smartserver_hands_over_the_same(
     assert packets == [expected] * (2 * is_for_agent(words))
 
 
-def test_a_relative_folder_of_sockets_is_none(environment: dict[str, str], zygote: Zygote, compiled_alone: str) -> None:
+def test_a_relative_folder_of_sockets_is_none(environment: dict[str, str], zygote: Ending, compiled_alone: str) -> None:
     folder, name = os.path.split(environment["XDG_RUNTIME_DIR"])
     run([compiled_alone], encoded(environment) | {b"XDG_RUNTIME_DIR": os.fsencode(name)}, folder=folder)
     assert zygote.packets == []
@@ -205,7 +195,7 @@ def test_a_relative_folder_of_sockets_is_none(environment: dict[str, str], zygot
 
 @pytest.mark.parametrize("mode", [0o750, 0o701])
 def test_a_folder_that_others_may_enter_is_none(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, mode: int
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, mode: int
 ) -> None:
     os.chmod(f"{environment['XDG_RUNTIME_DIR']}/smartserver", mode)
     assert run([compiled_alone], encoded(environment)) == RUN_HERE
@@ -216,7 +206,7 @@ def test_a_folder_that_others_may_enter_is_none(
     ("closed", "numbers"), [("<&-", [0]), (">&-", [1]), ("2>&-", [2]), ("<&- >&- 2>&-", [0, 1, 2])]
 )
 def test_a_closed_stream_is_opened_first(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, closed: str, numbers: list[int]
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, closed: str, numbers: list[int]
 ) -> None:
     modes = [os.O_RDONLY, os.O_RDONLY, os.O_WRONLY]
     for program in ([compiled_alone], PYTHON):
@@ -225,7 +215,7 @@ def test_a_closed_stream_is_opened_first(
 
 
 def test_where_a_file_has_changed_python_runs(
-    environment: dict[str, str], zygote: Zygote, compiled_alone: str, tmp_path: Path
+    environment: dict[str, str], zygote: Ending, compiled_alone: str, tmp_path: Path
 ) -> None:
     """Files change in an upgrade in place."""
     path = str(tmp_path / "program")

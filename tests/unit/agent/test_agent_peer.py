@@ -1,4 +1,4 @@
-"""agent.peer and thin.c: who may listen where a command finds its agent, and who may ask."""
+"""agent.peer, agent.circumstances, thin.c: who may listen where a command finds its agent, and who may ask."""
 
 from __future__ import annotations
 
@@ -17,11 +17,13 @@ import pytest
 from agents import RUN_HERE, stop
 from needs import needs
 
+from smartserver.agent import circumstances as read
 from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
+from smartserver.agent.circumstances import Circumstances, _unit
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, Stop, decode_count, decode_held
-from smartserver.agent.peer import CREDENTIALS, Gone, bounds, connect, open_peer
+from smartserver.agent.peer import CREDENTIALS, Gone, bounds, connect, open_peer, open_process
 
 pytestmark = pytest.mark.sockets
 
@@ -48,61 +50,35 @@ REACHED = 7
 """Status of a command that it runs."""
 
 
-class Listening:
-    """A process that listens where an agent would."""
-
-    def __init__(self, path: str, words: list[str]) -> None:
-        self._process = subprocess.Popen([*words, path], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True)
-        assert self._process.stdout is not None
-        self._said = self._process.stdout
-        assert self._said.readline() != "", f"{words[0]} does not work here"
-
-    def heard(self) -> str:
-        return self._said.readline().strip()
-
-    def close(self) -> None:
-        self._process.kill()
-        self._process.communicate()
-
-
 @contextmanager
 def listening(
     environment: dict[str, str], *before: str, part: str = ZYGOTE, python: str = sys.executable
-) -> Iterator[Listening]:
-    """One that is started by the words before it."""
-    made = Listening(path_of(part, environment, make=True), [*before, python, "-c", LISTEN])
-    try:
-        yield made
-    finally:
-        made.close()
+) -> Iterator[Callable[[], str]]:
+    """A process that listens where an agent would, started by the words before it; what it hears next."""
+    words = [*before, python, "-c", LISTEN, path_of(part, environment, make=True)]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        says = process.stdout.readline
+        try:
+            assert says() != "", f"{words[0]} does not work here"
+            yield lambda: says().strip()
+        finally:
+            process.kill()
 
 
 Run = Callable[[dict[str, str]], int]
 
 
-@pytest.fixture(params=["python", "c"])
-def words(request: pytest.FixtureRequest) -> list[str]:
-    """The words of a program that has a command handed over, and ends with its status."""
-    if request.param == "c":
-        return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
-    code = (
-        "import os, sys; from smartserver.agent.thin import hand_over\n"
-        "status = hand_over([b'origin', b'hpss://host/'], os.environb)\n"
-        f"sys.exit({RUN_HERE} if status is None else status)\n"
-    )
-    return [sys.executable, "-c", code]
-
-
 @pytest.fixture
-def run(words: list[str]) -> Run:
+def run(program: list[str]) -> Run:
     """Has a command handed over: its status."""
-    return lambda environment: subprocess.run(words, env={"LC_ALL": "C.UTF-8", **environment}, check=False).returncode
+    return lambda environment: subprocess.run(program, env={"LC_ALL": "C.UTF-8", **environment}, check=False).returncode
 
 
 def test_a_process_that_may_do_the_same_runs_the_command(run: Run, environment: dict[str, str]) -> None:
-    with listening(environment) as there:
+    with listening(environment) as heard:
         assert run(environment) == REACHED
-        assert "hpss://host/" in there.heard()
+        assert "hpss://host/" in heard()
 
 
 LOCKED_IN = {
@@ -125,17 +101,17 @@ LOCKED_IN = {
 def test_one_that_is_locked_in_hears_nothing(run: Run, environment: dict[str, str], before: list[str]) -> None:
     if before[0] == "unshare" and os.geteuid() != 0:
         before = [before[0], "--user", "--map-current-user", *before[1:]]
-    with listening(environment, *before) as there:
+    with listening(environment, *before) as heard:
         assert run(environment) == RUN_HERE
-        assert there.heard() in ("b''", "")
+        assert heard() in ("b''", "")
 
 
 def test_nor_is_it_lent_or_given_a_connection(environment: dict[str, str]) -> None:
-    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as there:
+    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as heard:
         ours, theirs = socket.socketpair()
         with ours, theirs:
             assert give(Give("k", "hpss://here:1/", 1, 1.0), [ours.fileno()], environment)
-            assert there.heard() in ("b''", "")
+            assert heard() in ("b''", "")
             lent = borrow("k", environment)  # From an agent that took its place.
             assert lent is not None
             os.close(lent.descriptors[0])
@@ -143,10 +119,10 @@ def test_nor_is_it_lent_or_given_a_connection(environment: dict[str, str]) -> No
 
 def test_it_is_told_to_stop(environment: dict[str, str]) -> None:
     """Else it would be in the way of an agent that may do the same as the commands."""
-    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as there:
+    with listening(environment, "setpriv", "--no-new-privs", part=KEEPER) as heard:
         with pytest.raises(NoAgent):  # It is none, and answers something else.
             ask(Stop(), decode_count, environment, foreign=True)
-        assert there.heard() == repr(msgspec.json.encode(Stop()))
+        assert heard() == repr(msgspec.json.encode(Stop()))
 
 
 def test_another_program_hears_nothing(run: Run, environment: dict[str, str], tmp_path: Path) -> None:
@@ -154,9 +130,9 @@ def test_another_program_hears_nothing(run: Run, environment: dict[str, str], tm
     program = tmp_path / "another"
     program.write_bytes(Path(os.path.realpath(sys.executable)).read_bytes())
     program.chmod(0o755)
-    with listening(environment, "env", f"PYTHONHOME={sys.base_prefix}", python=str(program)) as there:
+    with listening(environment, "env", f"PYTHONHOME={sys.base_prefix}", python=str(program)) as heard:
         assert run(environment) == RUN_HERE
-        assert there.heard() in ("b''", "")
+        assert heard() in ("b''", "")
 
 
 def listener_of_a_process_that_ended(path: str) -> socket.socket:
@@ -207,12 +183,12 @@ sys.exit(status)
 
 
 @needs("process namespaces", "SO_PEERPIDFD")
-def test_nor_is_another_process_that_has_its_number(words: list[str], environment: dict[str, str]) -> None:
+def test_nor_is_another_process_that_has_its_number(program: list[str], environment: dict[str, str]) -> None:
     """In a namespace where nobody else starts a process."""
     alone = ["unshare", "--pid", "--mount-proc", "--fork"]
     path = path_of(ZYGOTE, environment, make=True)
     its = {"LC_ALL": "C.UTF-8", "PATH": os.environ["PATH"], **environment}
-    done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *words], env=its, timeout=PATIENCE, check=False)
+    done = subprocess.run([*alone, sys.executable, "-c", REUSE, path, *program], env=its, timeout=PATIENCE, check=False)
     assert done.returncode == RUN_HERE
 
 
@@ -230,11 +206,8 @@ def test_a_borrower_waits_for_the_keeper_whose_starter_has_ended(environment: di
 
 
 def test_nobody_there(environment: dict[str, str]) -> None:
-    with pytest.raises(NoAgent, match="No such file"):
-        connect(KEEPER, environment)
-    path = path_of(KEEPER, environment, make=True)
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
-        gone.bind(path)
+        gone.bind(path_of(KEEPER, environment, make=True))
     with pytest.raises(NoAgent, match="Connection refused"):
         connect(KEEPER, environment)
 
@@ -283,3 +256,99 @@ def test_what_may_not_be_read_is_not_taken_for_absent(
         monkeypatch.setattr(os, "readlink", readlink)
         with pytest.raises(NoAgent, match="Permission denied"):
             connect(KEEPER, environment)
+
+
+@pytest.fixture
+def processes() -> Iterator[list[subprocess.Popen[bytes]]]:
+    """They wait for the end of their input."""
+    made: list[subprocess.Popen[bytes]] = []
+    yield made
+    for each in made:
+        each.communicate()
+
+
+def circumstances(process: int, environment: dict[bytes, bytes]) -> Circumstances:
+    folder = open_process(str(process))
+    try:
+        return read.circumstances(folder, environment)
+    finally:
+        os.close(folder)
+
+
+def of(made: list[subprocess.Popen[bytes]], *before: str) -> Circumstances:
+    """The circumstances of a new process, once the program before it has become it."""
+    made.append(subprocess.Popen([*before, "cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE))
+    process = made[-1]
+    assert process.stdin is not None
+    assert process.stdout is not None
+    process.stdin.write(b"x")
+    process.stdin.flush()
+    process.stdout.read(1)
+    return circumstances(process.pid, {})
+
+
+def test_a_process_that_another_starts_has_the_same(processes: list[subprocess.Popen[bytes]]) -> None:
+    mask = os.umask(0o027)
+    try:
+        there = of(processes)
+    finally:
+        os.umask(mask)
+    assert there == Circumstances(circumstances(os.getpid(), {}).facts, 0o027)
+
+
+@pytest.mark.parametrize(
+    "before",
+    [
+        ["nice", "-n", "1"],
+        ["choom", "-n", "900", "--"],
+        ["chrt", "--batch", "0"],
+        ["prlimit", "--nofile=200:200"],
+        ["setpriv", "--no-new-privs"],
+        pytest.param(["unshare", "--user"], marks=needs("user namespaces")),
+    ],
+    ids=lambda words: words[0],
+)
+def test_what_makes_it_another(processes: list[subprocess.Popen[bytes]], before: list[str]) -> None:
+    there = of(processes, *before)
+    assert there.facts != circumstances(os.getpid(), {}).facts
+
+
+def test_what_python_makes_of_words_is_one_of_them() -> None:
+    here = os.getpid()
+    for name in (b"LC_ALL", b"LANG", b"PYTHONUTF8", b"GIT_DIR", b"PYTHONUNBUFFERED", b"LANGUAGE"):
+        same = name in (b"GIT_DIR", b"PYTHONUNBUFFERED", b"LANGUAGE")
+        assert (circumstances(here, {name: b"C"}) == circumstances(here, {})) is same, name
+
+
+@pytest.mark.parametrize(
+    ("line", "kept"),
+    [
+        (b"0::/user.slice/user-1000.slice/user@1000.service/app.slice/vte-spawn-1.scope", b"app.slice"),
+        (b"0::/user.slice/user-1000.slice/session-3.scope", b"user-1000.slice"),
+        (b"0::/system.slice/fetch.service", b"fetch.service"),
+        (b"4:memory:/", b""),
+    ],
+)
+def test_a_terminals_own_control_group_is_none(line: bytes, kept: bytes) -> None:
+    assert _unit(line).rpartition(b"/")[2] == kept
+
+
+def test_a_process_that_is_gone_has_none() -> None:
+    process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+    folder = open_process(str(process.pid))
+    process.communicate()
+    with pytest.raises(OSError, match="No such"):
+        read.circumstances(folder, {})
+    os.close(folder)
+
+
+def test_proc_is_read_as_it_is_written() -> None:
+    """The program's name may hold what else ends it."""
+    name = Path("/proc/self/comm")
+    before = name.read_text()
+    expected = circumstances(os.getpid(), {})
+    name.write_text("a) b (c 1")
+    try:
+        assert circumstances(os.getpid(), {}) == expected
+    finally:
+        name.write_text(before.rstrip())

@@ -9,13 +9,11 @@ import signal
 import socket
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
 
 import pytest
-from agents import RUN_HERE
+from agents import RUN_HERE, Zygote, received
 
-from smartserver.agent.address import ZYGOTE, path_of
 from smartserver.agent.thin import (
     ACCEPTED,
     BEGIN,
@@ -26,7 +24,6 @@ from smartserver.agent.thin import (
     MAX_PACKET,
     OUTPUT,
     SIGNALS,
-    TIME_TO_END,
     ask_to_run,
     hand_over,
 )  # fmt: skip
@@ -38,40 +35,6 @@ PATIENCE = 30.0
 """Seconds."""
 
 pytestmark = pytest.mark.sockets
-
-
-def received(connection: socket.socket, size: int = 1) -> tuple[bytes, list[str]]:
-    """A packet, and what the descriptors beside it are of."""
-    packet, descriptors, _, _ = socket.recv_fds(connection, size, 4)
-    names = [os.readlink(f"/proc/self/fd/{each}") for each in descriptors]
-    for each in descriptors:
-        os.close(each)
-    return packet, names
-
-
-class Zygote:
-    """One that answers as a test says, in a thread."""
-
-    def __init__(self, environment: dict[str, str], answer: Callable[[socket.socket], None]) -> None:
-        self.packet: list[bytes] = []
-        self.folder: list[str] = []
-        self._answer = answer
-        self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._listener.bind(path_of(ZYGOTE, environment, make=True))
-        self._listener.listen(1)
-        self._thread = threading.Thread(target=self._serve)
-        self._thread.start()
-
-    def _serve(self) -> None:
-        connection, _ = self._listener.accept()
-        with connection:
-            packet, self.folder = received(connection, 1 << 20)
-            self.packet = packet.split(b"\0")
-            self._answer(connection)
-
-    def close(self) -> None:
-        self._thread.join()
-        self._listener.close()
 
 
 @pytest.fixture
@@ -135,7 +98,7 @@ def test_all_that_makes_the_command_goes_there(
     monkeypatch.chdir(str(tmp_path))
     assert run(environment | LOCALE, b"origin", b"hpss://host/\xff") == 7
     there.close()
-    parent, count, *rest = there.packet
+    ((parent, count, *rest),) = there.packets
     variables = [f"{name}={value}".encode() for name, value in {**environment, **LOCALE}.items()]
     assert count == b"2"
     assert int(parent) == (os.getppid() if run is run_python else os.getpid())
@@ -175,11 +138,8 @@ def test_a_worker_that_answers_too_late_is_not_told_to_begin(
             connection.send(ACCEPTED)
 
     monkeypatch.setattr("smartserver.agent.peer.TIME_TO_ANSWER", 0.01)
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") is None
-    finally:
-        there.close()
     assert heard == [b""]
 
 
@@ -188,11 +148,8 @@ def test_one_that_is_gone_again_leaves_it_to_the_command(run: Run, environment: 
         connection.shutdown(socket.SHUT_RD)
         connection.send(ACCEPTED)
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") is None
-    finally:
-        there.close()
 
 
 def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callable[..., Zygote]) -> None:
@@ -215,22 +172,14 @@ def test_what_is_too_much_for_a_packet_it_runs_itself(
     there = zygote(ACCEPTED, ENDED + b"\0")
     large = {f"LARGE{number}": "x" * 100_000 for number in range(9)}  # The system takes no single one that is larger.
     assert run(environment | large, b"origin", b"hpss://host/") is None
-    assert there.packet in ([], [b""])
-
-
-@pytest.fixture(params=["python", "c"])
-def program(request: pytest.FixtureRequest) -> list[str]:
-    """The words of a program that has a command handed over."""
-    if request.param == "python":
-        return [sys.executable, "-c", HANDS_OVER.format(TIME_TO_END)]
-    return [request.getfixturevalue("compiled_alone"), "origin", "hpss://host/"]
+    assert there.packets == []
 
 
 @pytest.fixture(params=["python", "c"])
 def hasty_program(request: pytest.FixtureRequest) -> list[str]:
-    """The same, with a second for the worker to end."""
+    """A `program` that gives its worker a second to end."""
     if request.param == "python":
-        return [sys.executable, "-c", HANDS_OVER.format(1)]
+        return [sys.executable, "-c", HANDS_OVER]
     return [request.getfixturevalue("hasty_compiled"), "origin", "hpss://host/"]
 
 
@@ -238,7 +187,7 @@ HANDS_OVER = """\
 import os
 from smartserver.agent import thin
 
-thin.TIME_TO_END = {}
+thin.TIME_TO_END = 1
 os._exit(thin.hand_over([b"origin", b"hpss://host/"], os.environb))
 """
 
@@ -258,13 +207,10 @@ def signalled(
         assert connection.recv(MAX_PACKET) == OUTPUT
         work(connection, process)
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         process = subprocess.Popen(program, env={**LOCALE, **environment, "PATH": os.environ["PATH"]})
         started.put(process)
         return process.wait(PATIENCE)
-    finally:
-        there.close()
 
 
 def test_a_signal_goes_to_whoever_does_the_work(program: list[str], environment: dict[str, str]) -> None:
@@ -317,11 +263,8 @@ def asking(run: Run, environment: dict[str, str], *packets: bytes) -> list[bytes
             told.append(connection.recv(2 * MAX_PACKET))
         connection.send(ENDED + b"\x07")
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") == 7
-    finally:
-        there.close()
     return told
 
 
@@ -353,9 +296,6 @@ def test_a_signal_goes_to_the_program_that_runs_here(run: Run, environment: dict
             heard.append(connection.recv(MAX_PACKET))
         connection.send(ENDED + b"\x82")
 
-    there = Zygote(environment, answer)
-    try:
+    with contextlib.closing(Zygote(environment, answer)):
         assert run(environment, b"origin", b"hpss://host/") == 130
-    finally:
-        there.close()
     assert heard == [bytes([signal.SIGTERM]), OUTPUT]

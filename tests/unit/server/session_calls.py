@@ -40,12 +40,12 @@ def set_ref(tip: bytes, ref: bytes = MAIN) -> tuple[AnyVerb, Arguments]:
     return branch_set_last_revision, SetLastRevisionRequest(ref, tip)
 
 
-def done(answer: Reply | Failure) -> Reply:
+def done(answer: Reply | Failure | None) -> Reply:
     assert isinstance(answer, Reply), answer
     return answer
 
 
-def refused(answer: Reply | Failure) -> CodedError:
+def refused(answer: Reply | Failure | None) -> CodedError:
     assert isinstance(answer, Failure), answer
     return error_from_wire(answer.fault.code, named(answer.fault))
 

@@ -1,4 +1,4 @@
-"""server.executor, server.threads: work elsewhere, whose end is told where it was asked for."""
+"""server.executor, threads, fair: work elsewhere, whose end is told where it was asked for; addresses take turns."""
 
 from __future__ import annotations
 
@@ -10,10 +10,8 @@ import pytest
 
 from smartserver.server import threads
 from smartserver.server.executor import Lane
-from smartserver.server.fair import Tenant
+from smartserver.server.fair import FairQueue, Tenant
 from smartserver.server.threads import THREADS, ThreadExecutor
-
-# -- threads
 
 
 class Main:
@@ -28,17 +26,21 @@ class Main:
 
 
 @pytest.mark.parametrize(
-    ("slow", "other"),
-    [*[(slow, Lane.QUICK) for slow in (Lane.CONTENT, Lane.COMMIT, Lane.LONG, Lane.UPKEEP)], (Lane.LONG, Lane.UPKEEP)],
+    ("slow", "other", "address"),
+    [
+        *[(slow, Lane.QUICK, "192.0.2.1") for slow in (Lane.CONTENT, Lane.COMMIT, Lane.LONG, Lane.UPKEEP)],
+        (Lane.LONG, Lane.UPKEEP, "192.0.2.1"),
+        (Lane.QUICK, Lane.QUICK, "192.0.2.2"),
+    ],
 )
-def test_work_that_waits_does_not_delay_that_of_another_lane(slow: Lane, other: Lane) -> None:
+def test_work_that_waits_does_not_delay_that_of_another_lane_or_address(slow: Lane, other: Lane, address: str) -> None:
     main = Main()
     executor = ThreadExecutor(main.calls.put)
     go = threading.Event()
     told: list[str] = []
     for _ in range(40):
-        executor.run(lambda: go.wait(30), lambda _: told.append("slow"), slow)
-    executor.run(lambda: None, lambda _: told.append("other"), other)
+        executor.run(lambda: go.wait(30), lambda _: told.append("slow"), slow, Tenant("192.0.2.1"))
+    executor.run(lambda: None, lambda _: told.append("other"), other, Tenant(address))
     main.turn()
     assert told == ["other"]
     go.set()
@@ -123,20 +125,63 @@ def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.Monk
     assert told == ["done"]
 
 
-def test_one_address_leaves_threads_to_others() -> None:
-    main = Main()
-    executor = ThreadExecutor(main.calls.put)
-    go = threading.Event()
-    told: list[str] = []
-    for _ in range(10):
-        busy = Tenant("192.0.2.1")
-        for _ in range(4):
-            executor.run(lambda: go.wait(30), lambda _: told.append("busy"), Lane.QUICK, busy)
-    executor.run(lambda: None, lambda _: told.append("other"), Lane.QUICK, Tenant("192.0.2.2"))
-    main.turn()
-    assert told == ["other"]
-    go.set()
-    for _ in range(40):
-        main.turn()
-    assert told == ["other", *["busy"] * 40]
-    executor.stop()
+def fill(queue: FairQueue[str], client: Tenant, name: str, count: int) -> None:
+    for number in range(count):
+        queue.put(client, f"{name}{number}")
+
+
+def begun(queue: FairQueue[str]) -> list[str]:
+    """The jobs that may begin now."""
+    names: list[str] = []
+    while (found := queue.take()) is not None:
+        names.append(found[1])
+    return names
+
+
+def test_alone_an_address_gets_half_of_the_threads() -> None:
+    queue: FairQueue[str] = FairQueue(8)
+    for number in range(10):
+        fill(queue, Tenant("a"), f"{number}-", 2)
+    assert begun(queue) == ["0-0", "1-0", "2-0", "3-0"]
+    fill(queue, Tenant("b"), "b", 20)
+    assert begun(queue) == ["b0", "b1"]
+    fill(queue, Tenant("c"), "c", 20)
+    assert begun(queue) == ["c0"]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 4, 8, 16])
+def test_a_newcomer_finds_a_thread_or_has_its_turn_after_one_job_of_each_address(threads: int) -> None:
+    queue: FairQueue[str] = FairQueue(threads)
+    busy = Tenant("a")
+    fill(queue, busy, "a", 100)
+    assert len(begun(queue)) == max(1, threads // 2)
+    fill(queue, Tenant("b"), "b", 1)
+    if threads == 1:
+        for turn in ([], ["a1"], ["b0"]):
+            assert begun(queue) == turn
+            queue.ended(busy)
+    else:
+        assert begun(queue) == ["b0"]
+
+
+def test_addresses_take_turns_and_so_do_their_connections() -> None:
+    queue: FairQueue[str] = FairQueue(1)
+    first, second, other = Tenant("a"), Tenant("a"), Tenant("b")
+    fill(queue, first, "first", 3)
+    fill(queue, second, "second", 2)
+    fill(queue, other, "other", 2)
+    order: list[str] = []
+    while (found := queue.take()) is not None:
+        order.append(found[1])
+        assert queue.take() is None
+        queue.ended(found[0])
+    assert order == ["first0", "other0", "second0", "other1", "first1", "second1", "first2"]
+    assert not queue._running
+    assert not queue._waiting
+
+
+def test_connections_without_an_address_share_with_nobody() -> None:
+    queue: FairQueue[str] = FairQueue(4)
+    for name in "abcdef":
+        fill(queue, Tenant(), name, 2)
+    assert begun(queue) == ["a0", "b0", "c0", "d0"]

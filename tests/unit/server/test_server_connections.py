@@ -86,17 +86,6 @@ def test_who_is_silent_does_not_keep_others_out(clock: Clock, caplog: pytest.Log
     assert connections.admit("x", "") is None
 
 
-def test_a_flood_of_silent_connections_is_no_flood_of_lines(clock: Clock, caplog: pytest.LogCaptureFixture) -> None:
-    connections = connections_of(clock, Limits(connections=50))
-    carriers = [begin(connections)[1] for _ in range(50)]
-    clock.advance(IDLE_ENOUGH)
-    for _ in range(50):
-        assert connections.admit("x", "") is None
-        begin(connections)
-    assert all(carrier.calls for carrier in carriers)
-    assert len(caplog.records) == 1
-
-
 def test_who_never_asked_goes_before_who_may_ask_again(clock: Clock) -> None:
     connections = connections_of(clock, Limits(connections=2))
     kept, carrier = begin(connections)

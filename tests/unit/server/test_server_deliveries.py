@@ -8,12 +8,11 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Clock, Far, History, push, request_id
+from builders import MAIN, Clock, Far, History, push
 from faulty_transport import FaultMode, FaultyTransport
 from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
-from smartserver.records.model import Tip
 from smartserver.server import deliveries as module
 from smartserver.server.deliveries import Deliveries, deliver, tell
 from smartserver.server.hook_rules import Hook, HookText
@@ -23,7 +22,6 @@ from smartserver.store import history as store_history
 from smartserver.store.cursor import CursorContent, CursorFile
 from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import CodedError
 from transports.local import LocalTransport
@@ -113,21 +111,6 @@ def test_all_refs_first_and_each_change_then(
     assert storage.list_directory("incoming") == []
 
 
-def test_push_options_are_told(
-    repository: PackRepository, line: list[bytes], receiver: Receiver, storage: MemoryTransport, clock: Clock
-) -> None:
-    """By another server, too."""
-    deliver(repository, HOOK, {}, OWN)
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan, options=("ci.skip", "ö"))
-    assert deliver(PackRepository(storage, clock=clock), HOOK, {}, OTHER)
-    assert receiver.took[-1]["options"] == ["ci.skip", "ö"]
-
-
 def test_a_message_that_failed_is_told_again_before_the_next(
     repository: PackRepository, line: list[bytes], receiver: Receiver
 ) -> None:
@@ -144,12 +127,10 @@ def test_a_message_that_failed_is_told_again_before_the_next(
 
 def test_what_came_meanwhile_is_told_too(repository: PackRepository, line: list[bytes], receiver: Receiver) -> None:
     deliver(repository, HOOK, {}, OWN)
-    more = iter(line[2:4])
 
     def meanwhile() -> None:
-        for tip in more:
-            move(repository, tip)
-            break
+        if receiver.calls < 4:
+            move(repository, line[receiver.calls])
 
     receiver.then = meanwhile
     move(repository, line[1])
@@ -178,14 +159,6 @@ def test_one_server_tells_at_a_time(
     clock.now += 2
     assert deliver(repository, HOOK, {}, OWN)
     assert receiver.news() == [[tip.hex()] for tip in line[1:3]]
-
-
-def test_of_two_that_move_a_cursor_one_does(repository: PackRepository, line: list[bytes]) -> None:
-    files = [CursorFile(repository.folder, HOOK.receiver, repository.randomness) for _ in range(2)]
-    read = [each.read() for each in files]
-    assert files[0].move(read[0], CursorContent(None, OWN, 5)) is not None
-    assert files[1].move(read[1], CursorContent(None, OTHER, 5)) is None
-    assert files[1].read().content.holder == OWN
 
 
 def test_one_that_is_slow_and_lost_its_lease_stops(
@@ -301,15 +274,21 @@ def test_a_command_gets_it_as_its_input(tmp_path: Path, text: str, why: str | No
 # -- when
 
 
+def waits_of(made: Deliveries) -> list[float]:
+    """The seconds after which receivers are to be told, which do not pass."""
+    later, waits = made._later, list[float]()
+
+    def noted(path: str, receiver: bytes, seconds: float) -> None:
+        waits.append(seconds)
+        later(path, receiver, 0.0)
+
+    made._later = noted  # type: ignore[method-assign]
+    return waits
+
+
 def test_who_failed_is_tried_again_later_each_time() -> None:
     """And what is new while a receiver is told is told afterwards."""
     ended, tried = threading.Event(), list[str]()
-    now = 0.0
-
-    def clock() -> float:
-        nonlocal now
-        now += 0.001
-        return now
 
     def work(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
         tried.append(hook.after[0])
@@ -322,14 +301,7 @@ def test_who_failed_is_tried_again_later_each_time() -> None:
     made = Deliveries(
         Hooks(lambda: [HOOK]), lambda path: PackRepository(MemoryTransport(), path), clock=lambda: 0.0, work=work
     )
-    waits: list[float] = []
-    later = made._later
-
-    def noted(path: str, receiver: bytes, seconds: float) -> None:
-        waits.append(seconds)
-        later(path, receiver, 0.0)
-
-    made._later = noted  # type: ignore[method-assign]
+    waits = waits_of(made)
     made.add("project")
     assert ended.wait(PATIENCE)
     made.stop()
@@ -347,13 +319,7 @@ def test_a_bug_ends_no_thread_and_loses_no_message() -> None:
         return True
 
     made = Deliveries(Hooks(lambda: [HOOK]), lambda path: PackRepository(MemoryTransport(), path), work=work)
-    later, waits = made._later, list[float]()
-
-    def noted(path: str, receiver: bytes, seconds: float) -> None:
-        waits.append(seconds)
-        later(path, receiver, 0.0)
-
-    made._later = noted  # type: ignore[method-assign]
+    waits = waits_of(made)
     made.add("project")
     assert ended.wait(PATIENCE)
     made.stop()

@@ -170,20 +170,6 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
     assert not Path(wrong.why.split(";")[0]).exists(), "its folder is removed"
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [("exit 0", None), ("exit 7", "it ended with status 7"), ("kill -9 $$", "it ended with signal SIGKILL")],
-)
-def test_its_status_decides(served: Served, tmp_path: Path, command: str, why: str | None) -> None:
-    use(served, hook(script(tmp_path, command)))
-    answer = new_revision(served)
-    if why is None:
-        assert code(answer) == "ok"
-        assert served.refs()[MAIN] == list(served.history.parents)[3]
-    else:
-        assert str(refused(answer)) == f"refused by the server's hook check: {why}"
-
-
 def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
     served.site.clock = time.monotonic
@@ -349,18 +335,6 @@ def test_what_landed_meanwhile_is_shown_once(served: Served, monkeypatch: pytest
     assert served.refs() == {MAIN: ids[3], SIDE: ids[3]}
 
 
-def test_push_options_are_judged_too(served: Served, tmp_path: Path) -> None:
-    """A repetition with others is another request."""
-    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told; exit 1")))
-    last = list(served.history.parents)[3]
-    for options in (["ci.skip", "two words"], ["ci.skip", "two words"], []):
-        asked = message(INSERT, set_ref(last), flags=BODY)
-        asked = msgspec.structs.replace(asked, extras={PUSH_OPTIONS: raw(options)})
-        assert code(Dialog(served.site).ask(asked, served.history.body([last]), 1)) == "hook-refused"
-    told = [json.loads(line) for line in (tmp_path / "told").read_text().splitlines()]
-    assert [each["options"] for each in told] == [["ci.skip", "two words"], []]
-
-
 def test_a_push_that_diverged_meanwhile_is_refused(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     other = served.history.commit({"other": b"x\n"}, list(served.history.parents)[2:3])
     told = judged_by(served, monkeypatch, lambda: (served.push([other], {MAIN: other}), "")[1])  # type: ignore[func-returns-value]
@@ -423,22 +397,24 @@ def test_a_verdict_is_that_of_all_processes_of_the_account(tmp_path: Path) -> No
 
 
 def test_a_verdict_is_about_the_content_too(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And about the user: another one is judged for himself."""
-    said = ["no", "no", ""]
+    """And about the user and the push options: with others it is another request."""
+    said = ["no", "no", "no", ""]
     told = judged_by(served, monkeypatch, lambda: said.pop(0))
     last = list(served.history.parents)[3]
 
-    def ask(user: str, body: list[bytes]) -> str:
+    def ask(user: str, body: list[bytes], *options: str) -> str:
         asked = message(INSERT, set_ref(last), flags=BODY, age=1)
+        asked = msgspec.structs.replace(asked, extras={PUSH_OPTIONS: raw(options)})
         return code(Dialog(served.site, invoking_user(user)).ask(asked, served.history.body(body), len(body)))
 
     assert ask("anna", [last]) == "hook-refused"
     assert ask("anna", [last]) == "hook-refused"
     assert len(told) == 1
     assert ask("ben", [last]) == "hook-refused"
+    assert ask("anna", [last], "ci.skip") == "hook-refused"
     other = served.history.commit({"more": b"x\n"}, (last,))
     assert ask("anna", [last, other]) == "ok"
-    assert len(told) == 3
+    assert len(told) == 4
 
 
 def test_a_change_with_hooks_keeps_no_other_waiting(served: Served) -> None:

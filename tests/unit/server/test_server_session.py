@@ -4,23 +4,21 @@ from __future__ import annotations
 
 import gc
 import weakref
-from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 from builders import MAIN
-from dialogs import Dialog, Served, SteppedExecutor, message
+from dialogs import Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_ref
 
-from smartserver.errors import CorruptFile
+from smartserver.errors import Banned
 from smartserver.server import progress, request, session
 from smartserver.server.work import RequestWork
-from smartserver.store.open_pack import SegmentReader
 from smartserver.store.stored_records import HEADER
 from smartserver.store.upload import Upload
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.declare import AnyVerb, Arguments, Calls
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import (
@@ -153,18 +151,6 @@ def test_a_request_keeps_its_own_body_from_being_read_no_longer_than_to_be_decod
     assert code(dialog.answer(number)) == "ok"
 
 
-@pytest.mark.parametrize("what", ["cancelled", "refused"])
-def test_what_ends_early_is_held_no_longer(served: Served, what: str) -> None:
-    stepped = SteppedExecutor()
-    dialog = Dialog(served.site, executor=stepped)
-    number = dialog.begin(padded(PING if what == "cancelled" else set_ref(bytes(20))))
-    if what == "cancelled":
-        dialog.send(Cancel(number))
-    stepped.run_all()
-    assert code(dialog.answer(number)) != "ok"
-    assert dialog.session._backlog == 0
-
-
 def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,29 +166,6 @@ def test_a_bug_in_a_step_holds_no_bytes_and_leaves_no_upload(
     assert served.files() == before
     dialog.send(Cancel(number))
     assert dialog.session.idle
-
-
-def test_a_store_that_fails_in_a_body_ends_it_with_its_error(
-    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    dialog = Dialog(served.site)
-    read = SegmentReader.read
-    for wrong, expected in ((CorruptFile("packs/x", 7, "cut"), "corrupt-file"), (ZeroDivisionError(), "internal")):
-        pieces = iter([300, 300])
-
-        def failing(reader: SegmentReader, size: int, wrong: Exception = wrong, at: Iterator[int] = pieces) -> bytes:
-            for piece in at:
-                return read(reader, piece)
-            raise wrong
-
-        with monkeypatch.context() as patch:
-            patch.setattr(SegmentReader, "read", failing)
-            number = dialog.begin(message(PULL))
-        assert code(dialog.answer(number)) == expected
-        assert len(dialog.body(number)) == 600
-        assert not dialog.ended(number)
-    assert code(dialog.ask(message(PING, path=""))) == "ok"
-    assert "internal error" in caplog.text
 
 
 @pytest.mark.parametrize("gone", [False, True])
@@ -313,3 +276,80 @@ def test_the_reply_says_what_was_asked_of_the_store(served: Served, line: list[b
 def record_size(served: Served) -> int:
     """Bytes of the newest record."""
     return len(served.transport.get(f"project/log/{max(served.transport.list_directory('project/log'))}"))
+
+
+def test_cancel_after_the_end_gets_the_final_answer(served: Served, line: list[bytes]) -> None:
+    """Which is `cancelled` while the change is not made yet, and what became of it afterwards."""
+    stepped = SteppedExecutor()
+    dialog = Dialog(served.site, executor=stepped)
+    body = served.history.body(line[4:6])
+
+    first = dialog.begin(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY))
+    dialog.send(Body(first, body), End(first, 2, len(body)), Cancel(first))
+    stepped.run_all()
+    assert code(dialog.answer(first)) == "cancelled"
+    assert served.refs() == {MAIN: line[3]}
+
+    second = dialog.begin(message(INSERT, set_ref(line[5]), request=numbered(2), flags=RequestFlag.BODY))
+    dialog.send(Body(second, body), End(second, 2, len(body)))
+    stepped.run_all()
+    assert code(dialog.answer(second)) == "ok"
+    # The client had not read it when it cancelled: the two crossed, and nothing more is said.
+    late = Cancel(second)
+    dialog.session.data_received(bytes.fromhex("0000000007") + second.to_bytes(4, "big"))
+    stepped.run_all()
+    assert late.id == second
+    assert len(dialog.heard) == 2
+    assert served.refs() == {MAIN: line[5]}
+
+
+def test_cancel_in_the_commit_changes_nothing_more(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Cancelled between the end of the body and the plan under the lock."""
+    dialog = Dialog(served.site)
+    finish = RequestWork._commit
+
+    def cancelled(work: RequestWork, *arguments: object) -> object:
+        assert work.running is not None
+        work.running.allowance.cancelled = True
+        return finish(work, *arguments)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(RequestWork, "_commit", cancelled)
+    request = message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY)
+    before = served.files()
+    assert code(dialog.ask(request, served.history.body(line[4:6]), 2)) == "cancelled"
+    assert served.files() == before
+
+
+def test_a_request_cancelled_before_it_is_whole_is_answered(dialog: Dialog) -> None:
+    dialog.send(Request(1, bytes(MAX_FRAME), more=True))
+    (error,) = dialog.send(Cancel(1))
+    assert isinstance(error, Error)
+    assert code(dialog.answer(1)) == "cancelled"
+    assert dialog.session.idle
+
+
+def test_a_banned_call_is_refused_and_nothing_of_its_request_is_done(dialog: Dialog, served: Served) -> None:
+    before = served.files()
+    asked: list[tuple[str, list[str]]] = []
+
+    def banned(path: str, calls: Calls) -> Banned | None:
+        asked.append((path, [verb.name for verb, _ in calls]))
+        return Banned("Branch.set_last_revision", "rpc:Branch.*") if len(calls) > 1 else None
+
+    served.site.banned = banned
+    tip = served.refs()[MAIN]
+    number = dialog.begin(message(PING, set_ref(tip)))
+    failure = dialog.answer(number)
+    assert code(failure) == "banned"
+    number = dialog.begin(message(INSERT, set_ref(tip), flags=RequestFlag.BODY))
+    assert code(dialog.answer(number)) == "banned"
+    assert dialog.send(Body(number, b"more"), End(number, 1, 4)) == []
+    assert code(dialog.ask(message(PING, path=""))) == "ok"
+    assert served.files() == before
+    assert asked == [
+        ("project", ["Server.ping", "Branch.set_last_revision"]),
+        ("project", ["Repository.insert_pack", "Branch.set_last_revision"]),
+        ("", ["Server.ping"]),
+    ]

@@ -242,13 +242,6 @@ def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> Non
     assert "log/0000000002" in damaged.problem
 
 
-def test_a_listing_reads_no_pack_and_no_index(served: Served) -> None:
-    for path in [path for path in served.files() if "/packs/" in path]:
-        served.transport.delete(path)
-    (listed,) = Site(served.transport).listing("")
-    assert (listed.path, listed.refs, listed.problem) == ("team/project", (MAIN,), "")
-
-
 def test_what_somebody_called_as_we_do_is_no_repository(served: Served) -> None:
     served.transport.put("format", (b"hi\n",))
     for name in ("team/format", "team/root"):

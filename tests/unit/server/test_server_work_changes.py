@@ -1,28 +1,38 @@
-"""server.work: what a change does to the store, and a check of one, which does nothing."""
+"""server.work, store_errors: what a change does to the store, what a check does not, and the store's errors."""
 
 from __future__ import annotations
 
+import errno
+import logging
+import os
 from collections.abc import Callable
+from pathlib import Path
 
 import msgspec
 import pytest
 from builders import MAIN, check_whole
-from dialogs import Dialog, Served, message, numbered
+from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
-from smartserver.errors import LimitExceeded
+from smartserver.errors import Banned, CorruptFile, LimitExceeded, NoSuchRepository
 from smartserver.records.segment import encode_graph
+from smartserver.server.access import Anonymous, anonymous
+from smartserver.server.site import RepositoryLocation, Site
+from smartserver.server.store_errors import GONE, user_error
 from smartserver.store import state as state_module
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.format import COMMIT
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import AnyVerb, Arguments
+from smartserver.verbs.repository_create import CreateRequest, KindField, repository_create
 from smartserver.verbs.repository_insert_pack import InsertPackResult
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, End
 from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode, named, raw
+from transports.errors import CodedError, NoSpace, NoSuchFile, TransportFailed
+from transports.local import LocalTransport
 
 
 def test_a_change_without_a_body_is_charged_by_what_is_stored(
@@ -104,26 +114,12 @@ def test_what_has_a_condition_writes_nothing_in_vain(
     assert known(served) == before
 
 
-def test_a_check_of_what_is_forced_writes_nothing(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    before = known(served)
-    force = (branch_set_last_revision, SetLastRevisionRequest(MAIN, line[3], Rule.FORCE))
-    assert done(dialog.ask(message(force, flags=RequestFlag.CHECK_ONLY)))
-    assert known(served) == before
-
-
 def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
     graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
     request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
     body = graph + served.history.segment(line[4])
     assert refused(dialog.ask(request, body, 1)).code == "corrupt-record"
     assert served.refs() == {MAIN: line[3]}
-
-
-@pytest.mark.parametrize("body", [b"\x80", b"\x00", b"\xff" * 20, b"\x80" * 9 + b"\x02", b"\x03abc"])
-def test_a_body_that_is_none(dialog: Dialog, served: Served, body: bytes) -> None:
-    for flags in (BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY):
-        answer = dialog.ask(message(INSERT, flags=flags), body, 1)
-        assert refused(answer).code in ("corrupt-record", "limit-exceeded"), flags
 
 
 @pytest.mark.parametrize("creating", [False, True])
@@ -141,9 +137,7 @@ def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
         other = served.history.line(1, None, "other")
         served.push(other, {MAIN: other[0]})
     dialog.send(End(number, 4, len(body)))
-    answer = dialog.answer(number)
-    assert answer is not None
-    assert refused(answer).code == "missing-parents"
+    assert refused(dialog.answer(number)).code == "missing-parents"
     assert served.refs() == ({} if creating else {MAIN: other[0]})
     again = dialog.ask(message(CREATION, *calls[-2:], flags=BODY, request=numbered(91)), body, 4)
     assert done(again)
@@ -229,3 +223,114 @@ def test_faults_that_are_taken_are_said_in_the_answer(dialog: Dialog, served: Se
     assert [each for each in answer.advice if each.kind == "faults"] == [
         Advice("faults", raw({"faults": {"badTimezone": [1, odd.hex()]}}))
     ]
+
+
+@pytest.mark.parametrize("lost", ["pack", "pack and index"])
+def test_a_pack_that_is_gone_is_damage(served: Served, caplog: pytest.LogCaptureFixture, lost: str) -> None:
+    """Location when the body is read, or when the repository is opened."""
+    (pack,) = [path for path in served.files() if path.endswith(".pack")]
+    served.transport.delete(pack)
+    if lost == "pack and index":
+        served.transport.delete(pack.replace(".pack", ".idx"))
+    answer = Dialog(Site(served.transport)).ask(message(PULL))
+    error = refused(answer)
+    assert isinstance(error, CorruptFile)
+    assert (error.path, error.offset, error.why) == (pack.removeprefix(f"{PATH}/"), 0, "the file is missing")
+    assert f"{PATH} is damaged: {error.path} at byte 0" in caplog.text
+
+
+@pytest.mark.parametrize(("name", "found"), [("HEAD", "a git repository"), (".hg", "a Mercurial repository")])
+def test_what_is_there_instead_is_told(served: Served, name: str, found: str) -> None:
+    for place in ("other", f"other/{name}", "other/objects"):
+        served.transport.make_directory(place)
+    error = refused(Dialog(served.site).ask(message(PULL, path="/other")))
+    assert isinstance(error, NoSuchRepository)
+    assert error.found == found
+    nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
+    assert refused(nobody.ask(message(PULL, path="/other"))).code == "access-denied"
+
+
+def test_what_is_banned_while_it_is_looked_for_is_told_as_that(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The served files may be those of another server: it is no bug of this one."""
+
+    def instead(repository: PackRepository) -> str:
+        raise Banned("list_dir", "per-item")
+
+    monkeypatch.setattr(PackRepository, "describe_place", instead)
+    assert refused(Dialog(served.site).ask(message(PULL, path="/other"))).code == "banned"
+    assert not caplog.text
+
+
+def test_what_else_goes_wrong_is_sent_as_it_is(served: Served, caplog: pytest.LogCaptureFixture) -> None:
+    found = served.site.find(PATH)
+    missing = NoSuchFile(f"{PATH}/packs/x.pack")
+    for error, where in [
+        (NoSpace(f"{PATH}/packs/x.pack"), found),
+        (NoSuchFile(f"{PATH}/incoming/x"), found),
+        (NoSuchFile("packs/x.pack"), None),
+        (missing, None),
+        (missing, RepositoryLocation(found.repository, False)),
+        (NoSuchRepository("another"), found),
+    ]:
+        assert user_error(error, where, "it") is error
+    assert not caplog.text
+
+
+def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
+    served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """In one line each; other refusals are not."""
+    (pack,) = [path for path in served.files() if path.endswith(".pack")]
+    for error in (NoSpace(pack), TransportFailed(pack, os.strerror(errno.EMFILE))):
+
+        def fail(*_: object, wrong: CodedError = error) -> None:
+            raise wrong
+
+        with monkeypatch.context() as patch:
+            patch.setattr(PackRepository, "begin", fail)
+            assert refused(Dialog(served.site).ask(message(PULL))).code == error.code
+        assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {error.code}: {error}"]
+        assert error.code in caplog.records[0].msg  # It is of a kind of its own: a log bounds each.
+        caplog.clear()
+    nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    why = "access-denied: not allowed: read: this server admits no anonymous users (`serve --anonymous none`)"
+    assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {why}"]
+    caplog.clear()
+    assert refused(Dialog(served.site).ask(message(PULL, path="absent"))).code == "no-such-repository"
+    assert not caplog.messages
+    caplog.set_level(logging.ERROR, "smartserver.refusals")  # As where the one user is told.
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    assert not caplog.messages
+    caplog.set_level(logging.INFO, "smartserver")
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    (line,) = caplog.messages
+    assert line.startswith(f'request user=anonymous from="a test" path={PATH} verbs=Repository.pull ')
+    assert line.endswith(" outcome=access-denied")
+    caplog.clear()
+    caplog.set_level(logging.WARNING, "smartserver.refusals")
+    caplog.set_level(logging.INFO, "smartserver")
+    assert refused(nobody.ask(message(PULL))).code == "access-denied"
+    assert [record.levelname for record in caplog.records] == ["INFO", "WARNING"]
+
+
+def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
+    damage = CorruptFile("root", 0, "the content does not match its check")
+    assert user_error(damage, Served().site.find(""), "it") is damage
+    assert "the served folder is damaged: root at byte 0" in caplog.text
+
+
+@pytest.mark.parametrize("path", ["gone", PATH])
+def test_a_served_folder_that_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture, path: str) -> None:
+    """It is told where a repository is to be made there, and where one was there a moment ago."""
+    site = Site(LocalTransport(tmp_path / "root"))
+    dialog, words = Dialog(site), f"{site.name} {GONE}"
+    create = (repository_create, CreateRequest("git sha1", [KindField("object", "git-sha1", True)]))
+    for call in (PULL, create):
+        error = refused(dialog.ask(message(call, path=path)))
+        assert str(error) == words
+        assert caplog.text.count(words) == 1
+        assert f"on '{path}': transport-failed: {words}" in caplog.text
+        caplog.clear()

@@ -60,13 +60,6 @@ def test_it_says_what_was_and_what_is_new(project: Project, line: list[bytes], o
     assert {permission for permission, _ in context.asked} == {Permission.WRITE}
 
 
-def test_two_who_advance_different_heads(project: Project, line: list[bytes], one: list[bytes]) -> None:
-    context = project.context()
-    add_heads(context, MAIN, tips(one[0]), Growth.ANY)
-    assert add_heads(context, MAIN, tips(line[2]))[1] == tips(line[2], one[0])
-    assert add_heads(context, MAIN, tips(one[1]))[1] == tips(line[2], one[1])
-
-
 def test_two_who_each_add_a_head(project: Project, one: list[bytes], two: list[bytes], line: list[bytes]) -> None:
     context = project.context()
     with pytest.raises(NewHeads) as refused:
@@ -108,15 +101,6 @@ def test_attributes_and_whether_a_head_is_closed_stay(project: Project, line: li
     assert context.transaction.ref(MAIN) == tuple(
         sorted([Tip(line[3]), Tip(one[1], b"note", True)], key=lambda t: t.id)
     )
-
-
-def test_who_may_not_and_what_is_nowhere(project: Project, line: list[bytes]) -> None:
-    with pytest.raises(AccessDenied):
-        add_heads(project.context(denied=[Permission.WRITE]), MAIN, tips(line[2]))
-    with pytest.raises(AccessDenied):
-        add_heads(project.context(denied=[Permission.CREATE]), TOPIC, tips(line[2]))
-    with pytest.raises(MissingRevision):
-        add_heads(project.context(), MAIN, tips(bytes(20)))
 
 
 def test_anything_may_be_made_where_no_ref_was() -> None:

@@ -1,14 +1,13 @@
-"""verbs.branch_create."""
+"""verbs.branch_create; which moves of a ref are refused is in `test_rules`."""
 
 from __future__ import annotations
 
 import pytest
 from builders import MAIN
-from verb_context import NotedContext, Project
+from verb_context import Project
 
-from smartserver.errors import AccessDenied, BranchExists, InvalidName, MissingRevision, NoSuchRepository
+from smartserver.errors import InvalidName
 from smartserver.records.model import Tip
-from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.declare import Permission
 
@@ -32,34 +31,8 @@ def test_a_ref_is_made_with_its_attributes(project: Project, line: list[bytes]) 
     context = project.context()
     assert branch_create.function(context, BranchCreateRequest(TOPIC, line[1], b"note")).created
     assert context.transaction.ref(TOPIC) == (Tip(line[1], b"note"),)
+    assert not branch_create.function(context, BranchCreateRequest(TOPIC, line[1], b"note")).created
     assert context.asked == [(Permission.CREATE, TOPIC)]
-
-
-def test_one_that_is_there_with_that_tip_is_success(project: Project, line: list[bytes]) -> None:
-    context = project.context(denied=Permission)
-    assert not branch_create.function(context, BranchCreateRequest(MAIN, line[0])).created
-    assert context.transaction.changes == {}
-
-
-@pytest.mark.parametrize("attributes", [b"", b"note"])
-def test_any_other_value_is_refused(project: Project, line: list[bytes], attributes: bytes) -> None:
-    context = project.context()
-    with pytest.raises(BranchExists) as exists:
-        branch_create.function(context, BranchCreateRequest(MAIN, line[0 if attributes else 1], attributes))
-    assert (exists.value.ref, exists.value.tip) == (MAIN, line[0])
-    assert context.transaction.changes == {}
-
-
-def test_what_else_it_refuses(project: Project, line: list[bytes]) -> None:
-    with pytest.raises(MissingRevision):
-        branch_create.function(project.context(), BranchCreateRequest(TOPIC, bytes(20)))
-    with pytest.raises(InvalidName):
-        branch_create.function(project.context(), BranchCreateRequest(b"a\0b", line[1]))
-    with pytest.raises(AccessDenied):
-        branch_create.function(project.context(denied=[Permission.CREATE]), BranchCreateRequest(TOPIC, line[1]))
-    nothing = NotedContext(Transaction("project", None))
-    with pytest.raises(NoSuchRepository):
-        branch_create.function(nothing, BranchCreateRequest(TOPIC, line[1]))
 
 
 @pytest.mark.parametrize(

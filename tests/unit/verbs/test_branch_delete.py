@@ -8,7 +8,6 @@ from verb_context import Project
 
 from smartserver.errors import HeadBranch, StaleLease
 from smartserver.records.model import Tip
-from smartserver.store.transaction import Transaction
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.declare import Permission
 
@@ -43,22 +42,14 @@ def test_an_absent_one_is_success(project: Project) -> None:
     assert context.transaction.changes == {}
 
 
-def test_an_absent_one_is_not_at_the_expected_tip(project: Project, tip: bytes) -> None:
-    context = project.context()
-    with pytest.raises(StaleLease) as stale:
-        branch_delete.function(context, BranchDeleteRequest(b"refs/heads/x", tip))
-    assert (stale.value.expected, stale.value.actual) == (tip, b"")
-    assert context.transaction.changes == {}
-
-
 def test_expected_is_compared_with_the_tip(project: Project, tip: bytes) -> None:
-    for wrong in (b"", bytes(20)):
+    for name, wrong, actual in ((TOPIC, b"", tip), (TOPIC, bytes(20), tip), (b"refs/heads/x", tip, b"")):
         context = project.context()
         with pytest.raises(StaleLease) as stale:
-            branch_delete.function(context, BranchDeleteRequest(TOPIC, wrong))
-        assert (stale.value.ref, stale.value.expected, stale.value.actual) == (TOPIC, wrong, tip)
+            branch_delete.function(context, BranchDeleteRequest(name, wrong))
+        assert (stale.value.ref, stale.value.expected, stale.value.actual) == (name, wrong, actual)
         assert context.transaction.changes == {}
-    assert branch_delete.function(context, BranchDeleteRequest(TOPIC, tip)).old == [tip]
+    assert branch_delete.function(project.context(), BranchDeleteRequest(TOPIC, tip)).old == [tip]
 
 
 def test_the_branch_of_head_stays(project: Project) -> None:
@@ -72,12 +63,8 @@ def test_the_branch_of_head_stays(project: Project) -> None:
 def test_a_repository_without_head_lets_any_branch_go() -> None:
     project = Project()
     line = project.history.line(1)
-    project.push(line, {MAIN: line[0]}, _create_without_head)
+    project.push(line, {MAIN: line[0]}, lambda transaction: transaction.create(GIT, KINDS, {}))
     assert branch_delete.function(project.context(), BranchDeleteRequest(MAIN)).old == line
-
-
-def _create_without_head(transaction: Transaction) -> None:
-    transaction.create(GIT, KINDS, {})
 
 
 def test_every_tip_it_had_is_told(project: Project, tip: bytes) -> None:

@@ -87,11 +87,6 @@ def request_of_another_kind(context: Context, request: Told) -> Told:
     return request
 
 
-def request_no_type(context: Context, request: Asked | Told) -> Told:
-    """Takes one of two."""
-    return Told(request.name)
-
-
 def result_of_another_kind(context: Context, request: Asked) -> Asked:
     """Gives arguments."""
     return request
@@ -102,7 +97,6 @@ def result_of_another_kind(context: Context, request: Asked) -> Asked:
     [
         (no_request, "`request` is not annotated"),
         (request_of_another_kind, "`request` is not annotated"),
-        (request_no_type, "`request` is not annotated"),
         (no_result, "what it returns is not annotated"),
         (result_of_another_kind, "what it returns is not annotated"),
     ],

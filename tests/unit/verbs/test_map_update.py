@@ -100,26 +100,6 @@ def test_every_way_on_every_state(
     assert bool(context.transaction.entries.get("tags")) is (said is DONE)
 
 
-def test_several_in_one_call_see_each_other(project: Project) -> None:
-    context = project.context()
-    result = update(
-        context,
-        EntryChange(b"v2", NEW),
-        EntryChange(b"v2", OTHER),
-        EntryChange(b"v2", OTHER, EQUAL, NEW),
-        EntryChange(b"v1", None, SET),
-        EntryChange(b"v1", OLD),
-    )
-    assert result.entries == [
-        EntryOutcome(DONE),
-        EntryOutcome(CONFLICT, NEW),
-        EntryOutcome(DONE, NEW),
-        EntryOutcome(DONE, OLD),
-        EntryOutcome(DONE),
-    ]
-    assert context.transaction.entries == {"tags": {MAIN + b"\0v2": OTHER}}
-
-
 @pytest.mark.parametrize(
     ("last", "error"),
     [

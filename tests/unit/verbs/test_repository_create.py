@@ -31,6 +31,7 @@ def nothing() -> NotedContext:
 def test_it_is_made_with_kinds_and_settings() -> None:
     context = nothing()
     assert repository_create.function(context, REQUEST).created
+    assert not repository_create.function(context, REQUEST).created
     assert context.transaction.created == (GIT, KINDS, SETTINGS)
     assert context.asked == [(Permission.CREATE, b"")]
 
@@ -58,12 +59,6 @@ def test_one_that_must_be_new(project: Project) -> None:
     assert repository_create.function(nothing(), exclusive).created
     with pytest.raises(RepositoryExists, match="a repository already exists at 'project'"):
         repository_create.function(project.context(), exclusive)
-
-
-def test_twice_in_one_request_is_once() -> None:
-    context = nothing()
-    assert repository_create.function(context, REQUEST).created
-    assert not repository_create.function(context, REQUEST).created
 
 
 @pytest.mark.parametrize(

@@ -111,14 +111,10 @@ def test_what_maps_of_ids_name_is_wanted_if_it_is_stored() -> None:
 def test_a_setting_that_names_nothing_wants_nothing() -> None:
     project = Project()
     line = project.history.line(1)
-    settings = {"HEAD": b"refs/heads/unborn"}
-    project.push(line, {MAIN: line[0]}, lambda transaction: _made(transaction, settings))
+    head = {"HEAD": b"refs/heads/unborn"}
+    project.push(line, {MAIN: line[0]}, lambda transaction: transaction.create(GIT, KINDS, head))
     context = project.context()
     assert run(context, PullRequest(refs=[b"HEAD"])) == PullResult(0, 0, b"")
-
-
-def _made(transaction: Transaction, settings: dict[str, bytes]) -> None:
-    transaction.create(GIT, KINDS, settings)
 
 
 def test_what_follows(project: Tagged) -> None:

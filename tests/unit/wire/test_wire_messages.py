@@ -1,25 +1,25 @@
-"""Payloads: exact bytes, what a request refuses and a reply skips."""
+"""Payloads: exact bytes, what a request refuses and a reply skips; relations between limits."""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 from collections.abc import Callable
 
 import msgspec
 import pytest
 
-from smartserver.wire import messages
+from smartserver.wire import frames, limits, messages
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.limits import MAX_ARGUMENTS, MAX_CALLS, MAX_ENTRIES, MAX_MAPS, MAX_WORDS
 from smartserver.wire.messages import (
     Advice,
-    Call,
     Failure,
     Fault,
     Outcome,
     Progress,
     Reply,
     Request,
-    RequestFlag,
     ServerSpan,
     ServerTrace,
     State,
@@ -28,17 +28,11 @@ from smartserver.wire.messages import (
     named,
     raw,
 )
+from smartserver.wire.tls import fingerprint
 
 Decode = Callable[[bytes], msgspec.Struct]
 pack = msgspec.msgpack.encode
 H = bytes.fromhex
-
-
-def test_smallest_request() -> None:
-    """Every byte counts: this is what a ping costs."""
-    request = Request("", b"", 0, [])
-    assert messages.encode(request) == H("97 a0 c400 00 90 00 c0 80")
-    assert messages.decode_request(H("97 a0 c400 00 90 00 c0 80")) == request
 
 
 def test_fields_at_the_end_may_be_left_out() -> None:
@@ -50,46 +44,24 @@ def test_fields_at_the_end_may_be_left_out() -> None:
     assert messages.decode_progress(H("92 a1 78 05")) == Progress("x", 5)
 
 
-def test_arguments_are_left_encoded() -> None:
-    arguments = msgspec.Raw(pack([b"refs/heads/main"]))
-    request = Request("/p", bytes(16), 0, [Call("Branch.delete", arguments)], int(RequestFlag.ATOMIC))
-    decoded = messages.decode_request(messages.encode(request))
-    assert bytes(decoded.calls[0].arguments) == bytes(arguments)
+NO_REQUESTS = {
+    "field of a request": pack(["", b"", 0, [], 0, None, {}, "new"]),
+    "field of a call": pack(["", b"", 0, [["verb", [], "new"]]]),
+    "field of known": pack(["", b"", 0, [], 0, [b"", 1, "new"]]),
+    "path not text": pack([b"path", b"", 0, []]),
+    "id not binary": pack(["", "id", 0, []]),
+    "age not whole": pack(["", b"", -0.5, []]),
+    "map": pack({"path": ""}),
+    "trailing byte": pack(["", b"", 0, []]) + b"\0",
+    "cut short": pack(["", b"", 0, []])[:-1],
+    "not UTF-8": H("94 a1 ff c400 00 90"),
+    "never used": H("c1"),
+    "empty": b"",
+    "deep": b"\x91" * 100_000,
+}
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        pack(["", b"", 0, [], 0, None, {}, "new"]),
-        pack(["", b"", 0, [["verb", [], "new"]]]),
-        pack(["", b"", 0, [], 0, [b"", 1, "new"]]),
-        pack([b"path", b"", 0, []]),
-        pack(["", "id", 0, []]),
-        pack(["", b"", -0.5, []]),
-        pack({"path": ""}),
-        pack(["", b"", 0, []]) + b"\0",
-        pack(["", b"", 0, []])[:-1],
-        H("94 a1 ff c400 00 90"),
-        H("c1"),
-        b"",
-        b"\x91" * 100_000,
-    ],
-    ids=[
-        "field of a request",
-        "field of a call",
-        "field of known",
-        "path not text",
-        "id not binary",
-        "age not whole",
-        "map",
-        "trailing byte",
-        "cut short",
-        "not UTF-8",
-        "never used",
-        "empty",
-        "deep",
-    ],
-)
+@pytest.mark.parametrize("wrong", NO_REQUESTS.values(), ids=NO_REQUESTS)
 def test_request_is_refused(wrong: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match=f"expected a request, got {len(wrong)} bytes that are none: "):
         messages.decode_request(wrong)
@@ -146,31 +118,20 @@ def test_answer_that_is_none(decode: Decode, what: str) -> None:
             decode(payload)
 
 
-@pytest.mark.parametrize(
-    ("decode", "before", "most"),
-    [
-        (messages.decode_reply, "95 dd", MAX_CALLS),
-        (messages.decode_reply, "95 90 94 c400 01 c0 df", MAX_ENTRIES),
-        (messages.decode_reply, "95 90 95 c400 01 c0 80 df", MAX_MAPS),
-        (messages.decode_reply, "95 90 97 c400 01 c0 80 80 a0 df", MAX_WORDS),
-        (messages.decode_reply, "95 90 c0 90 dd", MAX_WORDS),
-        (messages.decode_reply, "95 90 c0 90 90 dd", MAX_WORDS),
-        (messages.decode_failure, "95 92 a178 80 dd", MAX_CALLS),
-        (messages.decode_failure, "95 92 a178 80 90 94 c400 01 c0 df", MAX_ENTRIES),
-        (messages.decode_failure, "95 92 a178 80 90 c0 90 dd", MAX_WORDS),
-    ],
-    ids=[
-        "outcomes",
-        "refs",
-        "maps",
-        "settings",
-        "capabilities",
-        "advice",
-        "outcomes of an error",
-        "refs of an error",
-        "capabilities of an error",
-    ],
-)
+TOO_MANY = {
+    "outcomes": (messages.decode_reply, "95 dd", MAX_CALLS),
+    "refs": (messages.decode_reply, "95 90 94 c400 01 c0 df", MAX_ENTRIES),
+    "maps": (messages.decode_reply, "95 90 95 c400 01 c0 80 df", MAX_MAPS),
+    "settings": (messages.decode_reply, "95 90 97 c400 01 c0 80 80 a0 df", MAX_WORDS),
+    "capabilities": (messages.decode_reply, "95 90 c0 90 dd", MAX_WORDS),
+    "advice": (messages.decode_reply, "95 90 c0 90 90 dd", MAX_WORDS),
+    "outcomes of an error": (messages.decode_failure, "95 92 a178 80 dd", MAX_CALLS),
+    "refs of an error": (messages.decode_failure, "95 92 a178 80 90 94 c400 01 c0 df", MAX_ENTRIES),
+    "capabilities of an error": (messages.decode_failure, "95 92 a178 80 90 c0 90 dd", MAX_WORDS),
+}
+
+
+@pytest.mark.parametrize(("decode", "before", "most"), TOO_MANY.values(), ids=TOO_MANY)
 def test_an_answer_with_more_than_a_client_takes_is_refused(decode: Decode, before: str, most: int) -> None:
     """By the count that goes before them: nothing else is there."""
     with pytest.raises(RemoteProtocolError, match=rf"of length <= {most} "):
@@ -213,3 +174,30 @@ def test_arguments_by_name(said: type[Advice | Fault]) -> None:
 def test_arguments_that_are_none(wrong: bytes) -> None:
     with pytest.raises(RemoteProtocolError, match=f"expected arguments, got {len(wrong)} bytes that are none: "):
         named(Fault("x", msgspec.Raw(wrong)))
+
+
+def test_frames_fit_their_fields() -> None:
+    assert limits.MAX_FRAME < 1 << 32
+    assert limits.PIECE % limits.MAX_FRAME == 0
+    assert max(most for _, most in frames.SIZES.values()) == limits.MAX_FRAME
+    assert set(frames.SIZES) == set(frames.FrameType)
+    assert max(frames.FrameType) < frames.IGNORED_FROM
+
+
+def test_order() -> None:
+    assert limits.INITIAL_WINDOW < limits.RECEIVE_CHUNK <= limits.MAX_FRAME < limits.MAX_MESSAGE
+    assert limits.PING_INTERVAL < limits.IDLE_TIMEOUT < limits.STALL_TIMEOUT < limits.KEEP_IDLE
+
+
+def test_a_client_that_asks_one_thing_after_the_other_meets_no_bound_on_what_it_has_not_read() -> None:
+    """A reply of any length counts as one; beside it only PONGs, one in `PING_INTERVAL`, may lie unread."""
+    day = 86_400
+    assert day / limits.PING_INTERVAL * (limits.MAX_PING + 9) < limits.UNREAD_BYTES
+    assert limits.MAX_OPEN_REQUESTS * 2 * limits.INITIAL_WINDOW < limits.UNREAD_BYTES
+
+
+def test_a_fingerprint_is_written_as_openssh_writes_those_of_keys() -> None:
+    kind, _, digest = fingerprint(b"a certificate").partition(":")
+    assert kind == "SHA256"
+    assert "=" not in digest
+    assert base64.b64decode(digest + "=") == hashlib.sha256(b"a certificate").digest()

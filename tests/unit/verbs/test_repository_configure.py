@@ -1,10 +1,9 @@
-"""verbs.repository_list, verbs.repository_stats, verbs.repository_pack, verbs.repository_delete,
-verbs.repository_configure: for who looks after repositories."""
+"""verbs.repository_configure: settings, and how many there may be."""
 
 from __future__ import annotations
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, request_id
+from builders import GIT, KINDS, MAIN, SETTINGS
 from verb_context import Project
 
 from smartserver.errors import LimitExceeded
@@ -62,21 +61,9 @@ def test_settings_leave_the_root_its_room(project: Project) -> None:
         repository_configure.function(context, ConfigureRequest({"old": b"x" * 4096}))
 
 
-def test_settings_of_a_repository_that_is_made_and_of_one_that_is_stored(project: Project) -> None:
+def test_settings_of_a_repository_that_is_made() -> None:
     transaction = Transaction("new", None)
     transaction.create(GIT, KINDS, {"a": b"1", "b": b"2"})
     transaction.set_setting("a", None)
     transaction.set_setting("c", b"3")
     assert transaction.settings == {"b": b"2", "c": b"3"}
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_setting("HEAD", None)
-        transaction.set_setting("a", b"1")
-        return b""
-
-    before = project.repository.snapshot().state.changes_since(None).version
-    assert project.repository.commit(request_id(), 0, "user", plan).changed
-    assert dict(project.context().transaction.settings) == {"a": b"1"}
-    changes = project.repository.snapshot().state.changes_since(None)
-    assert (changes.settings, changes.vcs, changes.version) == ({"a": b"1"}, GIT, before + 1)
-    assert not project.repository.commit(request_id(), 0, "user", plan).changed
