@@ -179,20 +179,6 @@ def test_every_byte_of_the_log(sample: Sample, number: int) -> None:
     assert PackRepository(sample.storage, clock=Clock()).verify().problems == ()
 
 
-def test_every_length_of_a_pack(sample: Sample) -> None:
-    entry = sample.packs[1]
-    path = pack_path(entry.name)
-    content = sample.storage.get(path)
-    for length in (*range(0, len(content), 37), entry.length, len(content) - 1, len(content) + 1):
-        sample.storage.delete(path)
-        sample.storage.put(path, [(content + b"x")[:length]])
-        problems = PackRepository(sample.storage, clock=Clock()).verify().problems
-        # Without its trailer it is as packs of older releases are.
-        assert any(path in problem for problem in problems) == (length != entry.length)
-        check_reads(sample, sample.storage)
-        assert check_pull(sample, sample.storage) == (length < entry.length)  # Behind that is the trailer.
-
-
 def test_a_push_on_a_damaged_base_is_refused_by_the_damages_name(sample: Sample) -> None:
     """The server blames its own damage and not the client, and builds nothing on it."""
     entry = sample.packs[1]

@@ -1,8 +1,7 @@
-"""transports.base: a publication is whole or absent, whatever fails or is killed on the way, and has one winner."""
+"""transports.base: a publication is whole or absent, whoever is killed on the way, and has one winner."""
 
 from __future__ import annotations
 
-import itertools
 import random
 import subprocess
 import sys
@@ -10,76 +9,8 @@ from hashlib import blake2b
 from pathlib import Path
 
 import pytest
-from faulty_transport import FaultMode, FaultyTransport
-from memory_transport import Aftermath, MemoryTransport
 
-from transports.errors import FileExists, TransportFailed
 from transports.local import LocalTransport
-from transports.steps import GetPublished
-
-
-def started(*, links: bool) -> MemoryTransport:
-    """A durable tree with a file that is to be published."""
-    storage = MemoryTransport(links=links)
-    for folder in ("incoming", "log"):
-        storage.make_directory(folder)
-    storage.put("incoming/a", [b"a"])
-    for folder in ("incoming", ""):
-        storage.sync_directory(folder)
-    return storage
-
-
-def published(storage: MemoryTransport) -> bytes | None:
-    step = GetPublished("log/1")
-    storage.perform([step])
-    return step.result
-
-
-@pytest.mark.parametrize("mode", ["fail", "lose", "die"])
-@pytest.mark.parametrize("links", [True, False])
-def test_each_call_fails_in_turn(mode: FaultMode, links: bool) -> None:
-    """The target is whole or absent, and a second try tells which. Success is never told of what was not done."""
-    lost = 0
-    for at in itertools.count(1):
-        storage = started(links=links)
-        faulty, failed = FaultyTransport(storage, fail_at=at, mode=mode), False
-        try:
-            faulty.publish("incoming/a", "log/1")
-        except TransportFailed:
-            failed = True
-        found = published(storage)
-        assert found == b"a" or (failed and found is None), faulty.log
-        lost += failed and found is not None
-        storage.put("incoming/b", [b"b"])
-        if found is None:
-            storage.publish("incoming/b", "log/1")
-            assert published(storage) == b"b", faulty.log
-        else:
-            with pytest.raises(FileExists):
-                storage.publish("incoming/b", "log/1")
-            assert published(storage) == b"a", faulty.log
-        if faulty.calls < at:
-            break
-    assert lost == (mode == "lose")  # The reply that said so, and no other.
-
-
-@pytest.mark.parametrize("synced", [True, False])
-@pytest.mark.parametrize("links", [True, False])
-def test_the_power_is_lost(links: bool, synced: bool) -> None:
-    """Once its folder is synced it stays; before, it is whole or absent. The name can be had if it is free."""
-    for aftermath, seed in itertools.product(Aftermath, range(20)):
-        storage = started(links=links)
-        storage.publish("incoming/a", "log/1")
-        if synced:
-            storage.sync_directory("log")
-        after = storage.crash(aftermath, seed)
-        found = published(after)
-        assert found == b"a" or (found is None and not synced), (aftermath, seed)
-        if found is None:
-            after.put("incoming/b", [b"b"])
-            after.publish("incoming/b", "log/1")
-            assert published(after) == b"b"
-
 
 PUBLISHER = """
 import errno, itertools, os, sys
