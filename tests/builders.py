@@ -385,24 +385,6 @@ def push(
     return repository.commit(request or request_id(), age, "user", plan, sent)
 
 
-def push_each(repository: PackRepository, history: History, revisions: Iterable[bytes], name: bytes = MAIN) -> None:
-    """Push one revision after the other, each as the tip of a ref."""
-    for each in revisions:
-        push(repository, history, [each], {name: each})
-
-
-def change(
-    repository: PackRepository, do: Callable[[Transaction], object], sent: Upload | None = None
-) -> CommitOutcome:
-    """Commit the changes that `do` makes."""
-
-    def plan(transaction: Transaction) -> bytes:
-        do(transaction)
-        return b""
-
-    return repository.commit(request_id(), 0, "user", plan, sent)
-
-
 def locate(snapshot: Snapshot, kind: int, key: bytes) -> list[Location]:
     """Return all copies of a record, the lowest position first."""
     digest = record_digest(kind, key)

@@ -1,3 +1,5 @@
+"""Repositories whose upkeep is due early."""
+
 from __future__ import annotations
 
 import pytest

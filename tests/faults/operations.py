@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from builders import MAIN, Clock, History, change, check_whole, push, push_each, refs_of, request_id
+from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
+from changes import change, push_each
 
 from smartserver.errors import CorruptRecord, OutcomeUnknown
 from smartserver.store import checkpoint, prune

@@ -10,7 +10,8 @@ from typing import TypeVar
 
 import psycopg
 import pytest
-from builders import MAIN, Clock, History, Repeatable, change, check_whole, push, push_each
+from builders import MAIN, Clock, History, Repeatable, check_whole, push
+from changes import change, push_each
 from needs import needs
 from obstore.store import MemoryStore
 from operations import OPERATIONS, check_answer, state_of

@@ -96,9 +96,7 @@ def check_reads(sample: Sample, storage: MemoryTransport) -> int:
     read = 0
     for key, record in sample.history.objects.items():
         try:
-            location = snapshot.first(0, key)
-            assert location is not None
-            found = snapshot.record(location)
+            found = snapshot.lookup(0, key)
         except CodedError:
             continue
         assert found == record
@@ -149,9 +147,7 @@ def test_every_byte_of_an_index(sample: Sample) -> None:
         assert repository.verify().problems == (f"{path}: {NO_INDEX}",), at
         snapshot = repository.snapshot()
         for key, record in sample.history.objects.items():
-            location = snapshot.first(0, key)
-            assert location is not None
-            assert snapshot.record(location) == record
+            assert snapshot.lookup(0, key) == record
         assert not check_pull(sample, storage)
 
 
