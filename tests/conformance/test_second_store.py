@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from changes import change
 from second_store import SecondStore, State
 
 from smartserver.store import history
@@ -41,12 +42,11 @@ class Site:
         push(self.ours, self.history, [], {self.name(): None})
 
     def configure(self) -> None:
-        def plan(transaction: Transaction) -> bytes:
+        def configured(transaction: Transaction) -> None:
             transaction.set_setting("HEAD", self.name())
             transaction.set_map("notes", "opaque", self.name(), b"%d" % self.chance.randrange(3))
-            return b"outcome"
 
-        self.ours.commit(request_id(), 0, "user", plan)
+        change(self.ours, configured)
 
     def recreate(self) -> None:
         self.ours.delete(request_id(), 0, "user")

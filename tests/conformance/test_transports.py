@@ -17,7 +17,6 @@ from transport_suite import TransportSuite
 from transports.base import Transport
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
-from transports.decorators.passing import PassingTransport
 from transports.local import LocalTransport
 
 
@@ -47,12 +46,6 @@ class TestMemoryWithoutLinks(PublishSuite):
     @pytest.fixture
     def transport(self) -> Transport:
         return MemoryTransport(links=False)
-
-
-class TestPassing(TransportSuite):
-    @pytest.fixture
-    def transport(self) -> Transport:
-        return PassingTransport(MemoryTransport())
 
 
 class TestCached(TransportSuite):

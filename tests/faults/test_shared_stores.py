@@ -10,12 +10,14 @@ from typing import TypeVar
 
 import psycopg
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from builders import MAIN, Clock, History, Repeatable, check_whole, push
+from changes import change, push_each
 from needs import needs
 from obstore.store import MemoryStore
+from operations import OPERATIONS, check_answer, state_of
 from postgres import Postgres
 
-from smartserver.errors import CorruptFile, OutcomeUnknown
+from smartserver.errors import CorruptFile
 from smartserver.records.model import Tip
 from smartserver.server import deliveries
 from smartserver.server.hook_rules import Hook, HookText
@@ -25,9 +27,7 @@ from smartserver.store import checkpoint
 from smartserver.store.format import IMMUTABLE
 from smartserver.store.postgres import Database, create_tables
 from smartserver.store.postgres_log import PostgresLog
-from smartserver.store.prune import prune
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
@@ -36,10 +36,6 @@ from transports.s3 import S3Transport
 from transports.s3_bucket import Bucket
 
 pytestmark = needs("initdb", "postgres")
-
-NEW = b"refs/heads/new"
-AHEAD = 3
-"""Pushes before what is tried; a checkpoint is due after fewer."""
 
 Result = TypeVar("Result")
 Make = Callable[[], Transport]
@@ -118,14 +114,6 @@ def with_database(
     database.close()
 
 
-def ref(repository: PackRepository, tip: bytes) -> None:
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_ref(NEW, (Tip(tip),))
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan)
-
-
 def fetch(repository: PackRepository, first: int) -> None:
     """Read all revisions from one on."""
     snapshot = repository.snapshot()
@@ -134,15 +122,14 @@ def fetch(repository: PackRepository, first: int) -> None:
         pass
 
 
-def tidied(repository: PackRepository) -> None:
-    repository.save_log()
-    repository.collect_garbage_files()
-
-
 KINDS = ["bucket", "with_database"]
-WORKS = ["push", "ref", "creation", "deletion", "repack", "tidying", "prune"]
+WORKS = [
+    "push", "move a ref", "create with content", "delete the repository", "repack", "checkpoint and clean", "collect",
+    "prune",
+]  # fmt: skip
 
 
+@pytest.mark.usefixtures("early_upkeep")
 @pytest.mark.parametrize("is_done", [False, True], ids=["fails", "lost"])
 @pytest.mark.parametrize("work", WORKS)
 @pytest.mark.parametrize("kind", KINDS)
@@ -156,7 +143,6 @@ def test_each_call_breaks(
 ) -> None:
     """Afterwards another server sees the old or the new state, whole, and the new one if that was the answer."""
     make: Make = request.getfixturevalue(kind)
-    monkeypatch.setattr(checkpoint, "FEW", 2)
     monkeypatch.setattr(checkpoint, "FLOOR_AGE", 0.0)
     at = 1
     while attempt(make(), work, at, breaking, is_done=is_done):
@@ -181,12 +167,11 @@ def test_each_call_of_a_delivery_breaks(
     while broke:
         at += 1
         transport, history = make(), History()
-        line = history.line(AHEAD)
+        line = history.line(3)
         repository = PackRepository(transport, "a/b")
         push(repository, history, line[:1], {MAIN: line[0]})
         assert deliveries.deliver(repository, hook, {}, b"one")
-        for tip in line[1:]:
-            push(repository, history, [tip], {MAIN: tip})
+        push_each(repository, history, line[1:])
         told.clear()
         breaking.begin(at, is_done=is_done)
         with suppress(CodedError):
@@ -220,12 +205,11 @@ def test_calls_of_a_server_with_copies(
         return 1000 - breaking.left
 
     one, other = server(), server()
-    for each in line[:3]:
-        push(one, history, [each], {MAIN: each})
+    push_each(one, history, line[:3])
     found = {"clone": calls(lambda: fetch(other, 0)), "nothing": calls(other.look)}
     found["push"] = calls(lambda: push(one, history, line[3:4], {MAIN: line[3]}))
     found["fetch"] = calls(lambda: fetch(other, 3))
-    found["ref"] = calls(lambda: ref(one, line[0]))
+    found["ref"] = calls(lambda: change(one, lambda made: made.set_ref(b"refs/heads/new", (Tip(line[0]),))))
     assert {name: number for name, number in found.items() if number > CALLS[name][KINDS.index(kind)]} == {}, found
 
 
@@ -233,8 +217,7 @@ def test_a_copy_that_is_damaged_below_a_server_is_fetched_again(bucket: Make, tm
     history, copies = History(), CacheFolder(tmp_path, 1 << 30)
     transport = CountedTransport(CachedTransport(bucket(), copies, IMMUTABLE))
     server = PackRepository(transport, "a/b")
-    for tip in history.line(3):
-        push(server, history, [tip], {MAIN: tip})
+    push_each(server, history, history.line(3))
     fetch(server, 0)
     for copy in tmp_path.glob("*/*"):
         content = copy.read_bytes()
@@ -250,53 +233,30 @@ def test_a_server_verifies_the_store_and_not_its_copies(bucket: Make, tmp_path: 
     transport, history = bucket(), History()
     copies = CountedTransport(CachedTransport(transport, CacheFolder(tmp_path, 1 << 30), IMMUTABLE))
     server = PackRepository(copies, "a/b")
-    for tip in history.line(3):
-        push(server, history, [tip], {MAIN: tip})
+    push_each(server, history, history.line(3))
     for name in transport.list_directory("a/b/packs"):
         transport.delete(f"a/b/packs/{name}")
     assert server.snapshot().graph.count == 3
     assert "3 of 3 packs cannot be checked" in server.verify().problems[0]
 
 
-def attempt(transport: Transport, work: str, at: int, breaking: Breaking, *, is_done: bool) -> bool:
-    """Do a work of which one call breaks; False where it makes fewer."""
-    history, clock = History(), Clock()
-    line = history.line(AHEAD + 1)
-    repository = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable())
-    for tip in line[:AHEAD] if work != "creation" else ():
-        push(repository, history, [tip], {MAIN: tip})
-    gone = history.commit({"gone": b"x\n"}, line[:1])
-    if work == "prune":
-        push(repository, history, [gone], {NEW: gone})
-        push(repository, history, [], {NEW: None})
-    other = PackRepository(transport, "a/b", clock=clock, randomness=Repeatable(1))
-    works: dict[str, tuple[Callable[[], object], dict[bytes, bytes] | None]] = {
-        "push": (lambda: push(repository, history, line[AHEAD:], {MAIN: line[AHEAD]}), {MAIN: line[AHEAD]}),
-        "ref": (lambda: ref(repository, line[0]), {MAIN: line[AHEAD - 1], NEW: line[0]}),
-        "creation": (lambda: push(repository, history, line, {MAIN: line[AHEAD]}), {MAIN: line[AHEAD]}),
-        "deletion": (lambda: repository.delete(request_id(), 0, "user"), None),
-        "repack": (repository.repack, {MAIN: line[AHEAD - 1]}),
-        "tidying": (lambda: tidied(repository), {MAIN: line[AHEAD - 1]}),
-        "prune": (lambda: prune(repository), {MAIN: line[AHEAD - 1]}),
-    }
-    do, new = works[work]
-    old = None if work == "creation" else {MAIN: line[AHEAD - 1]}
+def attempt(transport: Transport, name: str, at: int, breaking: Breaking, *, is_done: bool) -> bool:
+    """Do an operation of which one call breaks; False where it makes fewer."""
+    history, clock, operation = History(), Clock(), OPERATIONS[name]
+    repository, other = (
+        PackRepository(transport, "a/b", clock=clock, randomness=Repeatable(seed)) for seed in range(2)
+    )
+    operation.prepare(repository, history, clock)
+    before, after = state_of(PackRepository(transport, "a/b", clock=clock)), operation.after(history)
+    error: CodedError | None = None
     breaking.begin(at, is_done=is_done)
     try:
-        do()
-        expected = [new]
-    except OutcomeUnknown:
-        expected = [old, new]
-    except CodedError:
-        expected = [old]
+        operation.run(repository, history)
+    except CodedError as wrong:
+        error = wrong
     broke, breaking.left = breaking.left <= 0, 0
-    found = refs_of(other) if other.exists() else None
-    assert found in expected, at
-    if found is not None:
-        check_whole(other, history)
-        if work != "deletion":  # What was asked for can be asked for again.
-            do()
-            assert refs_of(other) == new, at
-        assert other.snapshot().ordinal(gone) is None, at
+    if check_answer(other, history, error, before, after, at) is not None and after is not None:
+        operation.run(repository, history)  # What was asked for can be asked for again.
+        assert state_of(other) == after, at
         check_whole(other, history)
     return broke

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -27,88 +28,42 @@ def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.mark.parametrize("shared", [True, False])
-def test_a_ref_each(storage: Transport, shared: bool) -> None:
-    one = PackRepository(storage, "project")
-    histories = [History() for _ in range(THREADS)]
-    ready = threading.Barrier(THREADS)
-
-    def work(number: int) -> bytes:
-        repository = one if shared else PackRepository(storage, "project")
-        history = histories[number]
-        line = history.line(PUSHES, None, f"thread {number}")
-        ready.wait()
-        for each in line:
-            push(repository, history, [each], {b"refs/heads/%d" % number: each}, force=False)
-            repository.repack_if_needed()
-        return line[-1]
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        tips = list(pool.map(work, range(THREADS)))
-    repository = PackRepository(storage, "project")
-    assert refs_of(repository) == {b"refs/heads/%d" % number: tip for number, tip in enumerate(tips)}
-    whole = History()
-    for history in histories:
-        whole.objects |= history.objects
-        whole.parents |= history.parents
-        whole.introduced |= history.introduced
-    snapshot = check_whole(repository, whole)
-    assert snapshot.graph.count == THREADS * PUSHES
-    assert len(snapshot.packs) < 20
-    assert storage.list_directory(f"project/{INCOMING}") == []
-
-
-def test_one_ref_for_all(storage: Transport) -> None:
-    """Each pushes on top of what it last saw; a refused one looks again. Nothing acknowledged is ever lost."""
-    history = History()
+def test_all_push(storage: Transport, shared: bool) -> None:
+    """Each pushes on top of what it last saw of a ref, to a ref of its own, too; a refused one looks again. Nothing
+    acknowledged is ever lost."""
+    history, one = History(), PackRepository(storage, "project")
     (root,) = history.line(1)
-    push(PackRepository(storage, "project"), history, [root], {MAIN: root})
+    push(one, history, [root], {MAIN: root})
     making = threading.Lock()
     acknowledged: list[bytes] = []
     ready = threading.Barrier(THREADS)
 
-    def work(number: int) -> None:
-        repository = PackRepository(storage, "project")
+    def work(number: int) -> bytes:
+        repository = one if shared else PackRepository(storage, "project")
         ready.wait()
-        left = PUSHES
-        while left:
-            tip = refs_of(repository)[MAIN]
-            with making:  # The history is no more for several threads than a client's own repository.
-                (new,) = history.line(1, tip, f"{number} {left}")
-                history.body([new])
-            try:
-                push(repository, history, [new], {MAIN: new}, force=False)
-            except DivergedBranches:
-                continue
+        for left in range(PUSHES):
+            while True:
+                tip = refs_of(repository)[MAIN]
+                with making:  # The history is no more for several threads than a client's own repository.
+                    (new,) = history.line(1, tip, f"{number} {left}")
+                    history.body([new])
+                with contextlib.suppress(DivergedBranches):
+                    push(repository, history, [new], {MAIN: new, b"refs/heads/%d" % number: new}, force=False)
+                    break
             acknowledged.append(new)
-            left -= 1
+            repository.repack_if_needed()
+        return new
 
     with ThreadPoolExecutor(THREADS) as pool:
-        list(pool.map(work, range(THREADS)))
+        tips = list(pool.map(work, range(THREADS)))
     repository = PackRepository(storage, "project")
-    check_whole(repository, history)
-    transaction = repository.begin()
-    tip = refs_of(repository)[MAIN]
+    snapshot = check_whole(repository, history)
+    refs, transaction = refs_of(repository), repository.begin()
+    assert [refs[b"refs/heads/%d" % number] for number in range(THREADS)] == tips
     assert len(acknowledged) == len(set(acknowledged)) == THREADS * PUSHES
-    assert all(transaction.is_ancestor(each, tip) for each in acknowledged)
-
-
-def test_the_same_push_from_all(storage: Transport) -> None:
-    """All bring the same revisions, to a repository that none finds: it is made once, and each revision stored once."""
-    history = History()
-    line = history.line(6)
-    history.body(line)
-    ready = threading.Barrier(THREADS)
-
-    def work(number: int) -> bool:
-        repository = PackRepository(storage, "project")
-        ready.wait()
-        return push(repository, history, line[: 2 + number], {b"refs/heads/%d" % number: line[1 + number]}).changed
-
-    with ThreadPoolExecutor(THREADS) as pool:
-        assert all(pool.map(work, range(THREADS)))
-    snapshot = check_whole(PackRepository(storage, "project"), history)
-    assert snapshot.graph.count == 1 + THREADS
-    assert len(snapshot.state.history) == THREADS
+    assert all(transaction.is_ancestor(each, refs[MAIN]) for each in acknowledged)
+    assert snapshot.graph.count == 1 + THREADS * PUSHES
+    assert len(snapshot.packs) < 20
     assert storage.list_directory(f"project/{INCOMING}") == []
 
 

@@ -1,29 +1,21 @@
-"""Histories of Breezy's, sound and hostile, pushed to a server that proves them natively and to one that does it in
-Python: both end in the same pack with the same index, or in the same error.
-"""
+"""Histories of Breezy's, proved natively and in Python."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 
 from bzr_maps import entry, leaf, write
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from intake_worlds import EXAMPLES, FLIPS, PIECES, SEEDS, World, check_changed_bytes, check_history
 from needs import needs
-from twin_pushes import push_both_ways
 
-from smartserver.records.check import make_check
-from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Parent, RecordName
-from smartserver.records.segment import encode_segment
-from smartserver.vcs.bzr.kinds import CHK, INVENTORY, KINDS, REVISION, SIGNATURE, TEXT
+from smartserver.records.model import RecordName
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 from smartserver.vcs.bzr.system import BzrSystem
 
 pytestmark = needs("native parts")
 
-SYSTEM = BzrSystem()
 FILES = [b"a-id", b"a-id2", b"b", b"b-1", b"c-id", b"dir-1", b"x", b"x-y", b"zz"]
 EDITS = [b"\0", b"\n", b"1", b"a", b":", b"Y", b"e", b"", b"\0\n", b"file: ", b"sha1:", b"4\ndir: x\n\n\ny\n"]
 
@@ -32,24 +24,18 @@ def string(text: bytes) -> bytes:
     return b"%d:%b" % (len(text), text)
 
 
-class World:
-    """Revisions at random, and segments that bring them."""
+class BzrWorld(World):
+    """Revisions, with their inventories and the pages of those."""
+
+    system = BzrSystem()
 
     def __init__(self, seed: int, oddness: float) -> None:
-        self.chance = random.Random(seed)
-        self.oddness = oddness
+        super().__init__(seed, oddness)
+        self.again = 0.05 if oddness else 0
         self.most = self.chance.choice([2, 3, 100])
         """Items of a leaf."""
-        self.texts: dict[RecordName, tuple[bytes, bytes]] = {}
-        """Meta and text of each record."""
         self.trees: dict[bytes, dict[bytes, tuple[str, bytes]]] = {}
         """By its revision, the kind of each file and the revision that changed it last."""
-        self.named: dict[bytes, list[RecordName]] = {}
-        """By its revision, all records that a tree needs."""
-        self.parents: dict[bytes, list[bytes]] = {}
-
-    def is_odd(self) -> bool:
-        return self.chance.random() < self.oddness
 
     def spoiled(self, text: bytes) -> bytes:
         """A text, or one that is a little different."""
@@ -76,7 +62,7 @@ class World:
 
     def commit(self) -> bytes:
         revision = b"joe@example.org-%d" % len(self.trees)
-        before = self.chance.sample([*self.trees], min(len(self.trees), self.chance.choice([0, 1, 1, 1, 1, 2])))
+        before = self.some_parents(2)
         tree = dict(self.trees[before[0]]) if before else {}
         names: list[RecordName] = []
         for _ in range(self.chance.randrange(1, 4)):
@@ -126,78 +112,14 @@ class World:
         self.named[revision] = names[::-1]
         return revision
 
-    def segment(self, revision: bytes, sent: dict[bytes, set[RecordName]]) -> bytes:
-        """The segment of a revision: what its ancestors did not bring, mostly; each record on some base."""
-        parents = self.parents[revision]
-        known = set[RecordName]().union(*[sent[parent] for parent in parents if parent in sent])
-        again = 0.05 if self.oddness else 0
-        names = [
-            name
-            for name in dict.fromkeys(self.named[revision])
-            if name in self.texts and (name not in known or self.chance.random() < again)
-        ]
-        if self.is_odd():
-            names.pop(self.chance.randrange(len(names)))
-        if self.is_odd():
-            names.append(self.chance.choice(sorted(self.texts.keys() - set(names)) or names[:1]))
-        names = list(dict.fromkeys(names))
-        entries, bodies = [], []
-        for at, (kind, key) in enumerate(names):
-            meta, text = self.texts[kind, key]
-            if self.is_odd() and kind != CHK:
-                text += b"another"  # Two texts of one key, if it came before or comes again.
-            usable = sorted(each for each in {*known, *names[:at]} if each[0] == kind)
-            base = self.chance.choice(usable)[1] if usable and self.chance.random() < 0.8 and KINDS[kind].base else b""
-            if self.is_odd() and KINDS[kind].base:
-                others = sorted(each[1] for each in self.texts if each[0] == kind)
-                base = self.chance.choice([b"", self.chance.randbytes(20), self.chance.choice(others)])
-            encoding, frame = compress(text, self.texts[kind, base][1] if (kind, base) in self.texts else b"")
-            if base == key or not encoding:
-                base = b""
-                encoding, frame = compress(text)
-            check = make_check(KINDS[kind], key, meta, text)
-            if self.is_odd():
-                check = check[::-1]
-            if self.is_odd() and frame:
-                frame = frame[:-1] + bytes((frame[-1] ^ 1,))
-            tag = BaseTag.FULL_KEY if base and encoding else BaseTag.NONE
-            length = len(text) + self.is_odd()
-            made = Entry(kind, encoding, key, meta, tag, base if tag else b"", length, len(frame), check)
-            entries.append(made if encoding else made._replace(length=len(frame)))
-            bodies.append(frame)
-        sent[revision] = known | set(names)
-        named = [Parent(parent) for parent in parents]
-        if self.is_odd() and named:
-            named[0] = self.chance.choice([Parent(named[0].id, True), Parent(self.chance.randbytes(20))])
-        return encode_segment(revision, named, entries, bodies, KINDS)
 
-
-def history(seed: int, oddness: float) -> tuple[World, list[bytes]]:
-    """A world, and the segments of its revisions."""
-    world = World(seed, oddness)
-    sent: dict[bytes, set[RecordName]] = {}
-    return world, [world.segment(world.commit(), sent) for _ in range(world.chance.randrange(2, 25))]
-
-
-EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.0, 0.002, 0.01]), st.lists(st.integers(1, 3000), max_size=3))
+@EXAMPLES
+@given(SEEDS, st.sampled_from([0.0, 0.0, 0.002, 0.01]), PIECES)
 def test_histories(seed: int, oddness: float, pieces: list[int]) -> None:
-    world, segments = history(seed, oddness)
-    stored = world.chance.choice([0, 0, len(segments) // 2])
-    push_both_ways(SYSTEM, segments, pieces, stored, is_plain=not oddness)
+    check_history(BzrWorld(seed, oddness), pieces)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.integers(0, 1 << 32), st.integers(1, 4))
+@EXAMPLES
+@given(SEEDS, FLIPS)
 def test_changed_bytes(seed: int, flips: int) -> None:
-    world, segments = history(seed, 0.0)
-    at = world.chance.randrange(len(segments))
-    changed = bytearray(segments[at])
-    for _ in range(flips):
-        place = world.chance.randrange(1, len(changed))
-        changed[place] = world.chance.choice([changed[place] ^ 1 << world.chance.randrange(8), 0, 1, 127, 128, 255])
-    segments[at] = bytes(changed)
-    push_both_ways(SYSTEM, segments, [], 0)
+    check_changed_bytes(BzrWorld(seed, 0.0), flips)

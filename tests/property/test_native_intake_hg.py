@@ -1,27 +1,19 @@
-"""Histories of Mercurial's, sound and hostile, pushed to a server that proves them natively and to one that does it in
-Python: both end in the same pack with the same index, or in the same error.
-"""
+"""Histories of Mercurial's, proved natively and in Python."""
 
 from __future__ import annotations
 
 import hashlib
-import os
-import random
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
+from intake_worlds import EXAMPLES, FLIPS, PIECES, SEEDS, World, check_changed_bytes, check_history
 from needs import needs
-from twin_pushes import push_both_ways
 
-from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Parent, RecordName
-from smartserver.records.segment import encode_segment
-from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, MANIFEST, NULL, file_key, meta_of, parents_of
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key, meta_of, parents_of
 from smartserver.vcs.hg.system import HgSystem
 
 pytestmark = needs("native parts")
 
-SYSTEM = HgSystem()
 PLAIN = [b"a", b"a.b", b"a/b", b"ab", b"b", b"lib/x", b"lib.c", b"README", b".hgtags", b"z/.hg"]
 ODD = [
     b".hg/x",
@@ -54,21 +46,16 @@ ODD_TEXTS = [
 ]  # fmt: skip
 
 
-class World:
-    """Changesets at random, and segments that bring them."""
+class HgWorld(World):
+    """Changesets, with their manifests and files."""
+
+    system = HgSystem()
 
     def __init__(self, seed: int, oddness: float) -> None:
-        self.chance = random.Random(seed)
-        self.oddness = oddness
-        self.texts: dict[RecordName, tuple[bytes, bytes]] = {}
-        """Meta and text of each record."""
+        super().__init__(seed, oddness)
         self.manifests: dict[bytes, dict[bytes, tuple[bytes, bytes]]] = {NULL: {}}
         """By its node, the node and flag of each path."""
-        self.commits: dict[bytes, tuple[list[bytes], bytes]] = {}
-        """Parents and manifest."""
-
-    def is_odd(self) -> bool:
-        return self.chance.random() < self.oddness
+        self.manifest_of: dict[bytes, bytes] = {}
 
     def put(self, kind: int, meta: bytes, text: bytes, path: bytes = b"") -> bytes:
         """The node of a record."""
@@ -115,10 +102,9 @@ class World:
         return node
 
     def commit(self) -> bytes:
-        parents = self.chance.sample([*self.commits], min(len(self.commits), self.chance.choice([0, 1, 1, 1, 1, 2])))
-        manifest = self.manifest(
-            [each for each in dict.fromkeys(self.commits[each][1] for each in parents) if each != NULL]
-        )
+        parents = self.some_parents(2)
+        before = dict.fromkeys(self.manifest_of[each] for each in parents)
+        manifest = self.manifest([each for each in before if each != NULL])
         if self.is_odd():
             manifest = self.chance.choice([NULL, self.chance.randbytes(20)])
         named = manifest.hex().encode()
@@ -128,83 +114,27 @@ class World:
             self.chance.choice(ODD_DATES if self.is_odd() else DATES),
             b"a",
             b"",
-            b"%d" % len(self.commits),
+            b"%d" % len(self.parents),
         ]
         if self.is_odd():
             del lines[self.chance.randrange(len(lines))]
         if self.is_odd():
             lines[0] = self.chance.choice([named.upper(), named[:-1], b"g" * 40])
         node = self.put(CHANGESET, self.meta(*parents), b"\n".join(lines))
-        self.commits[node] = parents, manifest
+        self.parents[node], self.manifest_of[node] = parents, manifest
+        files = self.manifests.get(manifest, {})
+        self.named[node] = [(CHANGESET, node), (MANIFEST, manifest)]
+        self.named[node] += [(FILE, file_key(path, each)) for path, (each, _) in files.items()]
         return node
 
-    def segment(self, commit: bytes, sent: dict[bytes, set[RecordName]]) -> bytes:
-        """The segment of a changeset: what its ancestors did not bring, mostly; each record on some base."""
-        parents, manifest = self.commits[commit]
-        known = set[RecordName]().union(*[sent[parent] for parent in parents if parent in sent])
-        names = [(CHANGESET, commit), (MANIFEST, manifest)]
-        names += [(FILE, file_key(path, node)) for path, (node, _) in self.manifests.get(manifest, {}).items()]
-        names = [
-            name
-            for name in dict.fromkeys(names)
-            if name in self.texts and (name not in known or self.chance.random() < 0.05)
-        ]
-        if self.is_odd():
-            names.pop(self.chance.randrange(len(names)))
-        entries, bodies = [], []
-        for at, (kind, key) in enumerate(names):
-            meta, text = self.texts[kind, key]
-            usable = sorted(each for each in {*known, *names[:at]} if each[0] == kind)
-            base = self.chance.choice(usable)[1] if usable and self.chance.random() < 0.8 else b""
-            if self.is_odd():
-                others = sorted(each[1] for each in self.texts if each[0] == kind)
-                base = self.chance.choice([b"", self.chance.randbytes(20), self.chance.choice(others)])
-            encoding, frame = compress(text, self.texts[kind, base][1] if (kind, base) in self.texts else b"")
-            if base == key or not encoding:
-                base = b""
-                encoding, frame = compress(text)
-            if self.is_odd() and frame:
-                frame = frame[:-1] + bytes((frame[-1] ^ 1,))
-            if self.is_odd():
-                meta = self.chance.choice([meta[:-1], meta + b"\0", bytes(20), meta[20:] + meta[:20]])
-            tag = BaseTag.FULL_KEY if base and encoding else BaseTag.NONE
-            length = len(text) + self.is_odd()
-            entry = Entry(kind, encoding, key, meta, tag, base if tag else b"", length, len(frame), b"")
-            entries.append(entry if encoding else entry._replace(length=len(frame)))
-            bodies.append(frame)
-        sent[commit] = known | set(names)
-        named = [Parent(parent) for parent in parents]
-        if self.is_odd() and named:
-            named[0] = self.chance.choice([Parent(named[0].id, True), Parent(self.chance.randbytes(20))])
-        return encode_segment(commit, named, entries, bodies, KINDS)
 
-
-def history(seed: int, oddness: float) -> tuple[World, list[bytes]]:
-    """A world, and the segments of its changesets."""
-    world = World(seed, oddness)
-    sent: dict[bytes, set[RecordName]] = {}
-    return world, [world.segment(world.commit(), sent) for _ in range(world.chance.randrange(2, 25))]
-
-
-EXAMPLES = int(os.environ.get("EXAMPLES", "150"))
-
-
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.integers(0, 1 << 32), st.sampled_from([0.0, 0.0, 0.003, 0.02]), st.lists(st.integers(1, 3000), max_size=3))
+@EXAMPLES
+@given(SEEDS, st.sampled_from([0.0, 0.0, 0.003, 0.02]), PIECES)
 def test_histories(seed: int, oddness: float, pieces: list[int]) -> None:
-    world, segments = history(seed, oddness)
-    stored = world.chance.choice([0, 0, len(segments) // 2])
-    push_both_ways(SYSTEM, segments, pieces, stored, is_plain=not oddness)
+    check_history(HgWorld(seed, oddness), pieces)
 
 
-@settings(max_examples=EXAMPLES, deadline=None)
-@given(st.integers(0, 1 << 32), st.integers(1, 4))
+@EXAMPLES
+@given(SEEDS, FLIPS)
 def test_changed_bytes(seed: int, flips: int) -> None:
-    world, segments = history(seed, 0.0)
-    at = world.chance.randrange(len(segments))
-    changed = bytearray(segments[at])
-    for _ in range(flips):
-        place = world.chance.randrange(1, len(changed))
-        changed[place] = world.chance.choice([changed[place] ^ 1 << world.chance.randrange(8), 0, 1, 127, 128, 255])
-    segments[at] = bytes(changed)
-    push_both_ways(SYSTEM, segments, [], 0)
+    check_changed_bytes(HgWorld(seed, 0.0), flips)

@@ -26,7 +26,7 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import LocalProtocolError
 from smartserver.wire.events import Body, Cancel, End, Ping, Request
 from smartserver.wire.frames import PREFACE
-from smartserver.wire.messages import Call, Failure, KnownVersion, RequestFlag, encode, named
+from smartserver.wire.messages import Call, Failure, KnownVersion, RequestFlag, named
 from smartserver.wire.messages import Request as RequestMessage
 
 HISTORY = History()
@@ -292,28 +292,3 @@ def test_requests_in_any_order_get_their_answers(moves: list[str], chance: objec
     assert server.repository().verify().problems == ()
     dialog.session.eof_received()
     assert dialog.closed
-
-
-@given(st.integers(0, 10_000), st.lists(st.integers(1, 400), min_size=1, max_size=20))
-@settings(max_examples=50)
-def test_a_push_in_any_pieces_lost_anywhere(lost_at: int, sizes: list[int]) -> None:
-    """Cut into any pieces, and the connection lost after any byte: before or after, and nothing left over."""
-    server = served()
-    whole = bytearray()
-    client = Dialog(served().site).client
-    request = message(*PUSH, request=numbered(7), flags=RequestFlag.BODY)
-    whole += client.send(Request(1, encode(request), body=True))
-    whole += client.send(Body(1, BODY))
-    whole += client.send(End(1, 2, len(BODY)))
-    lost_at %= len(whole) + 1
-    dialog = Dialog(server.site)
-    at = 0
-    for number in range(len(whole)):
-        size = min(sizes[number % len(sizes)], lost_at - at)
-        if size <= 0:
-            break
-        dialog.session.data_received(bytes(whole[at : at + size]))
-        at += size
-    dialog.session.connection_lost()
-    assert server.refs() == {MAIN: LINE[5] if lost_at == len(whole) else LINE[3]}
-    assert not [path for path in server.files() if path.startswith("project/incoming/")]

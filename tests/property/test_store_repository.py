@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hypothesis.strategies as st
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
+from changes import change
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_transport import Aftermath, MemoryTransport
@@ -102,22 +103,17 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     @rule(entries=st.dictionaries(st.sampled_from(KEYS), st.none() | st.binary(max_size=9) | LONG, max_size=4))
     def note(self, entries: dict[bytes, bytes | None]) -> None:
-        def plan(transaction: Transaction) -> bytes:
+        def noted(transaction: Transaction) -> None:
             for key, value in entries.items():
                 transaction.set_map("config", "opaque", key, value)
-            return b"noted"
 
         before = dict(self.notes)
         self.notes = {key: value for key, value in {**self.notes, **entries}.items() if value is not None}
-        assert self.repository.commit(request_id(), 0, "user", plan).changed is (self.notes != before)
+        assert change(self.repository, noted).changed is (self.notes != before)
 
     @rule(of=names)
     def forget_what_belongs_to(self, of: bytes) -> None:
-        def plan(transaction: Transaction) -> bytes:
-            transaction.remove_entries(of)
-            return b"forgotten"
-
-        self.repository.commit(request_id(), 0, "user", plan)
+        change(self.repository, lambda made: made.remove_entries(of))
         self.notes = {key: value for key, value in self.notes.items() if not key.startswith(of + b"\0")}
 
     @rule(to=picks)

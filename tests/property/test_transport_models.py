@@ -1,4 +1,4 @@
-"""Transports agree with a model: one behaves like another, and a crash leaves a state that its aftermath allows."""
+"""Transports agree: the one in memory behaves like the local one."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import hypothesis.strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
-from memory_transport import Aftermath, MemoryTransport
+from memory_transport import MemoryTransport
 
 from transports.base import EntryKind, Transport
 from transports.errors import TransportError
@@ -101,73 +101,4 @@ class MemoryIsLikeLocal(RuleBasedStateMachine):
         assert tree(self.local) == tree(self.memory)
 
 
-class SyncedOutlivesACrash(RuleBasedStateMachine):
-    """The names in a folder at the last sync survive a crash that forgets all later changes. Every other aftermath
-    leaves, for each name, one of its states since then."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.transport = MemoryTransport()
-        self.synced: dict[str, bytes] = {}
-        self.live: dict[str, bytes] = {}
-        self.since: dict[str, set[bytes | None]] = {}
-
-    def note(self) -> None:
-        for name in {*self.synced, *self.live, *self.since}:
-            self.since.setdefault(name, {self.synced.get(name)}).add(self.live.get(name))
-
-    @rule(name=NAMES, content=CONTENT)
-    def put(self, name: str, content: bytes) -> None:
-        if name not in self.live:
-            self.transport.put(name, [content])
-            self.live[name] = content
-            self.note()
-
-    @rule(old=NAMES, new=NAMES)
-    def rename(self, old: str, new: str) -> None:
-        if old in self.live:
-            self.transport.rename(old, new)
-            self.live[new] = self.live.pop(old)
-            self.note()
-
-    @rule(name=NAMES)
-    def delete(self, name: str) -> None:
-        if self.live.pop(name, None) is not None:
-            self.transport.delete(name)
-            self.note()
-
-    @rule()
-    def sync(self) -> None:
-        self.transport.sync_directory("")
-        self.synced = dict(self.live)
-        self.since = {}
-
-    @rule()
-    def crash_durable_only(self) -> None:
-        self.transport = self.transport.crash(Aftermath.DURABLE_ONLY)
-        assert tree(self.transport) == self.synced
-        self.restart()
-
-    @rule(aftermath=st.sampled_from([Aftermath.EVERYTHING, Aftermath.TORN]), seed=st.integers(0, 9))
-    def crash_with_all_names(self, aftermath: Aftermath, seed: int) -> None:
-        """`put` synced the content, so no content is torn."""
-        self.transport = self.transport.crash(aftermath, seed)
-        assert tree(self.transport) == self.live
-        self.restart()
-
-    @rule(seed=st.integers(0, 1000))
-    def crash_with_some(self, seed: int) -> None:
-        self.transport = self.transport.crash(Aftermath.SOME, seed)
-        found = tree(self.transport)
-        for name in {*found, *self.synced, *self.live}:
-            assert found.get(name) in self.since.get(name, {self.synced.get(name)})
-        self.restart()
-
-    def restart(self) -> None:
-        """Take the content after a crash as durable."""
-        found = {name: content for name, content in tree(self.transport).items() if content is not None}
-        self.synced, self.live, self.since = dict(found), dict(found), {}
-
-
 TestMemoryIsLikeLocal = MemoryIsLikeLocal.TestCase
-TestSyncedOutlivesACrash = SyncedOutlivesACrash.TestCase

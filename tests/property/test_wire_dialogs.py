@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import random
 
 import msgspec
@@ -185,17 +184,3 @@ def test_any_split_gives_the_same_events(pushes: list[tuple[list[bytes], str, st
         check(wire)
         heard.append(wire.received)
     assert heard[0] == heard[1]
-
-
-@given(st.binary(min_size=1, max_size=200), st.data())
-def test_a_long_frame_cut_anywhere(ends: bytes, data: st.DataObject) -> None:
-    chunk = ends + FULL[len(ends) :]
-    client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
-    encoded = client.send(Request(1, b"", body=True)) + client.send(Body(1, chunk)) + client.send(Cancel(1))
-    cuts = sorted(data.draw(st.lists(st.integers(0, len(encoded)), max_size=6)))
-    events: list[Event] = []
-    for start, stop in zip([0, *cuts], [*cuts, len(encoded)], strict=True):
-        with contextlib.suppress(StopIteration):
-            server.receive_data(encoded[start:stop])
-            events += iter(server.next_event, None)
-    assert events == [Request(1, b"", body=True), Body(1, chunk), Cancel(1)]

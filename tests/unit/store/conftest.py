@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import pytest
-from builders import History, Repeatable
+from builders import Clock, History, Repeatable
 from memory_transport import MemoryTransport
 from twins import FORMS, prove_in_python
 
+from smartserver.records.browse import Header
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
-from transports.base import Transport
-from transports.local import LocalTransport
+from smartserver.vcs.git.content import GitContents
 
 
-@pytest.fixture(params=["memory", "local"])
-def storage(request: pytest.FixtureRequest, tmp_path: object) -> Transport:
-    return MemoryTransport() if request.param == "memory" else LocalTransport(str(tmp_path))
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def storage(clock: Clock) -> MemoryTransport:
+    return MemoryTransport(clock)
 
 
 @pytest.fixture
@@ -24,8 +29,8 @@ def history() -> History:
 
 
 @pytest.fixture
-def repository() -> PackRepository:
-    return PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
+    return PackRepository(storage, clock=clock, randomness=Repeatable())
 
 
 @pytest.fixture
@@ -42,3 +47,17 @@ def proving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
     """Segments are proved by native parts, where they can do it, or by Python."""
     if request.param == "python":
         prove_in_python(monkeypatch)
+
+
+@pytest.fixture
+def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
+    """The revisions of git whose own records were read for a log."""
+    found: list[bytes] = []
+    header = GitContents.header
+
+    def noted(contents: GitContents, revision: bytes) -> Header | None:
+        found.append(revision)
+        return header(contents, revision)
+
+    monkeypatch.setattr(GitContents, "header", noted)
+    return found

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeVar
 
 import pytest
 from builders import KINDS, History, create
@@ -16,6 +17,8 @@ from smartserver.store.upload import Upload
 from transports.errors import CodedError
 
 FILE = "src/file.txt"
+
+Refusal = TypeVar("Refusal", bound=CodedError)
 
 
 def receive(repository: PackRepository, graph_first: bool = False) -> Upload:
@@ -61,11 +64,11 @@ def raw(
     return encode_segment(revision, parents, entries, bodies, KINDS)
 
 
-def refused(repository: PackRepository, *segments: bytes) -> CodedError:
-    """The one coded error a body of these segments ends in; nothing is left of it."""
+def refused(error: type[Refusal], repository: PackRepository, *segments: bytes) -> Refusal:
+    """The one error of this class that a body of these segments ends in; nothing is left of it."""
     sent = receive(repository)
     body = b"".join(segments)
-    with pytest.raises(CodedError) as caught:
+    with pytest.raises(error) as caught:
         send(sent, body, len(segments), len(body))
     sent.abandon()
     assert left_in_quarantine(repository) == []

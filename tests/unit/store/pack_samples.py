@@ -13,8 +13,7 @@ from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Kind, Parent, Record, RevisionId
 from smartserver.records.segment import encode_segment
 from smartserver.store.caches import TextCache
-from smartserver.store.index import Row
-from smartserver.store.index_build import rebuild
+from smartserver.store.index_build import nowhere, rebuild
 from smartserver.store.open_pack import index_path, pack_path
 from smartserver.store.pack import PackReader, PackWriter
 from smartserver.store.record import PackEntry
@@ -62,18 +61,9 @@ class Revision:
                 else:
                     tag, base_key = BaseTag.FULL_KEY, base.key
             check = make_check(KINDS[record.kind], record.key, record.meta, record.text)
+            length = len(record.text)
             entries.append(
-                Entry(
-                    record.kind,
-                    encoding,
-                    record.key,
-                    record.meta,
-                    tag,
-                    base_key,
-                    len(record.text),
-                    len(frame),
-                    check,
-                )
+                Entry(record.kind, encoding, record.key, record.meta, tag, base_key, length, len(frame), check)
             )
             frames.append(frame)
             keys.append((record.kind, record.key))
@@ -100,9 +90,14 @@ def history(count: int, *, start: int = 0, before: Record | None = None) -> list
     return revisions
 
 
-def no_base(_kind: int, _key: bytes) -> Row | None:
-    """A resolver for packs that rest on no other."""
-    return None
+def packed(segments: Iterable[bytes], kinds: Sequence[Kind] = KINDS) -> PackReader:
+    """A pack alone in a storage."""
+    transport = MemoryTransport()
+    writer = PackWriter(transport.create("pack"), tuple(kinds))
+    for segment in segments:
+        writer.append(segment)
+    length, _ = writer.finish()
+    return PackReader(transport.open_read("pack"), length, "packs/1.pack")
 
 
 def write_pack(
@@ -120,7 +115,7 @@ def write_pack(
     file.sync()
     file.close()
     reader = PackReader(transport.open_read(path), length, path)
-    content = rebuild(reader, before.first_row if before is not None else no_base)
+    content = rebuild(reader, before.first_row if before is not None else nowhere)
     transport.put(index_path(name), (content,))
     listed = list(revisions)
     return PackEntry(

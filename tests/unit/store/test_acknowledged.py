@@ -10,9 +10,11 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, refs_of, request_id, upload
+from changes import change, files, push_each
 from copies import freeze, thaw
 from counting import Counting
 from faulty_transport import FaultyTransport
+from interrupted import Interrupted
 from memory_transport import MemoryTransport
 
 from smartserver.errors import MissingParents, OutcomeUnknown
@@ -23,7 +25,6 @@ from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
 from transports.base import Step, Transport
@@ -36,53 +37,21 @@ SIDE = b"refs/heads/side"
 DAY = KEPT
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def storage(clock: Clock) -> MemoryTransport:
-    return MemoryTransport(clock)
-
-
 def repository_on(storage: Transport, clock: Clock) -> PackRepository:
-    return PackRepository(storage, "p", clock=clock)
+    return PackRepository(storage, clock=clock)
 
 
-@pytest.fixture
-def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
-    return repository_on(storage, clock)
-
-
-def files(storage: Transport, place: str) -> dict[str, bytes]:
-    """Every file below a folder."""
-    found = {}
-    for name in storage.list_directory(place):
-        below = f"{place}/{name}"
-        try:
-            found.update(files(storage, below))
-        except CodedError:
-            found[below] = storage.get(below)
-    return found
+def set_ref(repository: PackRepository, name: bytes, tip: bytes, sent: Upload | None = None) -> CommitOutcome:
+    return change(repository, lambda made: made.set_ref(name, (Tip(tip),)), sent)
 
 
 def put_back(storage: Transport, copy: dict[str, bytes]) -> None:
     """Put the copy in place of what is there, but for uploads."""
-    for path in files(storage, "p"):
-        if not path.startswith(f"p/{INCOMING}"):
+    for path in files(storage):
+        if not path.startswith(INCOMING):
             storage.delete(path)
     for path, content in copy.items():
         storage.put(path, [content])
-
-
-def commit(repository: PackRepository, refs: dict[bytes, bytes], sent: Upload | None = None) -> CommitOutcome:
-    def plan(transaction: Transaction) -> bytes:
-        for name, tip in refs.items():
-            transaction.set_ref(name, (Tip(tip),))
-        return b""
-
-    return repository.commit(request_id(), 0, "user", plan, sent)
 
 
 # -- a record that is not durable
@@ -150,30 +119,15 @@ def test_a_copy_put_back_while_a_push_is_on_its_way(
     """The number of revisions is as before: only their ids tell the difference."""
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
-    copy = files(storage, "p")
+    copy = files(storage)
     push(repository, history, line[1:2], {MAIN: line[1]})
     sent = upload(repository, history.body(line[2:]), 1)
     put_back(storage, copy)
     (other,) = history.line(1, line[0], "other")
     push(repository, history, [other], {SIDE: other})
     with pytest.raises(MissingParents):
-        commit(repository, {MAIN: line[2]}, sent)
+        set_ref(repository, MAIN, line[2], sent)
     assert refs_of(repository) == {MAIN: line[0], SIDE: other}
-    check_whole(repository, history)
-
-
-def test_a_copy_put_back_under_a_push_of_nothing_new(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    copy = files(storage, "p")
-    push(repository, history, line[1:], {MAIN: line[1]})
-    sent = upload(repository, history.body(line[1:]), 1)
-    put_back(storage, copy)
-    with pytest.raises(MissingParents):
-        commit(repository, {SIDE: line[1]}, sent)
-    assert refs_of(repository) == {MAIN: line[0]}
     check_whole(repository, history)
 
 
@@ -182,8 +136,7 @@ def test_a_repack_meanwhile_needs_no_second_check(
 ) -> None:
     """Packs that are joined, and joined again with others, have the same revisions."""
     line = history.line(8)
-    for each in line[:4]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[:4])
     checked: list[Upload] = []
     check_again = Upload.check_again
 
@@ -194,32 +147,20 @@ def test_a_repack_meanwhile_needs_no_second_check(
     monkeypatch.setattr(Upload, "check_again", counted)
     sent = upload(repository, history.body(line[4:5]), 1)
     repository.repack()
-    commit(repository, {MAIN: line[4]}, sent)
+    set_ref(repository, MAIN, line[4], sent)
     assert checked == []
     sent = upload(repository, history.body(line[5:6]), 1)
     for name in (b"refs/heads/one", b"refs/heads/two"):
         (other,) = history.line(1, line[0], name.decode())
         push(repository, history, [other], {name: other})
         repository.repack()
-    commit(repository, {MAIN: line[5]}, sent)
+    set_ref(repository, MAIN, line[5], sent)
     assert checked == []
     assert repository.snapshot().state.ref(MAIN) == (Tip(line[5]),)
     check_whole(repository, history)
 
 
 # -- a writer that is stopped
-
-
-class Stopping(Stepwise):
-    """Stops before a record is written, once, while something else happens."""
-
-    def __init__(self, inner: Transport, meanwhile: Callable[[], None]) -> None:
-        super().__init__(inner)
-        self.meanwhile = [meanwhile]
-
-    def before(self, call: str, path: str) -> None:
-        if path.endswith(".record") and self.meanwhile:
-            self.meanwhile.pop()()
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -237,19 +178,20 @@ def test_a_writer_that_was_stopped_while_its_pack_was_swept(
         for _ in range(2):  # The stopped one's pack is superseded: it is dropped, and a day later deleted.
             clock.now += DAY + 1
             other.collect_garbage_files()
-        assert len(storage.list_directory(f"p/{PACKS}")) == 4
+        assert len(storage.list_directory(PACKS)) == 4
 
-    slow = repository_on(Stopping(storage, carry_out_and_sweep) if moved else storage, clock)
+    stopped = Interrupted(storage, lambda call, path: path.endswith(".record"), carry_out_and_sweep)
+    slow = repository_on(stopped if moved else storage, clock)
     if moved:
         assert not push(slow, history, line[1:], {MAIN: line[1]}, request=request).changed
     else:
         sent = upload(slow, history.body(line[1:]), 1)
         carry_out_and_sweep()
         with pytest.raises(NoSuchFile):
-            commit(slow, {SIDE: line[1]}, sent)
+            set_ref(slow, SIDE, line[1], sent)
     check_whole(repository_on(storage, clock), history)
     assert refs_of(slow) == {MAIN: line[1]}
-    assert len(storage.list_directory(f"p/{PACKS}")) == 4
+    assert len(storage.list_directory(PACKS)) == 4
 
 
 def test_a_pack_that_went_after_it_was_moved_is_missed(
@@ -258,14 +200,14 @@ def test_a_pack_that_went_after_it_was_moved_is_missed(
     """A swept pack is never named: it is looked for after the state was read."""
     line = history.line(2)
     push(repository_on(storage, clock), history, line[:1], {MAIN: line[0]})
-    there = set(storage.list_directory(f"p/{PACKS}"))
+    there = set(storage.list_directory(PACKS))
 
     class Sweeping(Stepwise):
         def sync_directory(self, path: str) -> None:
             super().sync_directory(path)
             if path == PACKS:  # It was moved there just now.
-                for name in set(storage.list_directory(f"p/{PACKS}")) - there:
-                    storage.delete(f"p/{PACKS}/{name}")
+                for name in set(storage.list_directory(PACKS)) - there:
+                    storage.delete(f"{PACKS}/{name}")
 
     with pytest.raises(TransportFailed, match="swept while its writer was stopped; try again"):
         push(repository_on(Sweeping(storage), clock), history, line[1:], {MAIN: line[1]})
@@ -273,7 +215,7 @@ def test_a_pack_that_went_after_it_was_moved_is_missed(
     assert refs_of(after) == {MAIN: line[0]}
     push(after, history, line[1:], {MAIN: line[1]})
     check_whole(after, history)
-    assert storage.list_directory(f"p/{INCOMING}") == []
+    assert storage.list_directory(INCOMING) == []
 
 
 # -- clocks
@@ -304,38 +246,17 @@ def test_a_push_from_a_clock_in_the_future_stops_no_tidying(
 ) -> None:
     line = history.line(16)
     now = clock.now
-    for each in line:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line)
     clock.now = now + 3650 * DAY
     repository.repack()
-    assert len(storage.list_directory(f"p/{PACKS}")) == 34
+    assert len(storage.list_directory(PACKS)) == 34
     clock.now = now + 60
     repository.collect_garbage_files()  # Their day begins with this.
-    assert len(storage.list_directory(f"p/{PACKS}")) == 34
+    assert len(storage.list_directory(PACKS)) == 34
     clock.now = now + 2 * DAY
     repository.collect_garbage_files()
-    assert len(storage.list_directory(f"p/{PACKS}")) == 2
+    assert len(storage.list_directory(PACKS)) == 2
     check_whole(repository, history)
-
-
-@pytest.mark.parametrize("clock_of", [lambda now: now - 10 * DAY, lambda now: now + 10 * DAY])
-def test_a_server_with_another_clock_deletes_nothing_that_is_needed(
-    repository: PackRepository,
-    history: History,
-    clock: Clock,
-    storage: MemoryTransport,
-    clock_of: Callable[[float], float],
-) -> None:
-    line = history.line(16)
-    for each in line[:15]:
-        push(repository, history, [each], {MAIN: each})
-    sent = upload(repository, history.body(line[15:]), 1)
-    repository.repack()
-    other = repository_on(storage, Clock(clock_of(clock.now)))
-    other.collect_garbage_files()
-    commit(repository, {MAIN: line[15]}, sent)
-    check_whole(other, history)
-    assert refs_of(other) == {MAIN: line[15]}
 
 
 # -- an answer of the store that is lost
@@ -368,8 +289,7 @@ def test_what_was_published_is_kept_whatever_fails_then(does: str, storage: Memo
         at += 1
         storage, history = MemoryTransport(clock), History()
         line = history.line(4)
-        for each in line[:3]:
-            push(repository_on(storage, clock), history, [each], {MAIN: each})
+        push_each(repository_on(storage, clock), history, line[:3])
         losing = Losing(storage, at)
         repository, changed = repository_on(losing, clock), None
         with contextlib.suppress(OutcomeUnknown):
@@ -405,15 +325,15 @@ def test_another_connection_means_to_open_it_anew(
     line, other = history.line(2), repository_on(storage, clock)
     idle = repository_on(Reconnecting(storage), clock)
     push(other, history, line, {MAIN: line[1]})
-    path = f"p/{record_path(idle.snapshot().state.version)}"
+    path = record_path(idle.snapshot().state.version)
     kept = storage.get(path)
     for number in range(12):
         clock.now += 10
-        commit(other, {b"refs/heads/%d" % number: line[0]})
+        set_ref(other, b"refs/heads/%d" % number, line[0])
         other.save_log()
     storage.put(path, [kept])
     Reconnecting.count += 1
-    commit(idle, {SIDE: line[1]})
+    set_ref(idle, SIDE, line[1])
     assert SIDE in refs_of(repository_on(storage, clock))
 
 
@@ -469,10 +389,10 @@ def test_who_changes_nothing_is_told_the_state_of_the_record_that_others_share(
     push(repository, history, line, {MAIN: line[1]})
     gate.clear()
     with ThreadPoolExecutor(4) as pool:
-        done = [pool.submit(commit, repository, {b"refs/heads/first": line[0]})]
+        done = [pool.submit(set_ref, repository, b"refs/heads/first", line[0])]
         assert reached.wait(60)
         for count, name in enumerate((SIDE, SIDE, b"refs/heads/last"), 2):
-            done.append(pool.submit(commit, repository, {name: line[0]}))
+            done.append(pool.submit(set_ref, repository, name, line[0]))
             while len(repository._group._waiting) < count:
                 time.sleep(0.001)
         gate.set()

@@ -16,7 +16,7 @@ from smartserver.meters import BLOCK_CACHE
 from smartserver.store import blocks
 from smartserver.store.blocks import Blocks, seal
 from smartserver.store.caches import SharedCache
-from smartserver.store.open_pack import index_path, pack_path
+from smartserver.store.open_pack import index_path
 from smartserver.store.pack import MovedPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
@@ -136,32 +136,6 @@ def test_an_index_that_is_overwritten_while_it_is_read(
         rebuilt = [pack.rebuilt for pack in snapshot.packs]
         expected = None if damage is gone else good
         assert rebuilt == [expected if at == number else None for at in range(3)]
-
-
-def test_where_the_pack_is_damaged_too_it_is_named(tmp_path: Path) -> None:
-    made = Stored(LocalTransport(tmp_path))
-    made.add(history(40))
-    snapshot = opened(made)
-    overwritten(tmp_path / index_path(made.entries[0].name))
-    overwritten(tmp_path / pack_path(made.entries[0].name))
-    with pytest.raises(CorruptFile, match=r"packs/\w+\.pack at byte"):
-        snapshot.ordinal(b"revision-0030")
-
-
-def test_two_damaged_indexes_are_made_again_one_for_the_other(tmp_path: Path) -> None:
-    made = Stored(LocalTransport(tmp_path))
-    revisions = history(80)
-    for _ in range(4):
-        made.add(revisions[:20])
-        del revisions[:20]
-    snapshot = opened(made)
-    for entry in made.entries:
-        overwritten(tmp_path / index_path(entry.name))
-    for revision, record in every_record(made):
-        location = snapshot.first(record.kind, record.key)
-        assert location is not None
-        assert snapshot.record(location) == record
-        assert snapshot.revision(location.ordinal) == revision.id
 
 
 class Served:

@@ -15,7 +15,7 @@ from smartserver.records.content import as_graph
 from smartserver.records.model import GraphNode, Parent, Tip
 from smartserver.store.allowance import Allowance
 from smartserver.store.content import ContentReader
-from smartserver.store.model import ContentPlan, PullPlan
+from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.bzr.kinds import TEXT
 
@@ -45,12 +45,6 @@ class Stored:
 @pytest.fixture(scope="module")
 def stored() -> Stored:
     return Stored()
-
-
-def test_something_is_to_be_sent() -> None:
-    assert not ContentPlan(None)
-    assert ContentPlan(iter(()))
-    assert not PullPlan((), 0, 0, ())
 
 
 @pytest.mark.parametrize("size", [1, 7, 1000])

@@ -1,76 +1,62 @@
-"""store.creation: where a repository may be made, and what there is at every moment of it."""
+"""store.creation: where a repository may be made, what there is at every moment of it, and what a failed one leaves."""
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Mapping, Sequence
+import itertools
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, Repeatable, Stepwise, check_whole, create, push, refs_of, request_id
+from builders import (
+    MAIN,
+    Clock,
+    Far,
+    History,
+    Repeatable,
+    Stepwise,
+    check_whole,
+    create,
+    push,
+    refs_of,
+    upload,
+)
+from changes import change, files
 from faulty_transport import FaultyTransport
+from interrupted import Interrupted, call_number
 from memory_transport import MemoryTransport
 from trips import Trips
 
-from smartserver.errors import InvalidPath, NestedRepository, NoSuchRepository
+from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.creation import LOOKED_AT
 from smartserver.store.format import LINE
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
-from transports.base import Capability, Stat, Step, Transport
+from transports.base import Stat, Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSuchFile, TransportError, TransportFailed
+from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.local import LocalTransport
-from transports.steps import MakeDirectory
 
 WHOLE = ["checkpoints", "format", "incoming", "log", "packs"]
+
+
+@pytest.fixture(params=["memory", "local"])
+def storage(request: pytest.FixtureRequest, tmp_path: Path) -> Transport:
+    return MemoryTransport() if request.param == "memory" else LocalTransport(str(tmp_path))
 
 
 def make(storage: Transport, path: str = "a", *, seed: int = 0) -> PackRepository:
     """An empty repository."""
     repository = PackRepository(storage, path, randomness=Repeatable(seed))
-
-    def plan(transaction: Transaction) -> bytes:
-        create(transaction)
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan)
+    change(repository, create)
     return repository
 
 
-@pytest.mark.parametrize("path", ["", "project", "group/sub/project"])
-def test_a_repository_is_made_with_everything_above_it(storage: Transport, path: str) -> None:
-    with pytest.raises(NoSuchRepository):
-        PackRepository(storage, path).snapshot()
-    made = make(storage, path)
-    assert made.folder.list_directory("") == WHOLE
-    assert made.folder.get("format") == LINE
-    assert PackRepository(storage, path).snapshot().state.hash == made.snapshot().state.hash
-
-
-class Meanwhile(PassingTransport):
-    """A store behind a link, where something happens before the first folder of a repository is made."""
-
-    def __init__(self, inner: Transport, happens: Callable[[Transport], object]) -> None:
-        super().__init__(inner)
-        self.capabilities = Capability.ROUND_TRIPS
-        self._happens = [happens]
-
-    def wrap(self, inner: Transport, prefix: str) -> Meanwhile:
-        made = Meanwhile(inner, lambda _: None)
-        made.prefix, made._happens = prefix, self._happens
-        return made
-
-    def perform(self, steps: Sequence[Step]) -> None:
-        if self._happens and any(isinstance(step, MakeDirectory) for step in steps):
-            self._happens.pop()(self.inner)
-        self.inner.perform(steps)
-
-
 def push_meanwhile(storage: MemoryTransport, happens: Callable[[Transport], object]) -> None:
+    """Push over a link; something happens before the first folder of the repository is made."""
     history = History()
     line = history.line(1)
-    push(PackRepository(Meanwhile(storage, happens), "a/b"), history, line, {MAIN: line[0]})
+    busy = Interrupted(storage, lambda call, path: call == "make_directory", lambda: happens(storage))
+    push(PackRepository(Far(busy), "a/b"), history, line, {MAIN: line[0]})
+    assert not busy.acts
     check_whole(PackRepository(storage, "a/b"), history)
 
 
@@ -99,11 +85,6 @@ def test_a_folder_above_that_went_away_since_it_was_looked_at() -> None:
     push_meanwhile(storage, lambda store: store.remove_directory("a"))
 
 
-def test_a_second_creation_sees_the_first(storage: Transport) -> None:
-    first = make(storage)
-    assert make(storage, seed=1).snapshot().state.hash == first.snapshot().state.hash
-
-
 def test_no_repository_inside_another(storage: Transport) -> None:
     make(storage)
     with pytest.raises(NestedRepository) as raised:
@@ -127,7 +108,7 @@ def test_one_may_be_made_above_what_is_left_of_others(storage: Transport) -> Non
     """A deleted one, and one that is deleted below that; an upload that was cut short; folders with nothing in them."""
     for path in ("a/b", "a/b/c"):
         make(storage, path)
-        PackRepository(storage, path).delete(request_id(), 0, "user")
+        PackRepository(storage, path).delete(b"d" * 16, 0, "user")
     storage.make_directory("a/d")
     storage.make_directory("a/d/incoming")
     storage.put("a/d/incoming/upload.pack", [b"half"])
@@ -137,14 +118,6 @@ def test_one_may_be_made_above_what_is_left_of_others(storage: Transport) -> Non
     assert make(storage).exists()
     with pytest.raises(NestedRepository):
         make(storage, "a/b/c")
-
-
-def test_a_file_below_is_in_the_way(storage: Transport) -> None:
-    for path in ("a", "a/b", "a/b/c"):
-        storage.make_directory(path)
-    storage.put("a/b/c/notes", [b"words"])
-    with pytest.raises(InvalidPath, match="the folder holds 'b/c/notes', which belongs to no repository"):
-        make(storage)
 
 
 @pytest.mark.parametrize("folders", [["log"], ["format"], ["format", "log"], []], ids=" ".join)
@@ -164,43 +137,58 @@ def test_what_somebody_called_as_we_do_stops_nothing(storage: Transport, folders
     assert repository.exists()
 
 
-def test_a_folder_called_format_in_the_place_is_left_alone(storage: Transport) -> None:
-    for path in ("a", "a/format", "a/format/letters"):
-        storage.make_directory(path)
-    assert PackRepository(storage, "a").describe_place() == ""
-    with pytest.raises(InvalidPath, match="the folder holds 'format', which belongs to no repository"):
-        make(storage)
-    assert (storage.list_directory("a"), storage.list_directory("a/format")) == (["format"], ["letters"])
+NO_FORMAT = "{!r} files and no 'format'"
+FOREIGN = {
+    "a git repository": [["a/.git/HEAD"], ["a/HEAD", "a/objects/x"]],
+    "a Mercurial repository": [["a/.hg/x"]],
+    "a Bazaar repository": [["a/.bzr/x"]],
+    "a store whose logs are in a database": [["a/smartserver-cluster"]],
+}
 
 
 @pytest.mark.parametrize(
-    ("name", "what"),
+    ("there", "found", "why", "inside"),
     [
-        (".git", "a git repository"),
-        (".hg", "a Mercurial"),
-        (".bzr", "a Bazaar"),
-        ("smartserver-cluster", "a store whose logs are in a database"),
+        ([], "", None, None),
+        (["a/objects/x"], "", "the folder holds 'objects/x', which belongs to no repository", None),
+        (["a/b/c/notes"], "", "the folder holds 'b/c/notes', which belongs to no repository", None),
+        (["a/format/letters"], "", "the folder holds 'format', which belongs to no repository", None),
+        (["a"], "a file", "a file is there", "'a' is a file"),
+        *[
+            (there, owner, f"{owner} is there", f"'a' is {owner}: nothing is made inside it")
+            for owner, places in FOREIGN.items()
+            for there in places
+        ],
+        (["a/log/0000000001"], "", None, None),
+        *[
+            (
+                [f"a/{name}/2"],
+                f"what is left of one: {NO_FORMAT.format(name)}",
+                f"the folder holds {NO_FORMAT.format(name)}: restore that file, or move the folder away",
+                None,
+            )
+            for name in ("log", "packs")
+        ],
     ],
 )
-def test_another_tools_repository_is_left_alone(storage: Transport, name: str, what: str) -> None:
-    storage.make_directory("a")
-    storage.make_directory(f"a/{name}")
-    with pytest.raises(InvalidPath, match=what):
-        make(storage)
-    for inside in ("a/b", "a/b/c", f"a/{name}/b"):
-        with pytest.raises(InvalidPath, match=f"'a' is {what}.*: nothing is made inside it"):
-            make(storage, inside)
-    assert storage.list_directory("a") == [name]
-
-
-def test_a_file_in_the_place_of_a_repository_is_left_alone(storage: Transport) -> None:
-    storage.put("file", [b"somebody's"])
-    for path, why in [("file", "a file is there"), ("file/a", "'file' is a file"), ("file/a/b", "'file' is a file")]:
-        with pytest.raises(InvalidPath) as raised:
-            make(storage, path)
-        assert (raised.value.path, raised.value.why) == (path, why)
-    assert storage.list_directory("") == ["file"]
-    assert storage.get("file") == b"somebody's"
+def test_what_is_there_is_left_alone(
+    storage: Transport, there: list[str], found: str, why: str | None, inside: str | None
+) -> None:
+    for path in there:
+        for folder in itertools.accumulate(path.split("/")[:-1], "{}/{}".format):
+            if not storage.exists(folder):
+                storage.make_directory(folder)
+        storage.put(path, [b"somebody's"])
+    before = files(storage)
+    assert PackRepository(storage, "a").describe_place() == found
+    assert PackRepository(storage, "a/b").describe_place() == ("a file, 'a', above it" if found == "a file" else "")
+    for path, refusal in (("a", why), ("a/x", inside), ("a/x/y", inside)):
+        if refusal is not None:
+            with pytest.raises(InvalidPath) as raised:
+                make(storage, path)
+            assert (raised.value.path, raised.value.why) == (path, refusal)
+            assert files(storage) == before
+            assert not storage.exists("a/incoming")
 
 
 def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path) -> None:
@@ -208,31 +196,6 @@ def test_a_link_that_leads_nowhere_is_left_alone(tmp_path: Path) -> None:
     with pytest.raises(InvalidPath, match="'a' is a link that leads nowhere"):
         make(LocalTransport(str(tmp_path)), "a/b")
     assert [path.name for path in tmp_path.iterdir()] == ["a"]
-
-
-@pytest.mark.parametrize(
-    ("files", "found"),
-    [
-        ([], ""),
-        (["a/notes.txt"], ""),
-        (["a"], "a file"),
-        (["a/.git/HEAD"], "a git repository"),
-        (["a/HEAD", "a/objects/x"], "a git repository"),
-        (["a/log/0000000001"], ""),
-        (["a/log/0000000002"], "what is left of one: 'log' files and no 'format'"),
-        (["a/packs/1.pack"], "what is left of one: 'packs' files and no 'format'"),
-    ],
-)
-def test_what_is_there_instead_of_a_repository(storage: Transport, files: list[str], found: str) -> None:
-    for file in files:
-        parts = file.split("/")
-        for depth in range(1, len(parts)):
-            with contextlib.suppress(FileExists):
-                storage.make_directory("/".join(parts[:depth]))
-        storage.put(file, [b""])
-    assert PackRepository(storage, "a").describe_place() == found
-    below = PackRepository(storage, "a/b").describe_place()
-    assert below == ("a file, 'a', above it" if found == "a file" else "")
 
 
 def test_what_lies_there_is_asked_for_in_one_trip(storage: Transport) -> None:
@@ -274,20 +237,6 @@ def test_the_write_order_of_a_creation() -> None:
     ]
 
 
-class Watched(Stepwise):
-    """Does something before each call, and not while that is done."""
-
-    def __init__(self, inner: Transport, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._act = [act]
-
-    def before(self, call: str, path: str) -> None:
-        if self._act:
-            act = self._act.pop()
-            act()
-            self._act.append(act)
-
-
 @pytest.mark.parametrize("path", ["project", "group/sub/project"])
 def test_an_observer_sees_nothing_or_all_of_it(path: str) -> None:
     storage, history = MemoryTransport(), History()
@@ -301,23 +250,15 @@ def test_an_observer_sees_nothing_or_all_of_it(path: str) -> None:
         if not seen or seen[-1] != found:
             seen.append(found)
 
-    push(PackRepository(Watched(storage, look), path, randomness=Repeatable()), history, line, {MAIN: line[2]})
+    class Watched(Stepwise):
+        def before(self, call: str, path: str) -> None:
+            look()
+
+    push(PackRepository(Watched(storage), path, randomness=Repeatable()), history, line, {MAIN: line[2]})
     look()
     assert seen == [None, {MAIN: line[2]}]
     check_whole(PackRepository(storage, path), history)
     assert storage.list_directory(f"{path}/incoming") == []
-
-
-class At:
-    """Does something when it is called for the n-th time."""
-
-    def __init__(self, left: int, act: Callable[[], object]) -> None:
-        self.left, self._act = left, act
-
-    def __call__(self) -> None:
-        self.left -= 1
-        if self.left == 0:
-            self._act()
 
 
 @pytest.mark.parametrize("links", [True, False])
@@ -333,9 +274,9 @@ def test_of_two_that_create_at_any_moment_both_push(links: bool) -> None:
         def second(other: PackRepository = other, history: History = history, theirs: list[bytes] = theirs) -> None:
             push(other, history, theirs, {b"refs/heads/theirs": theirs[1]})
 
-        look = At(at, second)
-        push(PackRepository(Watched(storage, look), "a/b", randomness=Repeatable()), history, ours, {MAIN: ours[1]})
-        over = look.left > 0
+        watched = Interrupted(storage, call_number(at), second)
+        push(PackRepository(watched, "a/b", randomness=Repeatable()), history, ours, {MAIN: ours[1]})
+        over = bool(watched.acts)
         refs = refs_of(PackRepository(storage, "a/b"))
         assert refs == {MAIN: ours[1]} | ({} if over else {b"refs/heads/theirs": theirs[1]}), at
         check_whole(PackRepository(storage, "a/b"), history)
@@ -367,3 +308,61 @@ def test_another_may_look_slowly_at_any_moment() -> None:
     assert PackRepository(Slow(storage), "a").describe_place() == ""
     push(PackRepository(Slow(storage), "a", randomness=Repeatable()), history, [])
     assert refs_of(PackRepository(storage, "a")) == {MAIN: line[0]}
+
+
+DAYS = 3 * 24 * 3600.0
+
+
+def test_a_repository_that_lost_its_format_is_not_replaced() -> None:
+    clock = Clock()
+    storage, history = MemoryTransport(clock=clock), History()
+    repository = PackRepository(storage, "project", clock=clock, randomness=Repeatable())
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[1]})
+    storage.delete("project/format")
+    left = files(storage, "project")
+    other = PackRepository(storage, "project", clock=clock, randomness=Repeatable(1))
+    clock.now += DAYS
+    with pytest.raises(InvalidPath, match="'packs' files and no 'format': restore that file"):
+        push(other, history, line[:1], {MAIN: line[0]})
+    assert other.collect_garbage_files() == 0
+    assert files(storage, "project") == left
+    storage.put("project/format", [LINE])
+    assert refs_of(PackRepository(storage, "project")) == {MAIN: line[1]}
+    assert other.verify().problems == ()
+
+
+class Stopped(Exception):
+    """The moment at which the power goes."""
+
+
+def stop() -> None:
+    raise Stopped
+
+
+def test_a_creation_that_failed_is_in_nobodys_way() -> None:
+    """Its place is no repository: there may be others below, and then it can be made no more."""
+    history, storage = History(), MemoryTransport()
+    line = history.line(2)
+    busy = Interrupted(storage, lambda *call: call == ("sync_directory", "team/packs"), stop)
+    with pytest.raises(Stopped):
+        push(PackRepository(busy, "team"), history, line)
+    assert storage.exists("team/format")
+    push(PackRepository(storage, "team/project", randomness=Repeatable(3)), history, line, {MAIN: line[1]})
+    with pytest.raises(InvalidPath, match="a repository is below it at 'project'"):
+        push(PackRepository(storage, "team", randomness=Repeatable(4)), history, line, {MAIN: line[1]})
+
+
+@pytest.mark.parametrize(
+    ("call", "path"), [("list_directory", "a"), ("sync_directory", "a"), ("link", "log/0000000002")]
+)
+def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str) -> None:
+    """One has a body in quarantine and is given up at any moment of another's that has none."""
+    history, storage = History(), MemoryTransport()
+    line = history.line(2)
+    given_up = upload(PackRepository(storage, "a", randomness=Repeatable()), history.body(line), 2)
+    busy = Interrupted(storage, lambda name, at: name == call and at.endswith(path), given_up.abandon)
+    assert change(PackRepository(busy, "a", randomness=Repeatable(4)), create).changed
+    assert not busy.acts
+    assert storage.list_directory("a/packs") == storage.list_directory("a/incoming") == []
+    push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})

@@ -9,43 +9,20 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, check_whole, create, push, refs_of, request_id
+from builders import MAIN, Clock, Far, History, Repeatable, check_whole, create, push, refs_of, request_id
+from changes import change
+from interrupted import Interrupted, call_number
 from memory_transport import MemoryTransport
 
 from smartserver.errors import InvalidPath, NestedRepository
 from smartserver.store.checkpoint import clean_log, make_checkpoint
-from smartserver.store.creation import Creation, holds_repository
+from smartserver.store.creation import Creation
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from transports.base import Transport
 from transports.errors import TransportError
 
 OUTER = "a"
-
-
-class At(Stepwise):
-    """Does something before the n-th call."""
-
-    def __init__(self, inner: Transport, at: int, act: Callable[[], bool]) -> None:
-        super().__init__(inner)
-        self._left = [at]
-        self._act = act
-        self.came: list[bool] = []
-        """The outcome of a creation."""
-
-    @property
-    def over(self) -> bool:
-        """True if there was no such call."""
-        return self._left[0] > 0
-
-    def before(self, call: str, path: str) -> None:
-        self._left[0] -= 1
-        if self._left[0] == 0:
-            self.came.append(self._act())
-
-    def list_directory(self, path: str) -> list[str]:
-        self.before("list_directory", self.full(path))
-        return super().list_directory(path)
 
 
 def made(storage: Transport, path: str, history: History, seed: int = 0) -> bool:
@@ -106,39 +83,21 @@ def test_one_of_two_is_refused_at_any_moment(
     for at in itertools.count(1):
         storage, history = MemoryTransport(links=links), History()
         BEFORE[before](storage)
-        watched = At(storage, at, partial(made, storage, other, history, 5))
+        came: list[bool] = []
+
+        def second(storage: Transport = storage, history: History = history, came: list[bool] = came) -> None:
+            came.append(made(storage, other, history, 5))
+
+        watched = Interrupted(storage, call_number(at), second)
         first = made(Far(watched) if far else watched, one, history)
-        came = watched.came
         found = [live(storage, OUTER), live(storage, inner)]
         where = f"before call {at}"
         assert sum(found) == 1, where
         assert sorted([first, *came]) == ([False, True] if came else [True]), where
         check_whole(PackRepository(storage, OUTER if found[0] else inner), history)
-        if watched.over:
+        if watched.acts:
             break
     assert at > 20
-
-
-def test_a_deleted_repository_is_none() -> None:
-    storage, history = MemoryTransport(), History()
-    repository, line = PackRepository(storage, "a"), history.line(1)
-    push(repository, history, line, {MAIN: line[0]})
-    assert holds_repository(storage, "a")
-    repository.delete(b"r" * 16, 0, "joe")
-    assert not holds_repository(storage, "a")
-    assert not holds_repository(storage, "b")
-
-
-class Once(Stepwise):
-    """Does something before the first call of that name on a path that begins so."""
-
-    def __init__(self, inner: Transport, call: str, path: str, act: Callable[[], object]) -> None:
-        super().__init__(inner)
-        self._when, self._act = (call, path), [act]
-
-    def before(self, call: str, path: str) -> None:
-        if self._act and call == self._when[0] and path.startswith(self._when[1]):
-            self._act.pop()()
 
 
 def test_a_change_that_turns_into_a_creation_looks_below() -> None:
@@ -150,14 +109,14 @@ def test_a_change_that_turns_into_a_creation_looks_below() -> None:
         PackRepository(storage, OUTER, randomness=Repeatable(2)).delete(request_id(), 0, "user")
         assert made(storage, "a/b", history, 3)
 
-    def plan(transaction: Transaction) -> bytes:
+    def recreate(transaction: Transaction) -> None:
         create(transaction)
         transaction.set_setting("description", b"new")
-        return b""
 
-    repository = PackRepository(Once(storage, "link", "a/log/", meanwhile), OUTER, randomness=Repeatable(4))
+    busy = Interrupted(storage, lambda call, path: call == "link" and path.startswith("a/log/"), meanwhile)
+    repository = PackRepository(busy, OUTER, randomness=Repeatable(4))
     with pytest.raises(InvalidPath, match="a repository is below it at 'b'"):
-        repository.commit(request_id(), 0, "user", plan)
+        change(repository, recreate)
     assert [live(storage, OUTER), live(storage, "a/b")] == [False, True]
 
 
@@ -178,7 +137,7 @@ def test_one_that_was_stopped_for_days_follows_what_came_meanwhile(far: bool) ->
             other.log.checkpointed(make_checkpoint(other.folder, head.state, other.randomness))
             clean_log(other.folder, other.randomness)
 
-    watched = Once(storage, "make_directory", "a/", meanwhile)
+    watched = Interrupted(storage, lambda call, path: call == "make_directory" and path.startswith("a/"), meanwhile)
     stopped = PackRepository(Far(watched) if far else watched, OUTER, randomness=Repeatable(4), clock=clock)
     (own,) = history.line(1, None, "own")
     push(stopped, history, [own], {b"refs/heads/own": own})

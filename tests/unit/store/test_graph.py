@@ -1,16 +1,20 @@
+"""store.graph, store.ancestry: ancestors over parts and in a stream, and what it costs to find them."""
+
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+import tracemalloc
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 import pytest
-from pack_samples import stored
 
-from smartserver.errors import Cancelled
+from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import GraphNode, Parent
-from smartserver.store.allowance import CHECK, Allowance
+from smartserver.store import ancestry as ancestry_module
+from smartserver.store.allowance import CHECK, STEPS, Allowance
+from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
-from smartserver.store.snapshot import Snapshot
 
 
 def announced(parents: Mapping[bytes, Sequence[bytes]]) -> list[GraphNode]:
@@ -41,18 +45,10 @@ def named(graph: Graph, ordinals: Sequence[int]) -> bytes:
     return b"".join(graph.revision(ordinal) for ordinal in ordinals)
 
 
-def ordinals(graph: Graph, names: bytes) -> list[int]:
-    found = [graph.ordinal(bytes((name,))) for name in names]
-    assert None not in found
-    return [ordinal for ordinal in found if ordinal is not None]
-
-
 def test_ordinals_go_through_all_parts() -> None:
     assert GRAPH.count == 7
     assert named(GRAPH, range(7)) == b"abcdefg"
-    assert ordinals(GRAPH, b"abcdefg") == list(range(7))
     assert GRAPH.ordinal(b"z") is None
-    assert [GRAPH.part_at(ordinal) for ordinal in range(7)] == [0, 0, 0, 0, 1, 1, 2]
     for wrong in (-1, 7):
         with pytest.raises(IndexError, match=f"no revision has the ordinal {wrong}, there are 7"):
             GRAPH.parents(wrong)
@@ -82,14 +78,6 @@ def test_parents_neither_here_nor_before_are_named_once() -> None:
     assert lacking == [b"x", b"i", b"y"]
 
 
-def test_a_pack_whose_parents_are_nowhere() -> None:
-    made = stored([3, 2])
-    index = Snapshot.open(made.transport, made.state()).packs[1].index
-    graph, lacking = Graph().with_index(index)
-    assert lacking == [b"revision-0002"]
-    assert graph.count == 2
-
-
 def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:
     count = 30_000
     graph, _ = Graph().with_announced(
@@ -110,3 +98,105 @@ def test_a_walk_charges_its_steps_and_ends_where_that_raises() -> None:
     allowance.cancelled = True
     with pytest.raises(Cancelled):
         graph.missing([count - 1], [], charge=allowance.charge)
+
+
+def graph_of_numbers(parents: list[list[int]]) -> Graph:
+    nodes = [GraphNode(b"r%d" % at, tuple(Parent(b"r%d" % each) for each in named)) for at, named in enumerate(parents)]
+    graph, missing = Graph().with_announced(nodes)
+    assert missing == []
+    return graph
+
+
+def test_a_record_that_came_many_times_costs_no_more_to_find(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each copy was brought by a branch of its own, merged into one that was merged itself."""
+    costs = []
+    for count in (100, 1000):
+        steps: list[int] = []
+        ancestry = Ancestry(Graph(), steps.append)
+        main = ancestry.add([])
+        copies = []
+        for _ in range(count):
+            copies.append(ancestry.add([main]))
+            main = ancestry.add([main, ancestry.add([main, copies[-1]])])
+        monkeypatch.setattr(ancestry_module, "CHECK", 0)
+        assert ancestry.reaches_any(main, reversed(copies))
+        before = sum(steps)
+        assert ancestry.reaches_any(main, reversed(copies))
+        costs.append(sum(steps) - before)
+    assert costs[1] < 2 * costs[0] < 2000
+
+
+# -- what a stream costs, in steps, whatever its graph is
+
+
+def one_far_parent(count: int) -> list[list[int]]:
+    """Each on the one 10,000 before it: no table of the latest ancestors holds what the next one needs."""
+    return [[ordinal - 10_000] if ordinal >= 10_000 else [] for ordinal in range(count)]
+
+
+def far_merges(count: int) -> list[list[int]]:
+    return [[ordinal - 1, ordinal // 2] if ordinal > 1 else [] for ordinal in range(count)]
+
+
+def many_lines(count: int) -> list[list[int]]:
+    """A merge of a thousand lines, which each go on."""
+    return [
+        [ordinal - 1000, *([ordinal - 999] if ordinal % 7 == 0 else [])] if ordinal >= 1000 else []
+        for ordinal in range(count)
+    ]
+
+
+def wide_merges(count: int) -> list[list[int]]:
+    return [list(range(ordinal)) if ordinal % 500 == 0 else [] for ordinal in range(count // 4)]
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("family", "stored"), [(one_far_parent, 0), (far_merges, 5000), (many_lines, 0), (wide_merges, 5000)]
+)
+def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[list[int]]], stored: int) -> None:
+    """Asked of each revision is what a push asks: whether what its first parents brought is there."""
+    parents = family(40_000)
+    steps: list[int] = []
+    ancestry = Ancestry(graph_of_numbers(parents[:stored]), steps.append)
+    edges = sum(map(len, parents)) + len(parents)
+    tracemalloc.start()
+    try:
+        for ordinal in range(stored, len(parents)):
+            ancestry.add(parents[ordinal])
+            reach = partial(ancestry.reaches_any, ordinal)
+            assert all(reach([parent]) for parent in parents[ordinal][:2])
+        _, most = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert sum(steps) <= 20 * edges
+    assert most < 32 << 20
+
+
+def test_a_stream_that_makes_every_answer_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reachability has no answer that is near for every question: the steps are charged, and end the stream."""
+    allowance = Allowance()
+    monkeypatch.setattr(ancestry_module, "MARKS_KEPT", 0)
+    ancestry = Ancestry(Graph(), allowance.charge)
+    parents = far_merges(40_000)
+
+    def push() -> None:
+        for ordinal, named in enumerate(parents):
+            ancestry.add(named)
+            ancestry.reaches_any(ordinal, [ordinal // 5 * 2])
+            ancestry.reaches_any(ordinal - ordinal % 2, [ordinal // 3])
+
+    with pytest.raises(LimitExceeded, match="steps of work for one request"):
+        push()
+    assert STEPS < allowance.steps <= STEPS + 3 * len(parents)
+
+
+def test_a_walk_ends_when_its_client_is_gone() -> None:
+    allowance = Allowance()
+    ancestry = Ancestry(graph_of_numbers(far_merges(40_000)), allowance.charge)
+    last = ancestry.add([39_999])
+    allowance.cancelled = True
+    with pytest.raises(Cancelled):
+        ancestry.reaches_any(last, [0])
+    allowance.cancelled = False
+    assert ancestry.reaches_any(last, [1])

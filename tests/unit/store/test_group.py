@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
+from builders import Clock
 from log_builders import begin_log, contents, judge, request
 from memory_transport import MemoryTransport
 
@@ -24,22 +25,19 @@ from transports.errors import TransportFailed
 from transports.steps import GetStat, Publish, SyncDirectory
 
 
-class Clock:
+class Sleeping(Clock):
     """Seconds that pass when it is told, or when somebody sleeps."""
 
     def __init__(self) -> None:
-        self.now = 5.0
+        super().__init__(5.0)
         self.slept: list[float] = []
-
-    def __call__(self) -> float:
-        return self.now
 
     def sleep(self, seconds: float) -> None:
         self.slept.append(seconds)
         self.now += seconds
 
 
-def late(clock: Clock, needed: float) -> Turns:
+def late(clock: Sleeping, needed: float) -> Turns:
     """The turns of a process that was late, needed that many seconds, and has just published."""
     found = Turns(clock, clock.sleep)
     found.retried(needed)
@@ -48,7 +46,7 @@ def late(clock: Clock, needed: float) -> Turns:
 
 
 def test_a_process_that_was_never_late_does_not_wait() -> None:
-    clock = Clock()
+    clock = Sleeping()
     alone = Turns(clock, clock.sleep)
     for _ in range(3):
         alone.published()
@@ -58,7 +56,7 @@ def test_a_process_that_was_never_late_does_not_wait() -> None:
 
 @pytest.mark.parametrize(("needed", "since", "slept"), [(0.25, 0.0, 0.25), (0.25, 0.125, 0.125), (9.0, 0.0, 1.0)])
 def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: float) -> None:
-    clock = Clock()
+    clock = Sleeping()
     found = late(clock, needed)
     clock.now += since
     assert found.wait()
@@ -67,7 +65,7 @@ def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: float
 
 @pytest.mark.parametrize("since", [0.25, log.REMEMBERED + 1])
 def test_it_does_not_wait_when_that_is_over(since: float) -> None:
-    clock = Clock()
+    clock = Sleeping()
     found = late(clock, 0.25)
     clock.now += since
     assert not found.wait()
@@ -76,7 +74,7 @@ def test_it_does_not_wait_when_that_is_over(since: float) -> None:
 class Slow(PassingTransport):
     """A store of which each trip takes a second."""
 
-    def __init__(self, inner: MemoryTransport, clock: Clock) -> None:
+    def __init__(self, inner: MemoryTransport, clock: Sleeping) -> None:
         super().__init__(inner)
         self.clock = clock
 
@@ -86,7 +84,7 @@ class Slow(PassingTransport):
 
 
 def test_what_a_lost_race_takes_is_measured_at_the_log() -> None:
-    clock, store = Clock(), MemoryTransport()
+    clock, store = Sleeping(), MemoryTransport()
     begin_log(store)
     names = itertools.count()
     own = Log(Slow(store, clock), "r", lambda size: next(names).to_bytes(size, "big"), clock)

@@ -103,14 +103,6 @@ def test_a_request_first_sent_before_is_not_covered() -> None:
     assert history.horizon.since > NOW - 1
 
 
-def test_two_that_follow_the_same_see_nothing_of_each_other() -> None:
-    common = line([NOW] * 3)
-    one = extended(common, record(5), bytes(16))
-    other = extended(common, record(6), bytes(16))
-    assert (versions(common), versions(one), versions(other)) == ([2, 3, 4], [2, 3, 4, 5], [2, 3, 4, 6])
-    assert (one.find(request(6)), other.find(request(5)), common.find(request(5))) == (None, None, None)
-
-
 @pytest.mark.parametrize("kept", [1, 700])
 def test_what_is_not_kept_takes_no_memory(kept: int) -> None:
     """The line of a long-lived server is copied now and then, without what no state sees any more."""

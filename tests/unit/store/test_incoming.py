@@ -1,17 +1,18 @@
-"""store.incoming: what is taken, of every kind of record."""
+"""store.incoming: what is taken, of every kind of record, and records that are repeated in another revision."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from builders import MAIN, TEXTS, History, check_whole, locate, push, request_id, upload
+from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, locate, push, request_id, upload
 from counting import Counting
 from incoming_uploads import FILE, left_in_quarantine, raw, receive
-from twins import IN_PYTHON
+from memory_transport import MemoryTransport
+from twins import FORMS, IN_PYTHON
 
-from smartserver.errors import ConflictingRecord
-from smartserver.meters import STORED, STORED_BYTES
+from smartserver.errors import ConflictingRecord, CorruptRecord, MissingReference
+from smartserver.meters import HASHED, STORED, STORED_BYTES, here
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
@@ -20,6 +21,7 @@ from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
+from transports.errors import CodedError
 
 pytestmark = pytest.mark.usefixtures("proving")
 
@@ -45,16 +47,6 @@ def test_the_graph_is_known_before_the_segments(repository: PackRepository, hist
     assert sent.graph() is None
     sent.write(graph[-1:])
     assert list(sent.graph() or ()) == [history.announced(each) for each in line]
-    sent.abandon()
-
-
-def test_without_announcement_the_graph_is_known_at_the_end(repository: PackRepository, history: History) -> None:
-    (tip,) = history.line(1)
-    sent = receive(repository)
-    sent.write(history.segment(tip))
-    assert sent.graph() is None
-    sent.finish(1, len(history.segment(tip)))
-    assert sent.graph() == [history.announced(tip)]
     sent.abandon()
 
 
@@ -103,17 +95,6 @@ def test_a_base_anywhere_among_the_ancestors(repository: PackRepository, history
     sent = upload(repository, b"".join(segments), 12)
     assert sent.entry is not None
     sent.abandon()
-
-
-def test_a_text_is_decoded_again_when_it_was_forgotten(
-    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("smartserver.store.known_records.TEXT_BYTES", 0)
-    monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
-    line = history.line(20)
-    push(repository, history, line[:10], {MAIN: line[9]})
-    push(repository, history, line[10:], {MAIN: line[19]})
-    check_whole(repository, history)
 
 
 def text_segment(revision: bytes, parents: Sequence[bytes], records: Sequence[tuple[Record, bytes]]) -> bytes:
@@ -192,4 +173,99 @@ def test_no_text_is_held_once_all_is_written(repository: PackRepository, history
     assert recent._records
     sent.finish(4, len(body))
     assert not recent._records
+    sent.abandon()
+
+
+LINES = [b"%d: a line that stays\n" % number for number in range(40)]
+OLD, NEW = b"".join(LINES), b"".join([*LINES[:7], b"a new one\n", *LINES[7:]])
+
+
+class Twins:
+    """A commit and two children that make the same change."""
+
+    def __init__(self) -> None:
+        self.history = History()
+        self.first = self.history.commit({"src/file.txt": OLD, "README": b"a project\n"})
+        files = {"src/file.txt": NEW, "README": b"a project\n"}
+        self.twins = [self.history.commit(files, (self.first,), message) for message in ("one", "two")]
+        self.repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+
+    def send(self, *segments: bytes) -> None:
+        """Send the first commit, its first child, then these segments."""
+        sent = [self.history.segment(self.first), self.history.segment(self.twins[0]), *segments]
+        upload(self.repository, b"".join(sent), len(sent)).abandon()
+
+    def refused(self, *segments: bytes) -> CodedError:
+        """Return the error that these segments cause."""
+        with pytest.raises(CodedError) as caught:
+            self.send(*segments)
+        return caught.value
+
+    def second(self, *, based: bool = True, without: bytes = b"", damaged: bytes = b"") -> bytes:
+        """Return the second child's segment, with the first's records; one may be left out, or damaged near its end."""
+        tip = self.twins[1]
+        entries, bodies = [], []
+        for key, path in self.history.introduced[tip]:
+            if key == without:
+                continue
+            record = self.history.objects[key]
+            base = self.before(path) if based else b""
+            encoding, frame = compress(record.text, self.history.objects[base].text if base else b"")
+            if key == damaged:
+                frame = frame[:-4] + bytes((frame[-4] ^ 255,)) + frame[-3:]
+            tag = BaseTag.FULL_KEY if base else BaseTag.NONE
+            entries.append(Entry(0, encoding, key, record.meta, tag, base, len(record.text), len(frame), b""))
+            bodies.append(frame)
+        return encode_segment(tip, [Parent(self.first)], entries, bodies, KINDS)
+
+    def before(self, path: bytes) -> bytes:
+        """Return the record of the first commit at a path, or the commit itself if there is none."""
+        return next((key for key, each in self.history.introduced[self.first] if path and each == path), self.first)
+
+
+@pytest.fixture
+def twins() -> Twins:
+    return Twins()
+
+
+@pytest.mark.parametrize("proving", FORMS[:1], indirect=True)
+@pytest.mark.parametrize(("based", "hashed"), [(True, 0), (False, 1)])
+def test_a_copy_of_a_file_is_not_looked_at_again(twins: Twins, based: bool, hashed: int) -> None:
+    """The native prover does not decode the copy again, unless it has another base."""
+    count = sum(len(twins.history.introduced[each]) for each in (twins.first, *twins.twins))
+    before = here.tally[HASHED]
+    twins.send(twins.history.segment(twins.twins[1]) if based else twins.second(based=False))
+    assert here.tally[HASHED] - before == count - 1 + hashed
+
+
+def test_a_damaged_copy_is_refused(twins: Twins) -> None:
+    for key, _ in twins.history.introduced[twins.twins[1]]:
+        error = twins.refused(twins.second(damaged=key))
+        assert isinstance(error, CorruptRecord)
+        assert error.key == key
+
+
+def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
+    """The first child introduced the file, but is no ancestor of the second."""
+    file = twins.history.key_at(twins.twins[1], "src/file.txt")
+    error = twins.refused(twins.second(without=file))
+    assert isinstance(error, MissingReference)
+    assert (error.revision, error.missing) == (twins.twins[1], file)
+
+
+def test_a_repeat_whose_check_is_another_is_refused() -> None:
+    """If a key proves nothing of its text, the check in the header is compared in every copy."""
+    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
+    transaction = repository.begin()
+    transaction.create("texts", TEXTS, {})
+    sent = repository.receive(transaction)
+    encoding, frame = compress(OLD)
+    right = make_check(TEXTS[0], b"k", b"", OLD)
+    for revision, parents, check in ((b"a", [], right), (b"b", [Parent(b"a")], right[:-1] + b"?")):
+        entry = Entry(0, encoding, b"k", b"", BaseTag.NONE, b"", len(OLD), len(frame), check)
+        segment = encode_segment(revision, parents, [entry], [frame], TEXTS)
+        if check == right:
+            sent.write(segment)
+    with pytest.raises(CorruptRecord):
+        sent.write(segment)
     sent.abandon()

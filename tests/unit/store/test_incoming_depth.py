@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, check_whole, push, request_id, upload
+from builders import KINDS, MAIN, History, Repeatable, check_whole, create, locate, push, upload
+from changes import change
 from incoming_uploads import FILE, raw
 from twins import IN_PYTHON
 
@@ -16,7 +17,6 @@ from smartserver.store import incoming, known_records
 from smartserver.store.incoming import MAX_STORED_DEPTH
 from smartserver.store.known_records import REBASED_DEPTH
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 
 pytestmark = pytest.mark.usefixtures("proving")
 
@@ -46,9 +46,7 @@ def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
     push(repository, history, line[: MAX_STORED_DEPTH + 1], {MAIN: line[MAX_STORED_DEPTH]})
     push(repository, history, line[MAX_STORED_DEPTH + 1 :], {MAIN: line[-1]})
     snapshot = check_whole(repository, history)
-    key = history.key_at(line[MAX_STORED_DEPTH + 1], FILE)
-    location = snapshot.first(0, key)
-    assert location is not None
+    location = locate(snapshot, 0, history.key_at(line[MAX_STORED_DEPTH + 1], FILE))[0]
     # The base is the version 32 before it, as the k-ary rule says: every version until then had its predecessor.
     assert location.depth == MAX_STORED_DEPTH + 1 - 32 + 1 <= REBASED_DEPTH + 1
     assert location.lineage == MAX_STORED_DEPTH + 1
@@ -56,8 +54,7 @@ def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
     sent = decode_segment(history.segment(line[MAX_STORED_DEPTH + 1]), 0, KINDS)
     assert [entry.key for entry in stored.entries] == [entry.key for entry in sent.entries]
     assert (stored.revision, stored.parents) == (sent.revision, sent.parents)
-    after = snapshot.first(0, history.key_at(line[MAX_STORED_DEPTH + 2], FILE))
-    assert after is not None
+    after = locate(snapshot, 0, history.key_at(line[MAX_STORED_DEPTH + 2], FILE))[0]
     assert after.depth == location.depth + 1
 
 
@@ -89,12 +86,7 @@ def test_encoded_anew_within_one_push_and_one_segment(
     content = encode_segment(tip, [], entries, bodies, KINDS)
     sent = upload(repository, content, 1)
     history._made[tip] = content
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.create(GIT, KINDS, SETTINGS)
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan, sent)
+    change(repository, create, sent)
     push(repository, history, [], {MAIN: tip})
     snapshot = check_whole(repository, history)
     assert max(row.depth for row in snapshot.packs[0].index.rows()) == MAX_STORED_DEPTH
@@ -123,8 +115,7 @@ def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, 
     push(repository, history, [other], {b"refs/heads/other": other})
     push(repository, history, [child], {b"refs/heads/other": child})
     snapshot = check_whole(repository, history)
-    location = snapshot.first(0, history.key_at(child, "elsewhere"))
-    assert location is not None
+    location = locate(snapshot, 0, history.key_at(child, "elsewhere"))[0]
     assert (location.depth, location.lineage) == (0, MAX_STORED_DEPTH + 1)
 
 
@@ -134,8 +125,7 @@ def test_a_near_base_that_is_too_deep_leads_to_a_farther_one(
     monkeypatch.setattr(known_records, "REBASED_DEPTH", 5)
     line = history.line(MAX_STORED_DEPTH + 2)
     one_by_one(repository, history, line)
-    location = check_whole(repository, history).first(0, history.key_at(line[-1], FILE))
-    assert location is not None
+    location = locate(check_whole(repository, history), 0, history.key_at(line[-1], FILE))[0]
     assert location.depth == 1
 
 
@@ -149,7 +139,6 @@ def test_encoded_anew_in_full_where_the_base_is_of_no_use(repository: PackReposi
         parent = (history.commit({"noise": b"".join(blocks[number : number + 8])}, parent),)
         line += parent
     push(repository, history, line, {MAIN: line[-1]})
-    location = check_whole(repository, history).first(0, history.key_at(line[-1], "noise"))
-    assert location is not None
+    location = locate(check_whole(repository, history), 0, history.key_at(line[-1], "noise"))[0]
     assert location.depth == 0
     assert location.frame_length == location.length == 8 * 256

@@ -35,12 +35,6 @@ def judge(
     return Judge(vcs, policy, lambda kind, key: key in stored, lambda kind, key: measured, read)
 
 
-def test_harm_is_refused_by_name() -> None:
-    for level in (Level.SAFE, Level.STRICT):
-        with pytest.raises(CorruptRecord, match=r"hasDotgit: an entry is named '\.git'"):
-            judge(Policy(level)).weigh_record(b"r", DOTGIT, None)
-
-
 def test_errors_are_refused_where_all_is_strict() -> None:
     safe = judge(Policy())
     safe.weigh_record(b"r", PADDED, None)
@@ -65,13 +59,6 @@ def test_what_is_stored_is_not_judged() -> None:
     old.weigh_record(b"r", MODULES, None)
     old.finish(b"r")
     assert old.warnings == {}
-
-
-def test_a_file_is_judged_once_its_segment_is_here() -> None:
-    new = judge(Policy(), found=BAD_MODULES)
-    new.weigh_record(b"r", MODULES, None)
-    with pytest.raises(CorruptRecord, match=r"gitmodulesUrl: the submodule 'a' of \.gitmodules has the url '-x'"):
-        new.finish(b"r")
 
 
 def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not() -> None:

@@ -6,11 +6,10 @@ from functools import partial
 
 import msgspec
 import pytest
-from faulty_transport import FaultMode, FaultyTransport
 from log_builders import begin_log, contents, judge, record_of
-from memory_transport import Aftermath, MemoryTransport
+from memory_transport import MemoryTransport
 
-from smartserver.errors import CorruptFile, NoSuchRepository, OutcomeUnknown, Unsupported
+from smartserver.errors import CorruptFile, OutcomeUnknown, Unsupported
 from smartserver.store import history
 from smartserver.store.checkpoint import FLOOR_AGE, clean_log, make_checkpoint
 from smartserver.store.format import LOG
@@ -20,7 +19,7 @@ from smartserver.store.record import HEADER, MAGIC, VERSION, Record, _hash, enco
 from smartserver.store.state import State
 from transports.base import Transport
 from transports.decorators.passing import PassingTransport
-from transports.errors import FileExists, NoSpace, TransportError, TransportFailed
+from transports.errors import FileExists, TransportFailed
 
 NAMES = itertools.count()
 
@@ -51,28 +50,6 @@ def checkpoint(store: Transport) -> str:
     """Make one; its path."""
     make_checkpoint(store, opened(store).look().state, name)
     return f"checkpoints/{store.list_directory('checkpoints')[-1]}"
-
-
-def test_each_sees_what_the_others_did(store: MemoryTransport) -> None:
-    one, other = opened(store), opened(store)
-    assert contents(carry_out(one, 1, 2).state) == contents(other.look().state) == [1, 2]
-    assert contents(carry_out(other, 2, 3).state) == contents(one.look().state) == [1, 2, 3]
-    assert contents(opened(store).look().state) == [1, 2, 3]
-    assert store.list_directory("incoming") == []
-
-
-def test_where_no_repository_is() -> None:
-    with pytest.raises(NoSuchRepository):
-        opened(MemoryTransport()).look()
-
-
-def test_a_checkpoint_serves_for_the_records_before_it(store: MemoryTransport) -> None:
-    carry_out(opened(store), 1, 2)
-    checkpoint(store)
-    carry_out(opened(store), 3)
-    for number in (1, 2):
-        store.delete(record_path(number))
-    assert contents(opened(store).look().state) == [1, 2, 3]
 
 
 @pytest.mark.parametrize("harm", ["cut", "of another log"])
@@ -176,34 +153,6 @@ def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTran
 # -- a store that fails
 
 
-@pytest.mark.parametrize("aftermath", [Aftermath.EVERYTHING, Aftermath.DURABLE_ONLY])
-@pytest.mark.parametrize("mode", ["fail", "tear", "lose", "die"])
-def test_each_call_fails(mode: FaultMode, aftermath: Aftermath) -> None:
-    """An acknowledged change survives a loss of power; a refused one is not there; an unknown one may be."""
-    for fail_at in itertools.count(1):
-        store = MemoryTransport()
-        begin_log(store)
-        faulty = FaultyTransport(store, fail_at=fail_at, mode=mode)
-        log = opened(faulty)
-        done, refused = set(), set()
-        for number in (1, 2, 3):
-            try:
-                carry_out(log, number)
-            except OutcomeUnknown:
-                continue
-            except TransportError:
-                refused.add(number)
-            else:
-                done.add(number)
-        found = contents(opened(store.crash(aftermath)).look().state)
-        assert done <= set(found), (fail_at, faulty.log)
-        assert not refused & set(found), (fail_at, faulty.log)
-        assert len(set(found)) == len(found), (fail_at, faulty.log)
-        assert mode == "die" or len(done) >= 2, (fail_at, faulty.log)
-        if faulty.calls < fail_at:
-            return
-
-
 class FailingSync(PassingTransport):
     """Whose first sync of the log fails, though the names are there."""
 
@@ -223,19 +172,6 @@ def test_a_failed_sync_is_never_repeated(store: MemoryTransport) -> None:
     carry_out(opened(store), 1)
     with pytest.raises(OutcomeUnknown, match="sync failed"):
         carry_out(opened(FailingSync(store)), 1)  # Nor is a repeat answered.
-
-
-class Full(PassingTransport):
-    """A store without space."""
-
-    def put(self, path: str, chunks: object) -> None:
-        raise NoSpace(path)
-
-
-def test_a_full_store_changes_nothing_for_certain(store: MemoryTransport) -> None:
-    with pytest.raises(NoSpace):
-        carry_out(opened(Full(store)), 1)
-    assert contents(opened(store).look().state) == []
 
 
 def test_others_are_first_again_and_again(store: MemoryTransport) -> None:

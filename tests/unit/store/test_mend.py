@@ -49,11 +49,6 @@ def mended(repository: PackRepository) -> list[str]:
 
 
 @pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
 def repository(history: History) -> PackRepository:
     repository = PackRepository(MemoryTransport(), "project")
     line = history.line(2)

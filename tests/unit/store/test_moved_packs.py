@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, Stepwise, locate, push
+from changes import push_each
 from memory_transport import MemoryTransport
 from pack_samples import Stored, history, note, opened, stored
 
@@ -34,8 +35,7 @@ class Busy:
         self.readers = PackRepository(through, clock=clock, randomness=Repeatable(1))
         self.line = self.history.line(6)
         push(self.writer, self.history, self.line[:2], {MAIN: self.line[1]})
-        for tip in self.line[2:]:
-            push(self.writer, self.history, [tip], {MAIN: tip})
+        push_each(self.writer, self.history, self.line[2:])
 
     def join_and_sweep(self) -> None:
         """Join all packs and let a day pass. What was joined is gone then."""
@@ -89,8 +89,8 @@ def test_it_goes_on_after_several_sweeps_and_pushes(busy: Busy) -> None:
     while piece := reader.read(len(expected) // 4):
         pieces.append(piece)
         line = busy.history.line(2, tip, f"more {len(pieces)}")
-        for tip in line:
-            push(busy.writer, busy.history, [tip], {MAIN: tip})
+        push_each(busy.writer, busy.history, line)
+        tip = line[-1]
         busy.join_and_sweep()
     assert b"".join(pieces) == expected
     assert snapshot.read_ranges([(0, snapshot.graph.count)]).read(len(expected)) == expected
@@ -147,25 +147,15 @@ def test_verification_goes_on_where_the_segments_lie_now(linked: bool, monkeypat
     assert (report.segments, report.packs) == (6, 5)
 
 
-def remake(busy: Busy) -> None:
-    """Delete the repository and make another at the same place."""
+@pytest.mark.parametrize("remade", [True, False])
+def test_another_repository_is_not_read_in_its_place(busy: Busy, remade: bool) -> None:
+    _, reader = begin(busy)
+    del _
     busy.writer.delete(b"d" * 16, 0, "user")
     busy.clock.now += KEPT + 1
     busy.writer.collect_garbage_files()
-    push(busy.writer, busy.history, busy.line, {MAIN: busy.line[-1]})
-
-
-def delete(busy: Busy) -> None:
-    busy.writer.delete(b"d" * 16, 0, "user")
-    busy.clock.now += KEPT + 1
-    busy.writer.collect_garbage_files()
-
-
-@pytest.mark.parametrize("change", [remake, delete])
-def test_another_repository_is_not_read_in_its_place(busy: Busy, change: Callable[[Busy], None]) -> None:
-    snapshot, reader = begin(busy)
-    del snapshot
-    change(busy)
+    if remade:
+        push(busy.writer, busy.history, busy.line, {MAIN: busy.line[-1]})
     with pytest.raises(RepositoryChanged, match=r"packs/\w+\.pack is gone: .*; try again") as raised:
         reader.read(1 << 20)
     assert raised.value.retryable

@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 
 from smartserver.errors import LimitExceeded
-from smartserver.records.model import BaseTag, Entry, Segment
+from smartserver.records.model import BaseTag, Entry, Record, Segment
 from smartserver.store import index_build
 from smartserver.store.index import Row
 from smartserver.store.index_build import IndexBuilder, Numbered, Numbering
-from smartserver.store.known_records import NO_BASE, Frame, UploadIndex
+from smartserver.store.known_records import NO_BASE, Frame, RecentRecords, UploadIndex
 
 MANY = 20_000
 
@@ -80,3 +80,11 @@ def test_what_is_known_of_a_push_takes_little() -> None:
         return index, builder
 
     assert taken(push) < 150
+
+
+def test_a_recent_record_is_neither_large_nor_replaced() -> None:
+    recent = RecentRecords(limit=100)
+    for text in (b"x" * 30, b"never two texts"):
+        recent.put(Record(0, b"7", b"", text))
+    recent.put(Record(0, b"large", b"", b"x" * 51))
+    assert (recent.get(0, b"7"), recent.get(0, b"large")) == (Record(0, b"7", b"", b"x" * 30), None)

@@ -48,7 +48,3 @@ def test_a_damaged_file_is_named(tmp_path: Path) -> None:
     (tmp_path / PREVIEW).write_text('{"url": 1}')
     with pytest.raises(CorruptFile, match=PREVIEW):
         previewed_by(LocalTransport(tmp_path))
-
-
-def test_the_store_itself() -> None:
-    assert STORE.below("") == STORE

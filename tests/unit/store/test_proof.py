@@ -13,7 +13,7 @@ from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, Segme
 from smartserver.records.system import system_of
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
-from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, UnreachableBase, check_own_record
+from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, check_own_record
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE
 
 RULES = system_of(GIT)
@@ -65,16 +65,6 @@ class Case:
         return [self.metas.get(key, BLOB) for _, key in places]
 
 
-def test_a_base_of_the_same_revision_comes_first() -> None:
-    case, first, second = Case(), blob(b"first"), blob(b"second")
-    entries = (entry(first), entry(second, BaseTag.entry(0)))
-    proof = case.proof(*entries)
-    with pytest.raises(UnreachableBase):
-        proof.base(entries[1])
-    proof.add(entries[0], first, None)
-    assert proof.base(entries[1]) == first.key
-
-
 def test_what_an_ancestors_base_refers_to_is_granted() -> None:
     case, kept, old, new = Case(), blob(b"kept"), blob(b"old"), blob(b"new")
     before, after = tree(kept, old), tree(kept, new)
@@ -101,25 +91,13 @@ def test_what_a_base_of_the_same_revision_refers_to_must_be_proved() -> None:
         proof.finish()
 
 
-def test_the_reference_cache_is_bounded() -> None:
-    cache = ReferenceCache(limit=10)
-
-    def keep(key: bytes, *keys: bytes) -> None:
-        cache.put(Record(0, key, b"", b""), ((0, None, frozenset(keys)),))
-
-    def kept(key: bytes, meta: bytes = b"") -> object:
-        return cache.get(Record(0, key, meta, b""))
-
-    for number in range(10):
-        keep(b"k%d" % number, b"a", b"b")
-    assert [kept(b"k%d" % number) is None for number in range(10)] == [True] * 7 + [False] * 3
-    assert kept(b"k7") == ((0, None, frozenset((b"a", b"b"))),)
-    keep(b"new", b"c")
-    assert kept(b"k7") is not None
-    assert kept(b"k8") is None
-    assert kept(b"k7", b"x") is None
-    keep(b"large", *[bytes((number,)) for number in range(20)])
-    assert kept(b"large") is None
+def test_the_reference_cache_is_bounded_by_its_keys() -> None:
+    cache, found = ReferenceCache(limit=10), ((0, None, frozenset((b"a", b"b"))),)
+    records = [Record(0, b"k%d" % number, b"", b"") for number in range(10)]
+    for record in records:
+        cache.put(record, found)
+    assert [cache.get(record) for record in records] == [None] * 7 + [found] * 3
+    assert cache.get(records[7]._replace(meta=b"x")) is None
 
 
 # ---- records that refer to another kind, and ghosts
@@ -157,10 +135,6 @@ def test_records_of_breezy_need_others_of_other_kinds() -> None:
     case = BzrCase()
     case.places = {(record.kind, record.key): [0] for record in FIRST}
     case.prove(*SECOND)
-    for number, record in enumerate(SECOND[1:], 1):
-        with pytest.raises(MissingReference) as caught:
-            case.prove(*SECOND[:number], *SECOND[number + 1 :])
-        assert caught.value.missing == record.key
     for number in (3, 4, 5, 6, 7, 8):
         left = [record for record in FIRST if record is not FIRST[number]]
         case.places = {(record.kind, record.key): [0] for record in left}
@@ -179,28 +153,11 @@ def test_a_key_of_another_kind_is_not_what_is_needed() -> None:
         case.prove(*SECOND)
 
 
-def test_what_another_branch_has_is_not_enough_for_breezy() -> None:
-    case = BzrCase()
-    case.places = {(record.kind, record.key): [1] for record in FIRST}
-    with pytest.raises(MissingReference):
-        case.prove(*SECOND)
-
-
 def test_the_texts_of_an_ancestors_page_are_granted() -> None:
     case = BzrCase()
     case.places = {(CHK, record.key): [0] for record in FIRST if record.kind == CHK}
     case.prove(*SECOND, based=True)
     assert FIRST[4].key not in case.asked
-
-
-def test_a_ghosts_texts_come_with_who_has_them_first() -> None:
-    case = BzrCase()
-    case.prove(*SECOND, *FIRST[2:])
-
-
-def test_a_revision_of_breezy_without_its_own_record() -> None:
-    with pytest.raises(CorruptRecord, match=r"record joe@example\.org-2 of revision joe@example\.org-2: the record"):
-        BzrCase().prove(*SECOND[1:])
 
 
 @pytest.mark.parametrize("kind", [REVISION, SIGNATURE, INVENTORY])

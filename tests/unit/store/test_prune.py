@@ -6,7 +6,8 @@ import random
 from collections.abc import Callable
 
 import pytest
-from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, locate, push, refs_of, request_id
+from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, locate, push, refs_of
+from changes import change
 from memory_transport import MemoryTransport
 from pack_texts import texts_in
 
@@ -24,21 +25,6 @@ from transports.errors import TransportFailed
 SIDE = b"refs/heads/side"
 SECRET = b"hunter2, which nobody may know\n"
 DAY = 24 * 3600
-
-
-@pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def storage(clock: Clock) -> MemoryTransport:
-    return MemoryTransport(clock=clock)
 
 
 @pytest.fixture(params=[lambda store: store, Far], ids=["near", "far"])
@@ -271,21 +257,11 @@ def test_any_history(seed: int) -> None:
 def test_an_entry_of_a_map_about_what_goes_goes_too(history: History) -> None:
     """One that keeps a revision alive keeps it."""
     repository = PackRepository(MemoryTransport())
-    made = history.line(2)
-    push(repository, history, made, {MAIN: made[0]})
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_map("tags", "ids", MAIN + b"\0v1", made[1])
-        return b""
-
-    repository.commit(request_id(), 0, "user", plan)
+    line = history.line(2)
+    push(repository, history, line, {MAIN: line[0]})
+    change(repository, lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", line[1]))
     assert prune(repository) == 0
-
-    def remove(transaction: Transaction) -> bytes:
-        transaction.set_map("tags", "ids", MAIN + b"\0v1", None)
-        return b""
-
-    repository.commit(request_id(), 0, "user", remove)
+    change(repository, lambda made: made.set_map("tags", "ids", MAIN + b"\0v1", None))
     assert prune(repository) == 1
     assert repository.snapshot().state.vcs == GIT
     check_whole(repository, history)

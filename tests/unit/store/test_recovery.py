@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id
+from changes import change, push_each, replace
 from copies import freeze, thaw
 from faulty_transport import FaultyTransport
 from memory_transport import Aftermath, MemoryTransport
@@ -19,27 +20,11 @@ from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import beginning
 from smartserver.store.trailer import Trailer, encode_trailer
-from smartserver.store.transaction import Transaction
 from smartserver.store.upkeep import KEPT
 from transports.base import Transport
 from transports.errors import CodedError, TransportError
 
 SIDE = b"refs/heads/side"
-
-
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def storage(clock: Clock) -> MemoryTransport:
-    return MemoryTransport(clock)
-
-
-@pytest.fixture
-def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
-    return PackRepository(storage, clock=clock, randomness=Repeatable())
 
 
 def again(storage: Transport, clock: Callable[[], float]) -> PackRepository:
@@ -65,17 +50,6 @@ def put_back(storage: MemoryTransport, newest: int = 2) -> None:
     for name in storage.list_directory(LOG):
         if int(name) > newest:
             storage.delete(f"{LOG}/{name}")
-
-
-def replace(storage: MemoryTransport, path: str, content: bytes) -> None:
-    storage.delete(path)
-    storage.put(path, [content])
-
-
-def push_each(repository: PackRepository, history: History, revisions: Sequence[bytes]) -> None:
-    """One push for each of these revisions."""
-    for each in revisions:
-        push(repository, history, [each], {MAIN: each})
 
 
 def checkpoint(repository: PackRepository) -> None:
@@ -234,7 +208,7 @@ def test_reads_are_answered_until_then_and_changes_refused(
 
 
 def test_what_is_not_chosen_stays_in_lost(
-    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
+    repository: PackRepository, line: list[bytes], storage: MemoryTransport
 ) -> None:
     storage.delete(record_path(5))
     findings = find(storage)
@@ -271,9 +245,7 @@ def test_nothing_is_found_where_nothing_is_lost(
     assert not storage.exists(LOST)
 
 
-def test_nothing_tells_what_was_there(
-    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
-) -> None:
+def test_nothing_tells_what_was_there(repository: PackRepository, line: list[bytes], storage: MemoryTransport) -> None:
     with pytest.raises(NoSuchRepository):
         find(MemoryTransport())
     take_both(repository, storage)
@@ -359,12 +331,8 @@ def test_all_that_a_record_says_is_restored(
     push(repository, history, line, {MAIN: line[1], SIDE: line[0]})
     push(repository, history, [], {SIDE: None})
 
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_setting("HEAD", SIDE)
-        transaction.set_map("tags", "ids", b"v1", line[0])
-        return b"settled"
-
-    repository.commit(request_id(), 0, "user", plan)
+    change(repository, lambda made: made.set_setting("HEAD", SIDE))
+    change(repository, lambda made: made.set_map("tags", "ids", b"v1", line[0]))
     storage.delete(record_path(2))
     checkpoint(repository)
     storage.delete(f"{CHECKPOINTS}/{storage.list_directory(CHECKPOINTS)[0]}")
@@ -445,7 +413,7 @@ def test_packs_that_were_joined_and_deleted_are_cut_out_again(
 
 
 def test_a_pack_that_is_nowhere_stops_a_recovery(
-    repository: PackRepository, history: History, line: list[bytes], storage: MemoryTransport
+    repository: PackRepository, line: list[bytes], storage: MemoryTransport
 ) -> None:
     pack = next(name for name in storage.list_directory(PACKS) if name.endswith(".pack"))
     storage.delete(f"{PACKS}/{pack}")

@@ -5,11 +5,12 @@ from __future__ import annotations
 import random
 import time
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builders import MAIN, Far, History, Repeatable, check_whole, push
+from interrupted import Interrupted
 from memory_transport import MemoryTransport
 from trips import Trips
 
@@ -22,10 +23,7 @@ from smartserver.store.remote import RemotePack, read_across
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 from smartserver.store.upkeep import KEPT
-from transports.base import Step, Transport
-from transports.decorators.passing import PassingTransport
-from transports.errors import NoSuchFile, TransportFailed
-from transports.steps import GetPublished, GetStat, Publish, Put, Rename, SyncDirectory
+from transports.base import Transport
 
 BUDGETS = tomllib.loads((Path(__file__).parents[2] / "budgets.toml").read_text())["store"]
 
@@ -75,73 +73,24 @@ def push_one(stored: Stored, store: Transport) -> None:
     push(PackRepository(store, "project", randomness=Repeatable(5)), stored.history, [tip], {MAIN: tip})
 
 
-class Failing(PassingTransport):
-    """Fails one step of the trip that brings a pack, after those before it."""
-
-    def __init__(self, inner: Transport, at: int = -1) -> None:
-        super().__init__(inner)
-        self._at = at
-        self.steps: list[Step] = []
-        """The number of trips from that one on; shared with the children."""
-
-    def wrap(self, inner: Transport, prefix: str) -> Failing:
-        made = Failing(inner, self._at)
-        made.prefix, made.steps = prefix, self.steps
-        return made
-
-    def perform(self, steps: Sequence[Step]) -> None:
-        brings = not self.steps and any(isinstance(step, Rename) for step in steps)
-        if brings or self.steps:
-            self.steps += steps
-        if brings and self._at >= 0:
-            self.inner.perform(steps[: self._at])
-            raise TransportFailed(steps[self._at].path, "it failed")
-        self.inner.perform(steps)
-
-
 def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answered(stored: Stored) -> None:
-    """Each step of that trip fails in turn: nothing changed, nothing is left, and the next push brings it."""
-    whole = Failing(Far(Stored().storage))
-    push_one(stored, whole)
-    brought = [isinstance(step, Publish) for step in whole.steps].index(True)
-    assert [step.path.rpartition(".")[2] for step in whole.steps[:brought] if isinstance(step, Put)] == [
-        "record", "pack", "idx",
-    ]  # fmt: skip
-    assert {type(step) for step in whole.steps[:brought]} == {Put, Rename, SyncDirectory, GetPublished, GetStat}
-    for at in range(brought):
-        storage = Stored().storage
-        failing = Failing(Far(storage), at)
-        before = storage.list_directory("project/log"), storage.list_directory("project/packs")
-        with pytest.raises(TransportFailed, match="it failed"):
-            push_one(stored, failing)
-        assert not any(isinstance(step, Publish) for step in failing.steps)
-        assert (storage.list_directory("project/log"), storage.list_directory("project/packs")) == before
-        assert storage.list_directory("project/incoming") == []
-        push_one(stored, Far(storage))
-        check_whole(PackRepository(storage, "project"), stored.history)
-
-
-class Overtaken(PassingTransport):
-    """Another is first with the number that a record is published as."""
-
-    def __init__(self, inner: Transport, other: Callable[[], None]) -> None:
-        super().__init__(inner)
-        self._other = [other]
-
-    def wrap(self, inner: Transport, prefix: str) -> Overtaken:
-        made = Overtaken(inner, lambda: None)
-        made.prefix, made._other = prefix, self._other
-        return made
-
-    def perform(self, steps: Sequence[Step]) -> None:
-        if self._other and any(isinstance(step, Publish) for step in steps):
-            self._other.pop()()
-        self.inner.perform(steps)
+    push_one(stored, stored.trips)
+    trips = [[step.split() for step in trip.split(", ")] for trip in stored.trips.log]
+    brings, publishes = (
+        next(at for at, trip in enumerate(trips) if any(name == first for name, _ in trip))
+        for first in ("Rename", "Publish")
+    )
+    assert publishes == brings + 1
+    assert [path.rpartition(".")[2] for name, path in trips[brings] if name == "Put"] == ["record", "pack", "idx"]
+    assert {name for name, _ in trips[brings]} == {"Put", "Rename", "SyncDirectory", "GetPublished", "GetStat"}
+    assert trips[publishes][0][0] == "Publish"
 
 
 def test_a_record_that_was_written_down_in_vain_is_deleted(stored: Stored) -> None:
     other = b"refs/heads/other"
-    push_one(stored, Overtaken(Far(stored.storage), lambda: stored.push([stored.line[3]], other)))
+    busy = Interrupted(stored.storage, lambda call, path: call == "link", lambda: stored.push([stored.line[3]], other))
+    push_one(stored, Far(busy))
+    assert not busy.acts
     refs = PackRepository(stored.storage, "project").snapshot().state.refs()
     assert {name: value[0].id for name, value in refs.items()} == {MAIN: stored.line[9], other: stored.line[3]}
     assert stored.storage.list_directory("project/incoming") == []
@@ -279,14 +228,6 @@ def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], 
         pull(stored, 1)
     assert f"project/{raised.value.path}" == path
     assert any(why in problem for problem in PackRepository(Far(stored.storage), "project").verify().problems)
-
-
-def test_a_pack_that_is_gone(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("smartserver.store.remote.SMALL", 0)  # What was read with the index is there.
-    snapshot = stored.snapshot()
-    stored.storage.delete(f"project/packs/{snapshot.state.packs[-1].name.hex()}.pack")
-    with pytest.raises(NoSuchFile):
-        snapshot.read_ranges([(8, 9)]).read(1 << 20)
 
 
 def test_a_missing_or_damaged_index_is_made_again(stored: Stored) -> None:

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, check_whole, create, push, refs_of, request_id, upload
+from changes import change, push_each
 from counting import Counting
 from memory_transport import MemoryTransport
 
@@ -15,38 +16,17 @@ from smartserver.store.allowance import Allowance
 from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
-from smartserver.store.model import KnownVersion
 from smartserver.store.record import record_path
 from smartserver.store.repository import PackRepository
-from smartserver.store.state import encode_value
 from smartserver.store.transaction import Transaction
 from transports.decorators.counted import CountedTransport
 
 SIDE = b"refs/heads/side"
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def storage(clock: Clock) -> MemoryTransport:
-    return MemoryTransport(clock)
-
-
-@pytest.fixture
-def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
-    return PackRepository(storage, "some/project", clock=clock, randomness=Repeatable())
-
-
 def another(storage: MemoryTransport, clock: Clock, seed: int = 1) -> PackRepository:
     """The same repository in another process."""
-    return PackRepository(storage, "some/project", clock=clock, randomness=Repeatable(seed))
-
-
-def names(storage: MemoryTransport, folder: str) -> list[str]:
-    return storage.list_directory(f"some/project/{folder}")
+    return PackRepository(storage, clock=clock, randomness=Repeatable(seed))
 
 
 # -- creation
@@ -66,7 +46,7 @@ def test_a_refused_creation_makes_no_repository(
     with pytest.raises(DivergedBranches):
         push(repository, history, line, {MAIN: line[1]}, first=refuse)
     assert not repository.exists()
-    assert names(storage, INCOMING) == names(storage, PACKS) == []
+    assert storage.list_directory(INCOMING) == storage.list_directory(PACKS) == []
     with pytest.raises(DivergedBranches):
         push(PackRepository(storage, "other"), history, [], first=refuse)
     assert not storage.exists("other")
@@ -82,24 +62,16 @@ def test_folders_that_a_copy_left_out_are_made_again(
     line = history.line(1)
     push(repository, history, [])
     make_checkpoint(repository.folder, repository.log.look().state, repository.randomness)
-    storage.delete(f"some/project/{record_path(1)}")
+    storage.delete(record_path(1))
     for folder in (INCOMING, PACKS):
-        storage.remove_directory(f"some/project/{folder}")
+        storage.remove_directory(folder)
     other = another(storage, clock)
     if brings:
         push(other, history, line, {MAIN: line[0]})
         check_whole(other, history)
     else:
-        assert commit_setting(other).changed
-    assert names(storage, LOG) == ["0000000002", "0000000003"]
-
-
-def commit_setting(repository: PackRepository) -> CommitOutcome:
-    def plan(transaction: Transaction) -> bytes:
-        transaction.set_setting("HEAD", SIDE)
-        return b""
-
-    return repository.commit(request_id(), 0, "user", plan)
+        assert change(other, lambda made: made.set_setting("HEAD", SIDE)).changed
+    assert storage.list_directory(LOG) == ["0000000002", "0000000003"]
 
 
 def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
@@ -150,34 +122,7 @@ def test_what_a_push_costs(history: History, clock: Clock) -> None:
     assert (counting[SYNCS], counting[FILES_WRITTEN]) == (2, 1)
 
 
-def test_the_changes_a_client_does_not_know(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    first = push(repository, history, line[:1], {MAIN: line[0]}).state.changes_since(None)
-    known = KnownVersion(first.incarnation, first.version, first.mark)
-    committed = push(repository, history, line[1:], {SIDE: line[2]})
-    assert dict(committed.state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
-    assert dict(repository.snapshot().state.changes_since(known).refs) == {SIDE: encode_value((Tip(line[2]),))}
-
-
 # -- repeats
-
-
-def test_a_repeat_gets_the_first_answer(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    request = request_id()
-    first = push(repository, history, line[1:2], {MAIN: line[1]}, request=request)
-    push(repository, history, line[2:], {MAIN: line[2]})
-    again = push(repository, history, line[1:2], {MAIN: line[1]}, request=request, age=5000)
-    assert (first.changed, again.changed) == (True, False)
-    assert again.outcome == first.outcome
-    assert refs_of(repository) == {MAIN: line[2]}
-    assert repository.snapshot().state.version == 4
-    assert names(storage, INCOMING) == []
-    found = repository.earlier(request, 5000)
-    assert found is not None
-    assert found.outcome == first.outcome
-    assert repository.earlier(request_id(), 0) is None
 
 
 def test_a_repeated_creation_and_deletion(repository: PackRepository, history: History) -> None:
@@ -231,9 +176,9 @@ def test_a_repeat_that_lost_the_race_to_its_first_sending(
     again = repository.commit(request, 10, "user", plan, upload(repository, body, 1))
     assert (again.changed, again.outcome) == (False, calls[0].outcome)
     assert repository.snapshot().state.version == 3
-    assert names(storage, INCOMING) == []
+    assert storage.list_directory(INCOMING) == []
     check_whole(repository, history)
-    assert len(names(storage, PACKS)) == 4
+    assert len(storage.list_directory(PACKS)) == 4
 
 
 # -- several writers
@@ -270,8 +215,8 @@ def test_a_lost_race_may_be_refused(
     with pytest.raises(DivergedBranches):
         repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(fork), 1))
     assert refs_of(repository) == {MAIN: line[1]}
-    assert names(storage, INCOMING) == []
-    assert len(names(storage, PACKS)) == 4
+    assert storage.list_directory(INCOMING) == []
+    assert len(storage.list_directory(PACKS)) == 4
     check_whole(repository, history)
 
 
@@ -301,25 +246,8 @@ def test_revisions_that_land_meanwhile_are_cut_out(
     snapshot = check_whole(repository, history)
     assert snapshot.graph.count == 9
     assert snapshot.state.packs[-1].segments == 8 - rivals
-    assert names(storage, INCOMING) == []
-    assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
-
-
-def test_when_all_of_it_landed_meanwhile_there_is_no_pack(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(3)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    rival = another(storage, clock)
-    for ref, changed in ((SIDE, True), (MAIN, False)):
-        new = history.line(2, line[0], ref.decode())
-        plan = Racing(ref, new[1], partial(push, rival, history, new, {MAIN: new[1]}))
-        committed = repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(new), 2))
-        assert committed.changed is changed
-        snapshot = check_whole(repository, history)
-        assert len(names(storage, PACKS)) == 2 * len(snapshot.packs)
-        push(repository, history, [], {MAIN: line[0]})
-    assert names(storage, INCOMING) == []
+    assert storage.list_directory(INCOMING) == []
+    assert len(storage.list_directory(PACKS)) == 2 * len(snapshot.packs)
 
 
 def test_deleted_and_made_anew_meanwhile(
@@ -355,13 +283,13 @@ def test_deleted_meanwhile(
 
     with pytest.raises(NoSuchRepository):
         repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
-    assert names(storage, INCOMING) == []
+    assert storage.list_directory(INCOMING) == []
 
 
 # -- deletion and damage
 
 
-def test_deletion(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_deletion(repository: PackRepository, history: History) -> None:
     with pytest.raises(NoSuchRepository):
         repository.delete(request_id(), 0, "user")
     line = history.line(2)
@@ -375,9 +303,7 @@ def test_deletion(repository: PackRepository, history: History, storage: MemoryT
     with pytest.raises(NoSuchRepository):
         repository.delete(request_id(), 0, "user")
     assert not repository.repack_if_needed()
-    location = before.first(0, line[0])
-    assert location is not None
-    assert before.record(location) == history.objects[line[0]]
+    assert before.lookup(0, line[0]) == history.objects[line[0]]
     push(repository, history, line, {MAIN: line[0]})
     assert repository.snapshot().state.incarnation != incarnation
     check_whole(repository, history)
@@ -385,8 +311,7 @@ def test_deletion(repository: PackRepository, history: History, storage: MemoryT
 
 def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history: History) -> None:
     line = history.line(4)
-    for each in line[:3]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[:3])
     told: list[tuple[int, int]] = []
     report = repository.repack(lambda done, total: told.append((done, total)))
     assert (report.before, report.after, told) == (3, 1, [(0, 3), (2, 3)])
@@ -400,8 +325,7 @@ def test_packs_are_joined_when_somebody_asks(repository: PackRepository, history
 
 def test_pushes_that_come_meanwhile_are_not_waited_for(repository: PackRepository, history: History) -> None:
     line = history.line(9)
-    for each in line[:2]:
-        push(repository, history, [each], {MAIN: each})
+    push_each(repository, history, line[:2])
     left = line[2:]
 
     def another(done: int, total: int) -> None:

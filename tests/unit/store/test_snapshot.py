@@ -1,22 +1,36 @@
+"""store.snapshot, store.stored_records: what is read of packs, in Python and natively, and of a log that goes on."""
+
 from __future__ import annotations
 
 import dataclasses
+import itertools
+from pathlib import Path
 
 import pytest
-from builders import locate
+from builders import MAIN, History, Repeatable, locate, push
 from counting import Counting
-from pack_samples import Revision, Stored, blob, history, note, opened, stored, write_pack
+from needs import needs
+from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
+from trips import Trips
 
 from smartserver.errors import CorruptFile
 from smartserver.meters import FILES_READ
 from smartserver.records.model import Parent, Record
+from smartserver.records.segment import decode_segment
+from smartserver.records.varint import Malformed
 from smartserver.store import remote, stored_records
 from smartserver.store import snapshot as snapshot_module
 from smartserver.store.caches import CachedText, TextCache
+from smartserver.store.format import PACKS
 from smartserver.store.index import Index, record_digest
+from smartserver.store.log_view import TRIES
 from smartserver.store.open_pack import pack_path
-from smartserver.store.snapshot import Snapshot
+from smartserver.store.repository import PackRepository
+from smartserver.store.snapshot import Snapshot, States
+from smartserver.store.stored_records import decode_header
 from transports.decorators.counted import CountedTransport
+from transports.errors import NoSuchFile
+from transports.local import LocalTransport
 
 TEXT = b"a text that is long enough to be the base of another one, line after line\n" * 4
 
@@ -59,15 +73,6 @@ def test_all_copies_the_lowest_first_and_it_is_the_base() -> None:
     # Never the copy beside it: which one it is would change when packs are joined, and with it every depth above.
     assert snapshot.base(location) == locate(snapshot, 1, b"k")[0]
     assert snapshot.record(location) == changed
-
-
-def test_copies_of_a_kind_without_bases_may_differ() -> None:
-    made = Stored()
-    one, other = note(b"s", b"signed once\n", 2), note(b"s", b"signed twice\n", 2)
-    made.add([Revision(b"a", (), [(one, None)])])
-    snapshot = made.add([Revision(b"b", (), [(other, None)])])
-    for _ in range(2):
-        assert [snapshot.record(location) for location in locate(snapshot, 2, b"s")] == [one, other]
 
 
 def test_another_text_under_the_key_in_a_copy_of_the_repository() -> None:
@@ -206,3 +211,104 @@ def test_a_header_that_cannot_be_read() -> None:
         made.transport.put(path, (whole[:at] + wrong * (len(whole) - at),))
         with pytest.raises(CorruptFile, match="segment header"):
             opened(made).parents(1)
+
+
+def test_a_pack_that_is_gone_means_the_log_is_read_again(repository: PackRepository, history: History) -> None:
+    """So often, and then it is missed."""
+    line = history.line(1)
+    push(repository, history, line, {MAIN: line[0]})
+    for name in repository.folder.list_directory(PACKS):
+        repository.folder.delete(f"{PACKS}/{name}")
+    trips = Trips(repository.folder)
+    with pytest.raises(NoSuchFile):
+        PackRepository(trips).snapshot()
+    assert sum("GetPublished log/0000000003" in each for each in trips.log) == TRIES
+
+
+def test_a_slower_thread_does_not_bring_back_an_older_one(repository: PackRepository, history: History) -> None:
+    line = history.line(2)
+    push(repository, history, line[:1], {MAIN: line[0]})
+    states = States(repository.log, TextCache())
+    before = states.read()
+    push(repository, history, line[1:], {MAIN: line[1]})
+    after = states.read()
+    assert before.snapshot is not None
+    older = states.open(before.snapshot.state)
+    assert older is not None
+    assert older.state is before.snapshot.state
+    assert states.latest is after.snapshot
+
+
+BASE = blob(b"the text of a base, long enough to be one\n" * 4)
+CHANGED = blob(BASE.text + b"and a line\n")
+OWN = note(b"revision", b"the revision's own record\n" * 3)
+SEGMENT = Revision(
+    b"revision",
+    (Parent(b"parent"),),
+    (
+        (OWN, None),
+        (BASE, None),
+        (CHANGED, BASE),
+        (note(b"k" * 200, b"x" * 70_000), note(b"elsewhere", b"x" * 69_000)),
+        (note(b"empty", b""), None),
+        (note(b"signature", b"signed", 2), None),
+    ),
+)
+
+
+def test_each_header_of_a_segment() -> None:
+    encoded = SEGMENT.segment()
+    segment = decode_segment(encoded, 0, KINDS)
+    for entry, at in zip(segment.entries, segment.headers, strict=True):
+        assert decode_header(encoded[at:], b"revision", KINDS) == entry
+    farther = decode_segment(b"before" + encoded, len(b"before"), KINDS)
+    assert farther.headers == segment.headers
+
+
+def test_a_header_cut_anywhere_is_refused() -> None:
+    encoded = SEGMENT.segment()
+    segment = decode_segment(encoded, 0, KINDS)
+    for at, end in itertools.pairwise([*segment.headers, segment.frames_at]):
+        for cut in range(at, end):
+            with pytest.raises(Malformed):
+                decode_header(encoded[at:cut], b"revision", KINDS)
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(Malformed, match="kind 3, but the repository has 3"):
+        decode_header(bytes((3, 0, 0, 0, 0, 0, 0)), b"revision", KINDS)
+
+
+def pushed(folder: Path, history: History) -> Snapshot:
+    """A repository on the disk, in two packs, of which nothing is cached."""
+    repository = PackRepository(LocalTransport(str(folder)), "project", randomness=Repeatable())
+    line = history.line(40)
+    push(repository, history, line[:20], {MAIN: line[19]})
+    push(repository, history, line[20:], {MAIN: line[-1]})
+    snapshot = PackRepository(LocalTransport(str(folder)), "project").begin().snapshot
+    assert snapshot is not None
+    return snapshot
+
+
+@needs("native parts")
+def test_sound_records_are_read_natively(tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
+    snapshot = pushed(tmp_path, history)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("Python reads it")
+
+    monkeypatch.setattr(Snapshot, "_load", refuse)
+    for key, record in reversed(history.objects.items()):  # Else each rests on a text that is in the cache.
+        assert snapshot.lookup(0, key) == record
+
+
+@needs("native parts")
+def test_a_damaged_record_is_named_by_python(tmp_path: Path, history: History) -> None:
+    snapshot = pushed(tmp_path, history)
+    location = locate(snapshot, 0, next(reversed(history.objects)))[0]
+    pack = tmp_path / "project" / snapshot.packs[location.pack].path
+    content = bytearray(pack.read_bytes())
+    content[location.frame_offset + location.frame_length - 1] ^= 0xFF
+    pack.write_bytes(content)
+    with pytest.raises(CorruptFile, match="record "):
+        snapshot.record(location)

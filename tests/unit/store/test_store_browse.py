@@ -15,7 +15,6 @@ from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPa
 from smartserver.meters import DECOMPRESSED, HEADER_CACHE
 from smartserver.records.browse import (
     COMPRESSED,
-    PLAIN,
     ChangedPath,
     ContentStream,
     Header,
@@ -106,12 +105,6 @@ def texts(chunks: Sequence[bytes]) -> dict[str, bytes]:
     }
 
 
-def test_a_tree_of_an_older_revision_at_a_path(stored: Stored) -> None:
-    selector = TreeSelector(stored.line[1].hex(), b"src", deep=True, texts=True)
-    found = stored.history.files(stored.line[1])
-    assert texts(stored.body(selector)) == {"file.txt": found["src/file.txt"]}
-
-
 def test_a_compressed_tree_is_the_same(stored: Stored) -> None:
     chunks = stored.body(TreeSelector(deep=True, texts=True), level=3)
     assert chunks[0][:1] == COMPRESSED
@@ -119,43 +112,29 @@ def test_a_compressed_tree_is_the_same(stored: Stored) -> None:
     assert sum(map(len, chunks)) < sum(map(len, stored.body(TreeSelector(deep=True, texts=True))))
 
 
-@pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The revisions whose headers were read."""
-    made: list[bytes] = []
-    header = GitContents.header
-
-    def counted(contents: GitContents, revision: bytes) -> Header | None:
-        made.append(revision)
-        return header(contents, revision)
-
-    monkeypatch.setattr(GitContents, "header", counted)
-    return made
-
-
 @pytest.mark.parametrize("selector", [LogSelector(), LogSelector(messages=False), LogSelector(changes=True)])
-def test_what_was_shown_is_not_read_again(stored: Stored, made: list[bytes], selector: LogSelector) -> None:
+def test_what_was_shown_is_not_read_again(stored: Stored, headers_read: list[bytes], selector: LogSelector) -> None:
     first = stored.log(selector)
-    assert len(made) == len(first) == 12
+    assert len(headers_read) == len(first) == 12
     assert stored.log(selector) == first
-    assert len(made) == 12
+    assert len(headers_read) == 12
 
 
-def test_only_what_a_log_shows_is_read(stored: Stored, made: list[bytes]) -> None:
-    assert len(stored.log(LogSelector(limit=3))) == len(made) == 3
+def test_only_what_a_log_shows_is_read(stored: Stored, headers_read: list[bytes]) -> None:
+    assert len(stored.log(LogSelector(limit=3))) == len(headers_read) == 3
     stored.log(LogSelector(stored.line[7].hex(), stored.line[4].hex()))
-    assert made[3:] == stored.line[5:8]
+    assert headers_read[3:] == stored.line[5:8]
     stored.log(LogSelector(path=b"doc"))
-    assert made[6:] == [stored.side] if stored.side not in made[:6] else made[6:] == []
+    assert headers_read[6:] == [stored.side] if stored.side not in headers_read[:6] else headers_read[6:] == []
     assert len(stored.log(LogSelector())) == 12
-    assert len(made) == len(set(made)) == 12
+    assert len(headers_read) == len(set(headers_read)) == 12
 
 
-def test_long_headers_are_not_kept(stored: Stored, made: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_headers_are_not_kept(stored: Stored, headers_read: list[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(browse, "LONGEST", 10)
     first = stored.log(LogSelector())
     assert stored.log(LogSelector()) == first
-    assert len(made) == 24
+    assert len(headers_read) == 24
 
 
 def test_a_revision_that_no_client_takes_is_refused_by_name(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -212,10 +191,6 @@ def test_a_tree_that_cannot_be_read_is_damage(stored: Stored, monkeypatch: pytes
     monkeypatch.setattr(GitContents, "_entries", broken)
     with pytest.raises(CorruptRecord, match="cannot be read: it has no end"):
         stored.body(TreeSelector())
-
-
-def test_a_plain_body_begins_so(stored: Stored) -> None:
-    assert stored.body(TreeSelector())[0][:1] == PLAIN
 
 
 def test_the_first_pieces_of_a_body_are_short() -> None:

@@ -6,6 +6,7 @@ import logging
 
 import pytest
 from builders import MAIN, Clock, Far, History, Repeatable, push
+from changes import replace
 from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile
@@ -85,20 +86,6 @@ def stored() -> Stored:
 
 
 @pytest.fixture
-def read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
-    """The revisions whose own records were read."""
-    found: list[bytes] = []
-    header = GitContents.header
-
-    def counted(contents: GitContents, revision: bytes) -> Header | None:
-        found.append(revision)
-        return header(contents, revision)
-
-    monkeypatch.setattr(GitContents, "header", counted)
-    return found
-
-
-@pytest.fixture
 def by_records(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> list[list[LogEntry]]:
     """The answer to each selector without a file."""
     found = [logged(stored.repository(), selector) for selector in SELECTORS]
@@ -108,31 +95,31 @@ def by_records(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> list[list[Log
 
 
 def test_a_log_is_the_same_and_reads_no_record_of_a_large_pack(
-    stored: Stored, by_records: list[list[LogEntry]], read: list[bytes], monkeypatch: pytest.MonkeyPatch
+    stored: Stored, by_records: list[list[LogEntry]], headers_read: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored.repository().tidy()
     assert stored.files() == [f"p/{summaries_path(stored.packs()[0].name)}"]
     for selector, expected in zip(SELECTORS, by_records, strict=True):
         forget(monkeypatch)
-        read.clear()
+        headers_read.clear()
         assert logged(stored.repository(), selector) == expected
-        assert len(read) == 5  # Of the packs that are small.
+        assert len(headers_read) == 5  # Of the packs that are small.
     assert stored.repository().verify().problems == ()
 
 
 def test_of_joined_packs_they_are_made_out_of_theirs(
-    stored: Stored, by_records: list[list[LogEntry]], read: list[bytes], monkeypatch: pytest.MonkeyPatch
+    stored: Stored, by_records: list[list[LogEntry]], headers_read: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     stored.repository().tidy()
     forget(monkeypatch)
-    read.clear()
+    headers_read.clear()
     stored.repository().repack()
-    assert len(read) == 6  # A tag is asked for, too.
+    assert len(headers_read) == 6  # A tag is asked for, too.
     forget(monkeypatch)
-    read.clear()
+    headers_read.clear()
     for selector, expected in zip(SELECTORS, by_records, strict=True):
         assert logged(stored.repository(), selector) == expected
-    assert read == []
+    assert headers_read == []
     (entry,) = stored.packs()
     assert len(stored.files()) == 2
     stored.clock.now += DAY + 1
@@ -141,15 +128,15 @@ def test_of_joined_packs_they_are_made_out_of_theirs(
 
 
 def test_with_ghosts_what_changed_is_read_from_the_records(
-    stored: Stored, by_records: list[list[LogEntry]], read: list[bytes], monkeypatch: pytest.MonkeyPatch
+    stored: Stored, by_records: list[list[LogEntry]], headers_read: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(system_of("git sha1"), "ghosts", True)
     stored.repository().repack()
     for selector, expected in zip(SELECTORS, by_records, strict=True):
         forget(monkeypatch)
-        read.clear()
+        headers_read.clear()
         assert logged(stored.repository(), selector) == expected
-        assert bool(read) is selector.changes
+        assert bool(headers_read) is selector.changes
 
 
 def test_damage_anywhere(
@@ -163,7 +150,7 @@ def test_damage_anywhere(
     flips = range(0, len(content), 11)
     wrong = [content[:at] + bytes((content[at] ^ 1 << at % 8,)) + content[at + 1 :] for at in flips]
     for at, damaged in enumerate([*wrong, *(content[:size] for size in range(0, len(content), 100))]):
-        put(stored, path, damaged)
+        replace(stored.storage, path, damaged)
         forget(monkeypatch)
         assert logged(stored.repository(), SELECTORS[3]) == by_records[3], at
         (problem,) = stored.repository().verify().problems
@@ -173,15 +160,10 @@ def test_damage_anywhere(
     logged(repository, SELECTORS[3])
     repository.tidy()
     assert stored.storage.get(path) == content
-    put(stored, path, b"X" + content[1:])
+    replace(stored.storage, path, b"X" + content[1:])
     stored.repository().repack()  # As `smartserver pack`, by a process that has read nothing of it.
     assert stored.storage.get(path) == content
     assert repository.verify().problems == ()
-
-
-def put(stored: Stored, path: str, content: bytes) -> None:
-    stored.storage.delete(path)
-    stored.storage.put(path, [content])
 
 
 def test_what_is_not_as_the_records_say_is_named(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,7 +172,7 @@ def test_what_is_not_as_the_records_say_is_named(stored: Stored, monkeypatch: py
     file = Summaries(BytesFile(stored.storage.get(path)), entry)
     blocks = [file.block(number, messages=True, changes=True) or () for number in range(file.blocks)]
     blocks[2] = blocks[0]
-    put(stored, path, b"".join(encode_summaries(blocks, entry, 3)))
+    replace(stored.storage, path, b"".join(encode_summaries(blocks, entry, 3)))
     forget(monkeypatch)
     (problem,) = stored.repository().verify().problems
     assert "block 2 is not what the records say" in problem

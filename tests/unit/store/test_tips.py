@@ -32,11 +32,6 @@ def claim(repository: PackRepository, history: History, **refs: Tip) -> bool:
 
 
 @pytest.fixture
-def history() -> History:
-    return History()
-
-
-@pytest.fixture
 def repository(history: History) -> PackRepository:
     repository = PackRepository(MemoryTransport(), "project")
     push(repository, history, [history.line(1)[0]], first=create)

@@ -1,14 +1,15 @@
 from __future__ import annotations
 
+import itertools
 import threading
 from typing import Any
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, locate, push, request_id, upload
+from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, push, request_id, upload
+from changes import push_each
 from memory_transport import MemoryTransport
 
-from smartserver.errors import CorruptFile, OutcomeUnknown
-from smartserver.records.model import Tip
+from smartserver.errors import OutcomeUnknown
 from smartserver.store import checkpoint, repack, upkeep
 from smartserver.store.format import CHECKPOINTS, INCOMING, LOG, PACKS
 from smartserver.store.open_pack import index_path, pack_path
@@ -16,84 +17,13 @@ from smartserver.store.record import PackEntry, record_path
 from smartserver.store.repack import AHEAD, MOST_PACKS
 from smartserver.store.repository import COLLECT_INTERVAL, PackRepository
 from smartserver.store.trailer import Trailer, encode_trailer
-from smartserver.store.transaction import Transaction
 from transports.errors import PermissionDenied, TransportFailed
 
 DAY = upkeep.KEPT
 
 
-@pytest.fixture
-def clock() -> Clock:
-    return Clock()
-
-
-@pytest.fixture
-def storage(clock: Clock) -> MemoryTransport:
-    return MemoryTransport(clock)
-
-
-@pytest.fixture
-def repository(storage: MemoryTransport, clock: Clock) -> PackRepository:
-    return PackRepository(storage, clock=clock, randomness=Repeatable())
-
-
-def push_each(repository: PackRepository, history: History, count: int) -> list[bytes]:
-    line = history.line(count)
-    for each in line:
-        push(repository, history, [each], {MAIN: each})
-    return line
-
-
 def packs(storage: MemoryTransport) -> set[str]:
     return set(storage.list_directory(PACKS))
-
-
-def test_packs_are_joined_when_there_are_many(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    push_each(repository, history, MOST_PACKS)
-    assert not repository.repack_if_needed()
-    push(repository, history, history.line(1, None, "more"), {})
-    before = repository.snapshot()
-    assert repository.repack_if_needed()
-    assert not repository.repack_if_needed()
-    after = check_whole(repository, history)
-    assert len(after.packs) < len(before.packs)
-    assert after.state.version == before.state.version + 1
-    assert [after.revision(ordinal) for ordinal in range(after.graph.count)] == [
-        before.revision(ordinal) for ordinal in range(before.graph.count)
-    ]
-    assert storage.list_directory(INCOMING) == []
-
-
-def test_no_depth_changes_when_packs_are_joined(repository: PackRepository, history: History) -> None:
-    """Copies of one record at different depths, in packs that are joined later."""
-    text = [b"line %d of a file\n" % number for number in range(40)]
-
-    def files(number: int) -> dict[str, bytes]:
-        lines = list(text)
-        lines[number % 40] = b"changed %d\n" % number
-        return {"a": b"".join(lines)}
-
-    roots = [history.commit(files(number), (), f"root {number}") for number in range(4)]
-    tips = list(roots)
-    for each in roots:
-        push(repository, history, [each], {})
-    for step in range(8):
-        for branch in range(4):
-            # The branches reach the same texts, over different ones.
-            number = 100 + step if (step + branch) % 3 == 0 else 1000 * branch + step
-            tips[branch] = history.commit(files(number), (tips[branch],), f"{branch} {step}")
-            push(repository, history, [tips[branch]], {b"refs/heads/%d" % branch: tips[branch]})
-    before = repository.snapshot()
-    listed = [each for each, _path in {pair for pairs in history.introduced.values() for pair in pairs}]
-    depths = {key: [(found.ordinal, found.depth) for found in locate(before, 0, key)] for key in listed}
-    assert max(len(found) for found in depths.values()) > 1
-    while repository.repack_if_needed():
-        pass
-    after = check_whole(repository, history)
-    assert len(after.packs) < len(before.packs)
-    assert {key: [(found.ordinal, found.depth) for found in locate(after, 0, key)] for key in listed} == depths
 
 
 def test_leftovers_are_looked_for_once_an_hour(
@@ -112,9 +42,7 @@ def test_leftovers_are_looked_for_once_an_hour(
     line = iter(history.line(4 * (MOST_PACKS + 1)))
     for later in (0, 0, COLLECT_INTERVAL - 1, COLLECT_INTERVAL):
         clock.now = begun + later
-        for _ in range(MOST_PACKS + 1):
-            tip = next(line)
-            push(repository, history, [tip], {MAIN: tip})
+        push_each(repository, history, itertools.islice(line, MOST_PACKS + 1))
         repository.tidy()
     assert collected == [begun, begun + COLLECT_INTERVAL]
     repository.tidy()
@@ -127,7 +55,8 @@ def test_leftovers_are_looked_for_once_an_hour(
 def test_old_packs_go_a_day_later(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
-    line = push_each(repository, history, MOST_PACKS + 1)
+    line = history.line(MOST_PACKS + 1)
+    push_each(repository, history, line)
     old = packs(storage)
     reader = repository.snapshot()
     assert repository.repack_if_needed()
@@ -136,9 +65,7 @@ def test_old_packs_go_a_day_later(
     clock.now += DAY - 1
     assert repository.collect_garbage_files() == 0
     assert packs(storage) == old | kept
-    location = reader.first(0, line[0])
-    assert location is not None
-    assert reader.record(location) == history.objects[line[0]]
+    assert reader.lookup(0, line[0]) == history.objects[line[0]]
     clock.now += 2
     version = repository.snapshot().state.version
     assert repository.collect_garbage_files() == len(old - kept)
@@ -163,7 +90,7 @@ class Kept(Stepwise):
 def test_a_pack_is_forgotten_when_it_is_gone(history: History, storage: MemoryTransport, clock: Clock) -> None:
     store = Kept(storage)
     repository = PackRepository(store, clock=clock, randomness=Repeatable())
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     assert repository.repack_if_needed()
     clock.now += DAY
     name = min(repository.snapshot().state.dropped)
@@ -176,22 +103,6 @@ def test_a_pack_is_forgotten_when_it_is_gone(history: History, storage: MemoryTr
     assert repository.snapshot().state.dropped == {}
 
 
-def test_a_push_beside_a_repack(repository: PackRepository, history: History, clock: Clock) -> None:
-    line = push_each(repository, history, MOST_PACKS + 1)
-    slow = upload(repository, history.body(history.line(2, line[-1], "slow")), 2)
-    assert repository.repack_if_needed()
-    assert not slow.stale(repository.snapshot())
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.check_parents()
-        tip = transaction.announced[-1].revision
-        transaction.set_ref(MAIN, (Tip(tip),))
-        return b""
-
-    assert repository.commit(request_id(), 0, "user", plan, slow).changed
-    assert check_whole(repository, history).graph.count == MOST_PACKS + 3
-
-
 def test_a_repack_that_lost_drops_its_output(
     repository: PackRepository,
     history: History,
@@ -199,7 +110,7 @@ def test_a_repack_that_lost_drops_its_output(
     clock: Clock,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
     run = repack.run
 
@@ -230,10 +141,10 @@ def test_it_is_known_while_packs_are_joined(repository: PackRepository, history:
         else:
             repository.repack_if_needed(look)
 
-    push_each(repository, history, 1)
+    push_each(repository, history, history.line(1))
     repack()
     assert True not in seen, "there was nothing to join"
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     assert not repository.is_repacking
     repack()
     assert True in seen
@@ -245,7 +156,7 @@ def test_one_repack_at_a_time(
 ) -> None:
     """In a process, and of several processes; one that died in its turn is waited for a while only."""
     other = PackRepository(storage, clock=clock, randomness=Repeatable(1))
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     with repository._repacking:
         assert not repository.repack_if_needed()
     storage.put(repack.TURN, [])
@@ -259,7 +170,7 @@ def test_one_repack_at_a_time(
 
 
 def test_a_repack_that_somebody_waits_for_rests_no_more(repository: PackRepository, history: History) -> None:
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     rests: list[None] = []
     waiting = threading.Thread(target=repository.repack)
 
@@ -279,7 +190,7 @@ def test_a_repack_that_falls_behind_rests_no_more(
     repository: PackRepository, history: History, storage: MemoryTransport, beside: bool
 ) -> None:
     """Be it another process that brings the packs: they are seen where this one is asked anything."""
-    push_each(repository, history, MOST_PACKS + 1)
+    push_each(repository, history, history.line(MOST_PACKS + 1))
     more = iter(history.line(AHEAD + 2, None, "more"))
     other = PackRepository(storage, randomness=Repeatable(3)) if beside else repository
     rests: list[None] = []
@@ -292,20 +203,6 @@ def test_a_repack_that_falls_behind_rests_no_more(
 
     assert repository.repack_if_needed(rest)
     assert len(rests) == AHEAD + (0 if beside else 1)  # What the last push left has not been looked at yet.
-
-
-def test_a_damaged_pack_is_not_joined(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
-    push_each(repository, history, MOST_PACKS + 1)
-    name = f"{PACKS}/{repository.snapshot().packs[3].entry.name.hex()}.pack"
-    content = bytearray(storage.get(name))
-    content[100] ^= 1
-    storage.delete(name)
-    storage.put(name, [bytes(content)])
-    again = PackRepository(storage, randomness=Repeatable(3))
-    with pytest.raises(CorruptFile, match=name):
-        again.repack_if_needed()
-    assert storage.list_directory(INCOMING) == []
-    assert len(packs(storage)) == 2 * (MOST_PACKS + 1)
 
 
 def abandoned(repository: PackRepository, history: History, storage: MemoryTransport, request: bytes) -> str:
@@ -338,7 +235,7 @@ def test_packs_that_no_record_names(
 ) -> None:
     """One whose request was carried out with another pack is dropped when it is a day old, and deleted a day later, as
     is a joined pack. Any other may be all that is left of an answered push: it is never deleted."""
-    push_each(repository, history, 2)
+    push_each(repository, history, history.line(2))
     retried, lone = (abandoned(repository, history, storage, request) for request in (b"retried", b"lone"))
     (tip,) = history.line(1, None, "retried")
     push(repository, history, [tip], {MAIN: tip}, request=b"retried")
@@ -368,7 +265,7 @@ def test_the_storages_clock_tells_the_age_of_unnamed_files(history: History) -> 
     """This machine's clock is years ahead: nothing young is dropped or deleted for it."""
     storage = MemoryTransport(Clock())
     repository = PackRepository(storage, clock=Clock(1_900_000_000.0), randomness=Repeatable())
-    push_each(repository, history, 1)
+    push_each(repository, history, history.line(1))
     trailer = encode_trailer(Trailer(bytes(16), 1, bytes(16), None))
     storage.put(f"{PACKS}/{'ab' * 16}.pack", [b"being joined by another process", trailer])
     storage.put(f"{INCOMING}/{'ab' * 16}.pack", [b"being written by another process"])
@@ -449,10 +346,6 @@ def test_a_checkpoint_is_made_where_one_is_due(
     assert len(check_whole(other, history).state.refs()) == 3 * checkpoint.FEW + 1
 
 
-def test_nothing_to_collect_without_a_repository(repository: PackRepository) -> None:
-    assert repository.collect_garbage_files() == 0
-
-
 def test_a_folder_that_only_resembles_a_repository(repository: PackRepository, storage: MemoryTransport) -> None:
     """Nothing of somebody else's is touched."""
     for name in ("packs", "incoming", "tables", "log", "incoming/letters"):
@@ -466,7 +359,7 @@ def test_a_folder_that_only_resembles_a_repository(repository: PackRepository, s
 def test_files_of_a_deleted_repository(
     repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
 ) -> None:
-    push_each(repository, history, 3)
+    push_each(repository, history, history.line(3))
     repository.delete(request_id(), 0, "user")
     clock.now += DAY - 1
     assert repository.collect_garbage_files() == 0

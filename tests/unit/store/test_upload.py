@@ -6,19 +6,17 @@ from collections.abc import Set
 
 import pytest
 from builders import MAIN, History, create, push, request_id, upload
-from faulty_transport import FaultyTransport
 from incoming_uploads import left_in_quarantine, receive
-from memory_transport import MemoryTransport
 
 from smartserver.errors import MissingParents, WrongTip
 from smartserver.records.model import Tip
 from smartserver.store.commit import PlanAgain
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import PACKS
 from smartserver.store.quarantine import DraftPack
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import unreported
-from transports.errors import NoSpace, TransportFailed
+from transports.errors import NoSpace
 
 pytestmark = pytest.mark.usefixtures("proving")
 
@@ -151,18 +149,6 @@ def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
     assert left_in_quarantine(repository) == []
 
 
-def test_storage_that_fails_when_the_pack_is_begun(history: History) -> None:
-    storage = MemoryTransport()
-    (tip,) = history.line(1)
-    push(PackRepository(storage), History(), [])
-    faulty = FaultyTransport(storage, fail_at=1)
-    repository = PackRepository(faulty)
-    with pytest.raises(TransportFailed):
-        upload(repository, history.body([tip]), 1)
-    assert faulty.log[0].startswith("create")
-    assert storage.list_directory(INCOMING) == []
-
-
 def test_a_record_that_landed_meanwhile_is_looked_at_again(repository: PackRepository, history: History) -> None:
     root = history.commit({"a": b"a"})
     push(repository, history, [root], {MAIN: root})
@@ -170,18 +156,6 @@ def test_a_record_that_landed_meanwhile_is_looked_at_again(repository: PackRepos
     right = history.commit({"a": b"a", "c": b"the same text"}, (root,))
     slow = upload(repository, history.body([left]), 1)
     push(repository, history, [right], {MAIN: right})
-    assert slow.stale(repository.snapshot())
-    slow.abandon()
-
-
-def test_another_incarnation_or_epoch_is_checked_again(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    slow = upload(repository, history.body(line[1:]), 1)
-    assert not slow.stale(repository.snapshot())
-    repository.delete(request_id(), 0, "user")
-    assert slow.stale(None)
-    push(repository, history, line[:1], {MAIN: line[0]})
     assert slow.stale(repository.snapshot())
     slow.abandon()
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
+from changes import push_each, replace
 from faulty_transport import FaultyTransport
 from memory_transport import MemoryTransport
 
@@ -34,23 +35,9 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 pytestmark = pytest.mark.usefixtures("proving")
 
 
-@pytest.fixture
-def storage() -> MemoryTransport:
-    return MemoryTransport()
-
-
-@pytest.fixture
-def repository(storage: MemoryTransport) -> PackRepository:
-    return PackRepository(storage, clock=Clock(), randomness=Repeatable())
-
-
-def replace(storage: MemoryTransport, path: str, content: bytes) -> None:
-    storage.delete(path)
-    storage.put(path, [content])
-
-
-def problems(storage: MemoryTransport) -> list[str]:
-    return list(PackRepository(storage).verify().problems)
+def problems(repository: PackRepository) -> list[str]:
+    """What a process finds that has read nothing yet."""
+    return list(PackRepository(repository.folder).verify().problems)
 
 
 def forge(repository: PackRepository, *segments: bytes, refs: dict[bytes, bytes]) -> None:
@@ -153,19 +140,18 @@ def test_a_damaged_record_and_what_lies_above_it(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     line = history.line(2)
-    for tip in line:
-        push(repository, history, [tip], {MAIN: tip})
+    push_each(repository, history, line)
     whole = storage.get(record_path(2))
     replace(storage, record_path(2), whole[:-1])
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert problem == f"{record_path(2)} at byte 28: the content does not match its check"
     storage.delete(record_path(2))
-    assert problems(storage) == [f"{record_path(2)} at byte 0: it is missing, and something of change 3 is there"]
+    assert problems(repository) == [f"{record_path(2)} at byte 0: it is missing, and something of change 3 is there"]
     for ask in (PackRepository(storage).exists, PackRepository(storage).snapshot):  # Never: there is no repository.
         with pytest.raises(CorruptFile, match="is missing"):
             ask()
     storage.put(record_path(2), [whole])
-    assert problems(storage) == []
+    assert problems(repository) == []
 
 
 def test_what_only_a_recovery_would_read(
@@ -192,20 +178,20 @@ def test_what_only_a_recovery_would_read(
         storage.delete(path)
         if content is not None:
             storage.put(path, [content])
-        assert problem in problems(storage)
+        assert problem in problems(repository)
         assert refs_of(PackRepository(storage)) == refs_of(repository)
         with contextlib.suppress(NoSuchFile):
             storage.delete(path)
         storage.put(path, [whole])
-    assert problems(storage) == []
+    assert problems(repository) == []
 
 
-def test_a_ref_that_points_nowhere(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_a_ref_that_points_nowhere(repository: PackRepository, history: History) -> None:
     line = history.line(2)
     push(repository, history, line[:1], {MAIN: line[0]})
     forge(repository, refs={b"refs/heads/lost": line[1]})
     assert refs_of(repository)[b"refs/heads/lost"] == line[1]
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert problem == f"log: ref b'refs/heads/lost' is at {line[1].hex()}, which is not stored"
 
 
@@ -213,8 +199,7 @@ def test_a_missing_index_stays_so_until_its_pack_is_joined(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:
     line = history.line(MOST_PACKS + 1)
-    for number, each in enumerate(line):
-        push(repository, history, [each], {MAIN: line[number]})
+    push_each(repository, history, line)
     name = repository.snapshot().packs[-1].entry.name.hex()
     storage.delete(f"{PACKS}/{name}.idx")
     again = PackRepository(storage, clock=Clock())
@@ -230,7 +215,7 @@ def test_a_missing_pack(repository: PackRepository, history: History, storage: M
     push(repository, history, line[2:], {MAIN: line[3]})
     name = repository.snapshot().packs[1].entry.name.hex()
     storage.delete(f"{PACKS}/{name}.pack")
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert f"{PACKS}/{name}.pack" in problem
     storage.delete(f"{PACKS}/{name}.idx")
     report = PackRepository(storage).verify()
@@ -296,66 +281,64 @@ def test_a_bad_sector(repository: PackRepository, history: History, storage: Mem
     assert len(report.problems) == 2
 
 
-def test_a_missing_blob(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_a_missing_blob(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     push(repository, history, line[:2], {MAIN: line[1]})
     blob = history.key_at(line[2], "src/file.txt")
     forge(repository, altered(history, line[2], without=blob), refs={})
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert problem.startswith(f"{PACKS}/{(b'f' * 16).hex()}.pack at byte ")
     assert blob.hex() in problem
     assert line[2].hex() in problem
 
 
-def test_wrong_parents(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_wrong_parents(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     push(repository, history, line[:2], {MAIN: line[1]})
     orphan = altered(history, history.commit({"a": b"a"}, (line[1],)), parents=(Parent(line[1]), Parent(line[0])))
     forge(repository, orphan, refs={})
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert "the parents sent with it differ from those in its own record" in problem
 
 
-def test_a_parent_that_is_not_here_or_comes_later(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
+def test_a_parent_that_is_not_here_or_comes_later(repository: PackRepository, history: History) -> None:
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     root = history.commit({"another": b"root"})
     forge(repository, altered(history, root, parents=(Parent(line[1]),)), refs={})
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert f"the parent {line[1].hex()} is in no pack before it" in problem
 
 
-def test_a_revision_in_two_packs(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_a_revision_in_two_packs(repository: PackRepository, history: History) -> None:
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
     forge(repository, history.segment(line[0]), refs={})
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert problem.endswith(f": revision {line[0].hex()}: a later pack has it again")
 
 
-def test_a_base_of_no_ancestor(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_a_base_of_no_ancestor(repository: PackRepository, history: History) -> None:
     root = history.commit({"a": b"a line of text\n" * 9})
     side = history.commit({"a": b"a line of text\n" * 9 + b"side\n"}, (root,))
     child = history.commit({"a": b"a line of text\n" * 9 + b"child\n"}, (root,))
     push(repository, history, [root, side], {MAIN: side})
     blob, foreign = history.key_at(child, "a"), history.key_at(side, "a")
     forge(repository, altered(history, child, base=(blob, foreign)), refs={})
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert f"its base {foreign.hex()} comes from no ancestor" in problem
     assert blob.hex() in problem
 
 
 def test_a_record_that_is_not_what_its_key_says_and_what_rests_on_it(
-    repository: PackRepository, history: History, storage: MemoryTransport
+    repository: PackRepository, history: History
 ) -> None:
     line = history.line(3)
     push(repository, history, line[:1], {MAIN: line[0]})
     blob, after = (history.key_at(each, "src/file.txt") for each in line[1:])
     bad = altered(history, line[1], frame=(blob, b"no frame"))
     forge(repository, bad, history.segment(line[2]), refs={MAIN: line[2]})
-    first, second = problems(storage)
+    first, second = problems(repository)
     assert blob.hex() in first
     assert after.hex() in second
     assert f"its base {blob.hex()} cannot be read" in second
@@ -374,27 +357,27 @@ def test_an_index_that_is_not_its_packs(repository: PackRepository, history: His
     made = body[-16:]
     replace(storage, f"{PACKS}/{pack.entry.name.hex()}.idx", body)
     entry = replace_pack(repository, index_hash=made)
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert problem.startswith(f"{PACKS}/{entry.name.hex()}.idx: row ")
 
 
-def test_counts_of_the_log(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
+def test_counts_of_the_log(repository: PackRepository, history: History) -> None:
     line = history.line(2)
     push(repository, history, line, {MAIN: line[1]})
     entry = replace_pack(repository, segments=3)
-    (problem,) = problems(storage)
+    (problem,) = problems(repository)
     assert f"holds 2 segments and {entry.records} records, the log says 3 and {entry.records}" in problem
 
 
 def test_no_more_problems_than_fit(
-    repository: PackRepository, history: History, storage: MemoryTransport, monkeypatch: pytest.MonkeyPatch
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(verify, "MAX_PROBLEMS", 3)
     line = history.line(6)
     push(repository, history, line[:1], {MAIN: line[0]})
     bad = [altered(history, each, frame=(history.key_at(each, "src/file.txt"), b"no frame")) for each in line[1:]]
     forge(repository, *bad, refs={})
-    found = problems(storage)
+    found = problems(repository)
     assert len(found) == 4
     assert found[-1].startswith("and more")
 
@@ -445,7 +428,7 @@ def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, 
     forge(repository, bad, refs={})
     other = history.commit({"another": b"root"})
     push(repository, history, [other], {MAIN: other})
-    (damage,) = problems(storage)
+    (damage,) = problems(repository)
     link, ends = Ends(storage), set[tuple[str, ...]]()
     for left in itertools.count():
         link.left[0] = left
@@ -458,9 +441,7 @@ def test_a_store_that_is_lost_takes_no_damage_with_it(storage: MemoryTransport, 
     assert ends == {(), ("the connection to h is lost: what comes after that was not checked",)}
 
 
-def test_empty_records_lie_where_the_next_one_does(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
+def test_empty_records_lie_where_the_next_one_does(repository: PackRepository, history: History) -> None:
     """Their frames have no bytes; which of the two is first is told by their headers."""
     line: list[bytes] = []
     for number in range(24):
@@ -469,4 +450,4 @@ def test_empty_records_lie_where_the_next_one_does(
     push(repository, history, line, {MAIN: line[-1]})
     index = repository.snapshot().packs[0].index
     assert len({row.frame_offset for row in index.rows()}) < index.records
-    assert problems(storage) == []
+    assert problems(repository) == []

@@ -5,9 +5,7 @@ from __future__ import annotations
 import hashlib
 
 import pytest
-from builders import Clock, Repeatable
 from bzr_samples import FIRST, FIRST_PARENTS, KINDS, SECOND, SECOND_PARENTS, push, segment
-from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
 from smartserver.records.model import Parent, Record
@@ -15,20 +13,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.verify import verify
 
 ONE, TWO = FIRST[0].key, SECOND[0].key
-
-
-@pytest.fixture
-def storage() -> MemoryTransport:
-    return MemoryTransport()
-
-
-@pytest.fixture
-def repository(storage: MemoryTransport) -> PackRepository:
-    return PackRepository(storage, clock=Clock(), randomness=Repeatable())
-
-
-def problems(storage: MemoryTransport) -> list[str]:
-    return list(PackRepository(storage).verify().problems)
 
 
 def test_a_sound_repository(repository: PackRepository) -> None:

@@ -1,15 +1,22 @@
-"""transports.base: what the interface itself does, `put` and `exists`."""
+"""transports.base, transports.steps, transports.paths: what the interface itself does, without a store.
+
+What each transport promises is in the conformance suite."""
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 from collections.abc import Iterator
 
 import pytest
-from memory_transport import Aftermath, MemoryTransport
+from memory_transport import MemoryTransport
+from transport_reads import NO_PATHS
 
-from transports.base import BytesFile, WriteFile
+from transports import paths
+from transports.base import BytesFile, Transport, WriteFile
 from transports.decorators.passing import PassingTransport
 from transports.errors import TransportFailed
+from transports.steps import Get, ListDirectory
 
 
 class Watched(WriteFile):
@@ -43,36 +50,26 @@ class GivesWatched(PassingTransport):
         return self.file
 
 
-def test_put_writes_syncs_and_closes() -> None:
-    file = Watched("nothing")
-    GivesWatched(file).put("x", [b"a", b"b"])
-    assert file.done == ["write", "write", "sync", "close"]
-
-
-@pytest.mark.parametrize(("fails_at", "done"), [("write", ["write", "close"]), ("sync", ["write", "sync", "close"])])
-def test_put_closes_a_file_that_fails_and_never_syncs_again(fails_at: str, done: list[str]) -> None:
-    file = Watched(fails_at)
-    with pytest.raises(TransportFailed):
-        GivesWatched(file).put("x", [b"a"])
-    assert file.done == done
-
-
-def test_put_closes_when_its_source_fails() -> None:
+@pytest.mark.parametrize(
+    ("fails_at", "done"),
+    [
+        ("nothing", ["write", "write", "sync", "close"]),
+        ("write", ["write", "close"]),
+        ("sync", ["write", "write", "sync", "close"]),
+        ("source", ["write", "close"]),
+    ],
+)
+def test_put_writes_syncs_once_and_closes_whatever_fails(fails_at: str, done: list[str]) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"a"
-        raise KeyError("source")
+        if fails_at == "source":
+            raise TransportFailed("source", "gone")
+        yield b"b"
 
-    file = Watched("nothing")
-    with pytest.raises(KeyError):
+    file = Watched(fails_at)
+    with contextlib.nullcontext() if fails_at == "nothing" else pytest.raises(TransportFailed):
         GivesWatched(file).put("x", chunks())
-    assert file.done == ["write", "close"]
-
-
-def test_put_makes_content_durable_and_leaves_the_name_to_its_folder() -> None:
-    transport = MemoryTransport()
-    transport.put("x", [b"a" * 10])
-    transport.sync_directory("")
-    assert transport.crash(Aftermath.DURABLE_ONLY).get("x") == b"a" * 10
+    assert file.done == done
 
 
 def test_exists_does_not_hide_failures() -> None:
@@ -91,3 +88,66 @@ def test_a_file_of_bytes() -> None:
     assert file.read_ranges([(0, 1), (9, 9)]) == [b"0", b"9"]
     file.close()
     assert file.read_at(0, 2) == b"01"
+
+
+def test_a_step_holds_nothing_before_it_was_performed() -> None:
+    step = Get("there")
+    for what in ("result", "content"):
+        with pytest.raises(LookupError, match=r"Get\(path='there', size=None\) was not performed"):
+            getattr(step, what)
+
+
+def test_a_step_is_performed_once() -> None:
+    storage = MemoryTransport()
+    step = ListDirectory("")
+    storage.perform([step])
+    assert step.result == []
+    with pytest.raises(LookupError, match="performed twice"):
+        storage.perform([step])
+
+
+@pytest.mark.parametrize("path", ["", "a", "a/b", "..a", "a..", "...", "a\\b", " ", "naïve 文"])
+def test_what_can_be_a_path(path: str) -> None:
+    assert paths.check(path) == path
+
+
+@pytest.mark.parametrize("path", NO_PATHS)
+def test_what_cannot(path: str) -> None:
+    with pytest.raises(ValueError):  # noqa: PT011 - a lone surrogate is worded by the codec
+        paths.check(path)
+    with pytest.raises(ValueError):  # noqa: PT011
+        paths.join("a", path)
+
+
+@pytest.mark.parametrize(
+    ("prefix", "path", "joined"), [("", "", ""), ("a", "", "a"), ("", "b/c", "b/c"), ("a/b", "c", "a/b/c")]
+)
+def test_join(prefix: str, path: str, joined: str) -> None:
+    assert paths.join(prefix, path) == joined
+
+
+@pytest.mark.parametrize(("path", "parts"), [("", ("", "")), ("a", ("", "a")), ("a/b/c", ("a/b", "c"))])
+def test_split(path: str, parts: tuple[str, str]) -> None:
+    assert paths.split(path) == parts
+
+
+BUILT_ON_OTHERS = {
+    "exists",
+    "get_published",
+    "local_folder",
+    "open_published",
+    "perform",
+    "publish",
+    "publish_as_folder",
+    "put",
+    "whole",
+    "withdraw",
+}
+"""Methods that are made of others, so that a decorator of those others sees their calls; and `whole` and
+`local_folder`: a decorated tree is all there is to its owner, and another process would go around the decorator."""
+
+
+def test_every_method_is_handed_on() -> None:
+    promised = {name for name, _ in inspect.getmembers(Transport, inspect.isfunction) if not name.startswith("_")}
+    own = {name for name, _ in inspect.getmembers(PassingTransport, inspect.isfunction)} & vars(PassingTransport).keys()
+    assert promised - own == BUILT_ON_OTHERS

@@ -12,11 +12,6 @@ from transports import registry
 from transports.local import LocalTransport
 
 
-@pytest.fixture(autouse=True)
-def _own_openers(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(registry, "OPENERS", dict(registry.OPENERS))
-
-
 def test_file(tmp_path: Path) -> None:
     transport = registry.open_url(f"file://{tmp_path}")
     assert isinstance(transport, LocalTransport)

@@ -97,11 +97,6 @@ def test_the_whole_of_it(url: str, top: str, path: str, shown: str) -> None:
     assert whole.describe("srv") == shown
 
 
-def test_nobody_is_reached_for_what_cannot_be() -> None:
-    with pytest.raises(ValueError, match="has the part"):
-        open_url("sftp://host/x").perform([Get("../y")])
-
-
 @dataclass
 class Served:
     """A file of one byte; each session is one more peer."""

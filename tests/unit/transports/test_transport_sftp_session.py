@@ -1,16 +1,19 @@
-"""transports.sftp_session: answers find who asked; whoever waits is told of a lost connection."""
+"""transports.sftp_session, transports.sftp_packets: answers find who asked, however cut; a loss is told to all."""
 
 from __future__ import annotations
 
+import stat
+import struct
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from sftp_peers import PATIENCE, Peer, Script, content, status, version
+from sftp_peers import PATIENCE, Peer, Script, attributes, content, handle, packet, status, string, version
 
 from transports import sftp_packets as sftp
 from transports.errors import TransportFailed
+from transports.sftp_packets import Attributes, BadPacket, Code, Content, Handle, Names, Packets, Status, Version
 from transports.sftp_session import Channel, Session
 
 Connect = Callable[[Script], Peer]
@@ -55,17 +58,6 @@ def test_answers_come_in_the_order_of_the_requests(connect: Connect) -> None:
     assert session.exchange([]) == []
 
 
-def test_threads_get_their_own(connect: Connect) -> None:
-    session = connect(echo).session()
-
-    def ask(thread: int) -> bool:
-        texts = [b"%d/%d" % (thread, number) for number in range(200)]
-        return session.exchange([asked(text) for text in texts]) == [sftp.Content(text) for text in texts]
-
-    with ThreadPoolExecutor(8) as threads:
-        assert all(threads.map(ask, range(8)))
-
-
 def test_no_more_than_the_window_is_under_way(connect: Connect) -> None:
     """The rest is sent as answers come; a request that fits nowhere goes alone."""
     held: list[bytes] = []
@@ -92,12 +84,6 @@ def test_no_more_than_the_window_is_under_way(connect: Connect) -> None:
     assert together[-1] == 1
 
 
-def test_extensions_are_asked_for_and_waited_for(connect: Connect) -> None:
-    session = connect(echo).session()
-    assert session.has(sftp.FSYNC)
-    assert not session.has(sftp.POSIX_RENAME)
-
-
 def test_who_we_are_goes_with_the_first_request() -> None:
     channel = Scripted(wait_in_vain)
     session = Session(channel, "there")
@@ -113,13 +99,6 @@ def test_what_is_sent_later_goes_with_the_next(connect: Connect) -> None:
     session.later(asked(b"close"))
     assert session.exchange([asked(b"next")]) == [sftp.Content(b"next")]
     assert [rest for _, _, rest in peer.heard[1:]] == [b"close", b"next"]
-
-
-def test_an_answer_asked_for_later(connect: Connect) -> None:
-    session = connect(echo).session()
-    first, second = session.send(asked(b"1")), session.send(asked(b"2"))
-    assert second.answer() == sftp.Content(b"2")
-    assert first.answer() == sftp.Content(b"1")
 
 
 def silent(peer: Peer, kind: int, number: int, rest: bytes) -> None:
@@ -272,3 +251,54 @@ def test_a_silence_in_which_nothing_is_due_ends_nothing(connect: Connect) -> Non
     session = Session(channel, "there")
     assert channel.waits.wait(PATIENCE)
     assert session.exchange([asked(b"x")]) == [sftp.Content(b"x")]
+
+
+PATH, OTHER, HANDLE = b"/srv/x", b"/srv/y", b"\x00\x01"
+
+ANSWERS: list[tuple[bytes, tuple[int, sftp.Answer] | Version]] = [
+    (version(3, b"fsync@openssh.com", b"x"), Version(3, frozenset({b"fsync@openssh.com", b"x"}))),
+    (status(7, 2, b"No such file"), (7, Status(Code.NO_SUCH_FILE, "No such file"))),
+    (packet(101, 7, 4), (7, Status(Code.FAILURE))),
+    (handle(8, b"\xff\x00"), (8, Handle(b"\xff\x00"))),
+    (content(9, b"some bytes"), (9, Content(b"some bytes"))),
+    (attributes(10, 70_000), (10, Attributes(70_000, stat.S_IFREG | 0o644, 0))),
+    (packet(105, 11, 0), (11, Attributes(0, 0, 0))),
+    (
+        packet(105, 12, 0x8000000F, struct.pack(">Q", 5), 0, 0, 0o40755, 1, 99, 1, string(b"name"), string(b"value")),
+        (12, Attributes(5, 0o40755, 99)),
+    ),
+    (
+        packet(104, 13, 2, string(b"a"), string(b"-rw a"), 0, string(b"\xff"), string(b""), 0x4, 0o100644),
+        (13, Names((b"a", b"\xff"))),
+    ),
+]
+
+
+def test_answers_byte_by_byte() -> None:
+    packets = Packets()
+    stream = b"".join(said for said, _ in ANSWERS)
+    found = [each for at in range(len(stream)) for each in packets.receive(stream[at : at + 1])]
+    assert found == [meant for _, meant in ANSWERS]
+
+
+@pytest.mark.parametrize("said", [said for said, _ in ANSWERS[3:]])
+def test_an_answer_that_is_cut_short_is_none(said: bytes) -> None:
+    short = struct.pack(">I", len(said) - 5) + said[4:-1]
+    with pytest.raises(BadPacket, match=r"expected \d+ bytes, got"):
+        list(Packets().receive(short))
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [b"\x00\x00\x00\x00", struct.pack(">I", sftp.MAX_PACKET + 1), b"This account is not available.\n", packet(99, 1)],
+)
+def test_what_is_not_sftp(garbage: bytes) -> None:
+    with pytest.raises(BadPacket):
+        list(Packets().receive(garbage))
+
+
+def test_what_came_before_garbage_is_given() -> None:
+    answers = Packets().receive(status(1, 0) + status(2, 0) + bytes(4))
+    assert [next(answers), next(answers)] == [(1, Status(0)), (2, Status(0))]
+    with pytest.raises(BadPacket):
+        next(answers)

@@ -72,9 +72,6 @@ def refused(talk: Talk[object], *flights: Sequence[Any]) -> TransportError:
     return wrong.value
 
 
-# -- places
-
-
 # -- errors
 
 
@@ -347,6 +344,3 @@ def test_a_folder_is_synced_where_the_server_can() -> None:
     assert isinstance(refused(changes.sync_directory(PLACE, fsync=True, undo=[]), [file(1), OPEN], [OK]), NotADirectory)
     wrong = refused(changes.sync_directory(PLACE, fsync=True, undo=[]), [ABSENT, ABSENT], [FOLDER])
     assert isinstance(wrong, NoSuchFile)
-
-
-# -- where it leads
