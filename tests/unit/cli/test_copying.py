@@ -15,29 +15,21 @@ from cli_runs import run, why
 from mercurial import obsolete
 from stored import OTHER, flip, grow, opened, pack_of, refs, repository, stored, stored_bzr
 
-from smartserver.cli.copying import _parts, between, repository_at
-from smartserver.cli.errors import CommandError
+from smartserver.cli.copying import _parts, repository_at
 from smartserver.cli.progress import ProgressLine
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
-from smartserver.client.call import Client
-from smartserver.client.copy import CopyEndpoint, pull
 from smartserver.client.exchange import PullAnswer
-from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
-from smartserver.errors import NoSuchRepository
-from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
-from smartserver.server.site import Site
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.hg.kinds import KINDS as KINDS_OF_HG
 from smartserver.vcs.hg.markers import key_of
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-from transports.local import LocalTransport
 
 
 def test_what_is_missing_is_brought_and_nothing_twice(source: tuple[Path, History], target: tuple[str, Path]) -> None:
@@ -228,48 +220,34 @@ def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
     assert "Repository.insert_pack" in run("pull", place, mine).stderr
 
 
-class _Ends(SameProcess):
-    """A connection that breaks after so many bytes."""
-
-    left = 1 << 60
-
-    def read(self, size: int) -> bytes:
-        if self.left <= 0:
-            raise ConnectionLost("somebody pulled the plug")
-        got = super().read(min(size, self.left))
-        self.left -= len(got)
-        return got
-
-
 def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
     source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "RECEIVE_CHUNK", 16)  # So that the answer does not come with all of its body.
-    folder, _ = source
-    sites = Site(LocalTransport(folder)), Site(LocalTransport(tmp_path))
-    media: list[_Ends] = []
+    read, pulls = SameProcess.read, RemoteRepository.pull
+    readers: list[SameProcess] = []
+    left: dict[SameProcess, int] = {}
 
-    def connect() -> SameProcess:
-        media.append(_Ends(sites[0], invoking_user("tester")))
-        return media[-1]
+    def reading(medium: SameProcess, size: int) -> bytes:
+        readers.append(medium)
+        most = left.get(medium, size)
+        if most <= 0:
+            raise ConnectionLost("somebody pulled the plug")
+        got = read(medium, min(size, most))
+        if medium in left:
+            left[medium] -= len(got)
+        return got
 
-    with Client(connect) as client, Client(lambda: SameProcess(sites[1], invoking_user("tester"))) as other:
-        there = RemoteRepository(client, "", Knowledge(None, "far"))
-        here = RemoteRepository(other, "mine", Knowledge(None, "near"))
-        there.learn_refs()
-        pulls = there.pull
+    def then_break(*arguments: Any, **options: Any) -> PullAnswer:
+        pulled = pulls(*arguments, **options)
+        left[readers[-1]] = 100
+        return pulled
 
-        def then_break(*arguments: Any, **options: Any) -> PullAnswer:
-            pulled = pulls(*arguments, **options)
-            media[-1].left = 100
-            return pulled
-
-        there.pull = then_break  # type: ignore[method-assign]
-        with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"), between("far", "near"):
-            pull(CopyEndpoint("far", there), CopyEndpoint("near", here), (), ProgressLine("pull", False), force=False)
-        with pytest.raises(NoSuchRepository):
-            here.learn_refs()
-    assert len(media) == 1
+    monkeypatch.setattr(SameProcess, "read", reading)
+    monkeypatch.setattr(RemoteRepository, "pull", then_break)
+    assert why(run("pull", source[0], tmp_path / "mine")) == f"{source[0]}: somebody pulled the plug"
+    assert len(set(readers)) == 2  # The source is not asked again.
+    assert not (tmp_path / "mine" / "format").exists()
 
 
 def marker(number: int) -> tuple[bytes, bytes]:
@@ -341,7 +319,7 @@ def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target
     for command in ("push", "pull") if place == str(there) else ("push",):
         said = why(run(command, folder, place))
         assert said.startswith(f"{folder}: "), said
-        assert not (there / "root").exists()
+        assert not (there / "format").exists()
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:

@@ -249,8 +249,8 @@ def test_the_other_options_hold_on_standard_input(tmp_path: Path) -> None:
         client.call(server_ping, PingRequest())
     with on_streams(tmp_path) as client:
         client.call(repository_create, CREATION, "new")
-    with on_streams(tmp_path) as client, pytest.raises(AccessDenied, match="--allow-vfs"):
-        client.call(has, PathRequest("new"))
+        with pytest.raises(AccessDenied, match="--allow-vfs"):
+            client.call(has, PathRequest("new"))
     with on_streams(tmp_path, "--allow-vfs") as client:
         assert client.call(has, PathRequest("new")).found
 
