@@ -11,8 +11,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_runs import program, run, why
-from stored import stored
+from cli_runs import program, run, stored, why
 
 from smartserver.cli.place import open_store, repository_in
 from smartserver.cli.serve_options import check_root

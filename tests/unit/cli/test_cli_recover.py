@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, check_whole, push
-from cli_runs import run, why
-from stored import OTHER, grow, opened, refs, repository, stored
+from cli_runs import OTHER, grow, opened, refs, repository, run, stored, why
 
 from smartserver.cli.openers import openers
 from smartserver.store.record import record_path

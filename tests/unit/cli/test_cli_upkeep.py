@@ -11,8 +11,7 @@ import pytest
 from bench.servers import Workspace, free_port, serving
 from builders import MAIN, SETTINGS
 from bzr_samples import FIRST
-from cli_runs import Places, run, why
-from stored import flip, grow, opened, pack_of, repository, stored, stored_bzr
+from cli_runs import Places, flip, grow, opened, pack_of, repository, run, stored, stored_bzr, why
 
 from smartserver.cli.place import above
 from smartserver.client import listing

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
-from cli_runs import run, why
-from stored import grow, opened, refs, repository, stored
+from cli_runs import grow, opened, refs, repository, run, stored, why
 
 from smartserver.cli.copying import repository_at
 from smartserver.client import body, copy, load

@@ -11,9 +11,8 @@ from typing import Any
 
 import pytest
 from builders import MAIN, History, push
-from cli_runs import run, why
+from cli_runs import OTHER, flip, grow, opened, pack_of, refs, repository, run, stored, stored_bzr, why
 from mercurial import obsolete
-from stored import OTHER, flip, grow, opened, pack_of, refs, repository, stored, stored_bzr
 
 from smartserver.cli.copying import _parts, repository_at
 from smartserver.cli.progress import ProgressLine
@@ -319,7 +318,7 @@ def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target
     for command in ("push", "pull") if place == str(there) else ("push",):
         said = why(run(command, folder, place))
         assert said.startswith(f"{folder}: "), said
-        assert not (there / "format").exists()
+        assert not repository(there).exists()
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:

@@ -10,9 +10,8 @@ from pathlib import Path
 import pytest
 from bench.servers import Server
 from builders import KINDS, MAIN, History, push
-from cli_runs import run, why
+from cli_runs import OTHER, grow, opened, refs, repository, run, stored, stored_bzr, why
 from needs import program
-from stored import OTHER, grow, opened, refs, repository, stored, stored_bzr
 from test_copying import add_markers, marker, markers_of
 
 from smartserver.cli.archive import archive_in

@@ -15,9 +15,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import KINDS, MAIN, History
-from cli_runs import run, why
+from cli_runs import flip, opened, pack_of, refs, run, stored, why
 from needs import needs
-from stored import flip, opened, pack_of, refs, stored
 from test_copying import marker, markers_of
 
 from smartserver.cli import dump as dump_command

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_runs import run
-from stored import stored
+from cli_runs import run, stored
 
 from smartserver.cli import main as program
 from smartserver.cli.errors import CommandError, one_line
