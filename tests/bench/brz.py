@@ -16,9 +16,6 @@ from bench.copies import Answer, Copies, Side
 from bench.report import Report
 from bench.servers import Workspace, attempt, serving
 
-RATIO = 1.0
-"""The bar: our seconds in those of stock Breezy."""
-
 SOURCE = "source"
 """The repository that the stock server serves; its branch is `trunk`."""
 
@@ -60,9 +57,6 @@ class BrzHistory(Copies):
         if what == self.push:
             return [*BRZ, "push", "--quiet", "-d", str(self.source), url]
         return [*BRZ, "branch", "--quiet", url, str(target)]
-
-    def bars(self) -> Sequence[float]:
-        return RATIO, RATIO
 
     def answer(self, question: str, place: Path) -> Answer:
         done = attempt([*BRZ, *question.split()[1:], str(place)], None, self._stock)

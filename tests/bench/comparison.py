@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from bench.git_histories import GENERATED_COMMITS, copy
-from bench.servers import LinkCost, Say, Server, Workspace, attempt, measured, run, silent
+from bench.servers import LinkCost, Say, Server, Workspace, attempt, measured, run
 from netem.proxy import Proxy
 
 MOST_ROUND_TRIPS = 2
@@ -59,9 +59,7 @@ class Operation(NamedTuple):
 class Comparison:
     """Runs each operation over hpss:// and over git://; a context manager that removes all its files."""
 
-    def __init__(
-        self, source: Path | None, rtt: float, rate: float | None, say: Say = silent, *, with_git: bool = True
-    ) -> None:
+    def __init__(self, source: Path | None, rtt: float, rate: float | None, say: Say, *, with_git: bool = True) -> None:
         """`source`: a git repository or bundle, only read; None: made here. `rtt` in s, `rate` in bytes/s."""
         self.problems: list[str] = []
         self.title = ""

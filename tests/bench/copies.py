@@ -61,6 +61,8 @@ class Side:
 
 class Copies:
     push, back = "push", "clone"
+    bars: ClassVar[Sequence[float]] = (1.0, 1.0)
+    """The bars of a push and of a clone, in seconds of the other side."""
     digits = 1
     """The number of digits of a ratio after the point."""
     questions: ClassVar[Sequence[str] | Mapping[str, Sequence[str]]]
@@ -89,10 +91,6 @@ class Copies:
 
     def answer(self, question: str, place: Path) -> Answer:
         """Return the answer of the source or of a copy to a question."""
-        raise NotImplementedError
-
-    def bars(self) -> Sequence[float]:
-        """Return the bars of a push and of a clone, in seconds of the other side."""
         raise NotImplementedError
 
     def copied(self, side: Side) -> Path:
@@ -141,7 +139,7 @@ class Copies:
         """Add the lines of both operations, and the sizes."""
         ours, theirs = self.ours, self.theirs
         runs = ((ours.push, theirs.push), (ours.back, theirs.back))
-        for what, bar, (mine, other) in zip((self.push, self.back), self.bars(), runs, strict=True):
+        for what, bar, (mine, other) in zip((self.push, self.back), self.bars, runs, strict=True):
             ratio = mine.seconds / other.seconds
             shown = f"{mine.seconds:.2f} s ({ratio:.{self.digits}f} x)"
             report.add(f"{what}: wall", shown, f"{other.seconds:.2f} s", f"{bar:g} x", ratio <= bar)

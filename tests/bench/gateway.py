@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
@@ -85,11 +84,8 @@ def command(path: Path, count: int) -> None:
         backend = [sys.executable, "-m", "bench.http_backend", str(bare), str(ports[2])]
         process = work.serve(backend, ports[2], {**environment, **MODULES})
         git = Side(work.folder, f"http://127.0.0.1:{ports[2]}/project", process, environment)
-        run(
-            ["git", "push", "--quiet", "--mirror", f"hpss://127.0.0.1:{ports[0]}/project"],
-            bare / "project",
-            environment,
-        )
+        push = ["git", "push", "--quiet", "--mirror", f"hpss://127.0.0.1:{ports[0]}/project"]
+        run(push, bare / "project", environment)
         ours.settle()
 
         def cold() -> float:
@@ -114,8 +110,7 @@ def command(path: Path, count: int) -> None:
         more = costs["nothing"] - costs["git, nothing"]
         limit = f"{1000 * NOTHING:.0f} ms more"
         report.both("fetch of nothing", _shown, costs["nothing"], costs["git, nothing"], limit, more <= NOTHING)
-        version = subprocess.run(["git", "version"], capture_output=True, text=True, check=True).stdout.strip()
-        report.add(version, "")
+        report.add(run(["git", "version"], None, environment).strip(), "")
         report.finish()
 
 

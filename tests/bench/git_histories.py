@@ -71,7 +71,8 @@ def generate(
     for branch in branches:
         for number in range(count):
             text = "".join(f"line {line} as of commit {number - number % (line + 1)}\n" for line in range(60))
-            stream.append(_commit(branch, number, f"folder{number % 3}/file{number % 7}", f"{branch}\n{text}".encode()))
+            stream.append(head(branch, number, b"Commit %d\n" % number))
+            stream.append(file(f"folder{number % 3}/file{number % 7}", f"{branch}\n{text}".encode()))
     import_stream(target, environment, b"".join(stream))
 
 
@@ -80,25 +81,21 @@ def add_commit(target: Path, environment: Mapping[str, str], branch: str, files:
     found = attempt(["git", "rev-parse", "--verify", "--quiet", f"refs/heads/{branch}"], target, environment)
     parent = found.stdout.strip()
     begin = b"from %s\n" % parent.encode() if parent else b""
-    stream = [_head(branch, 0, b"files"), begin]
-    stream += [_file(name, text) for name, text in files.items()]
+    stream = [head(branch, 0, b"files"), begin, *(file(name, text) for name, text in files.items())]
     import_stream(target, environment, b"".join(stream))
 
 
-def _head(branch: str, number: int, message: bytes) -> bytes:
+def head(branch: str, number: int, message: bytes, mark: bytes = b"") -> bytes:
+    """Return the beginning of a commit in a `git fast-import` stream; `mark` is a line."""
     return (
-        b"commit refs/heads/%s\n" % branch.encode()
-        + b"committer Demo <demo@example.org> %d +0000\n" % (_FIRST + number * 3600)
-        + b"data %d\n%s\n" % (len(message), message)
-    )
+        b"commit refs/heads/%s\n%scommitter Demo <demo@example.org> %d +0000\ndata %d\n%s\n"
+        % (branch.encode(), mark, _FIRST + number * 3600, len(message), message)
+    )  # fmt: skip
 
 
-def _file(name: str, text: bytes) -> bytes:
+def file(name: str, text: bytes) -> bytes:
+    """Return a changed file of a commit."""
     return b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(text), text)
-
-
-def _commit(branch: str, number: int, name: str, text: bytes) -> bytes:
-    return _head(branch, number, b"Commit %d\n" % number) + _file(name, text)
 
 
 def import_stream(target: Path, environment: Mapping[str, str], stream: bytes) -> None:

@@ -15,9 +15,6 @@ from bench.mercurial import OURS, SETTINGS, serve_options
 from bench.report import Report
 from bench.servers import Workspace, attempt, run
 
-RATIO = 1.0
-"""The bar: our seconds in those of stock hg."""
-
 SOURCE = "source"
 """The repository that is pushed, and that the stock server serves, too."""
 
@@ -64,9 +61,6 @@ class HgHistory(Copies):
         if what == self.push:
             return [*words, "push", "--quiet", "--new-branch", url]
         return [*words, "clone", "--quiet", "--noupdate", url, str(target)]
-
-    def bars(self) -> Sequence[float]:
-        return RATIO, RATIO
 
     def answer(self, question: str, place: Path) -> Answer:
         done = attempt(["hg", *self.questions[question]], place, self._environment("fixtures"))

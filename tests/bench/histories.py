@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from bench.breezy import BRZ
-from bench.git_histories import copy, import_stream
+from bench.git_histories import copy, file, head, import_stream
 from bench.servers import run
 from smartserver.cli.errors import CommandError
 
@@ -28,9 +28,6 @@ LINES = 40
 
 LEAST_LINE = 36
 """The length in bytes of the shortest line."""
-
-_FIRST = 1_200_000_000
-"""The time of the first revision."""
 
 _WORDS = ("branch", "commit", "distance", "harbour", "ledger", "meadow", "packet", "river", "signal", "winter")
 
@@ -66,14 +63,10 @@ def git_stream(count: int = REVISIONS, files: int = FILES) -> bytes:
     """Return the history as a `git fast-import` stream."""
     parts: list[bytes] = []
     for number, changed in enumerate(revisions(count, files)):
-        message = b"Revision %d\n" % number
-        parts.append(
-            b"commit refs/heads/main\nmark :%d\ncommitter Demo <demo@example.org> %d +0000\ndata %d\n%s\n"
-            % (number + 1, _FIRST + number * 3600, len(message), message)
-        )
+        parts.append(head("main", number, b"Revision %d\n" % number, b"mark :%d\n" % (number + 1)))
         if number:
             parts.append(b"from :%d\n" % number)  # Breezy's importer needs it said.
-        parts += [b"M 100644 inline %s\ndata %d\n%s\n" % (name.encode(), len(t), t) for name, t in changed.items()]
+        parts += [file(name, text) for name, text in changed.items()]
     return b"".join(parts)
 
 

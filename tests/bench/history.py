@@ -17,7 +17,7 @@ from bench.report import Report
 from bench.servers import Workspace, attempt, run
 from smartserver.cli.errors import CommandError
 
-PUSH_RATIO, CLONE_RATIO, SIZE_RATIO, VERIFY_RATIO = 6.0, 3.0, 1.5, 2.0
+SIZE_RATIO, VERIFY_RATIO = 1.5, 2.0
 
 SOURCE = "source.git"
 
@@ -26,6 +26,7 @@ class History(Copies):
     """The copies of a git history. Git serves and pushes from a copy repacked with `-adf`."""
 
     push = "first push"
+    bars = (6.0, 3.0)
     questions: ClassVar[Mapping[str, Sequence[str]]] = {
         "git refs": ("for-each-ref", "--format=%(objectname) %(refname)", "refs/heads", "refs/tags"),
         "git rev-list --objects --all": ("rev-list", "--objects", "--all"),
@@ -58,9 +59,6 @@ class History(Copies):
 
     def environment(self, side: Side, user: str) -> Mapping[str, str]:
         return self._environment
-
-    def bars(self) -> Sequence[float]:
-        return PUSH_RATIO, CLONE_RATIO
 
     def answer(self, question: str, place: Path) -> Answer:
         done = attempt(["git", *self.questions[question]], place, self._environment)

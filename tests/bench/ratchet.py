@@ -12,14 +12,13 @@ from pathlib import Path
 
 import click
 
-from bench import histories, options, site
+from bench import histories, options
 from bench.breezy import BRZ
 from bench.links import Done, ProxyLine, measured
 from bench.ratchet_rows import MADE, ROWS, Ran, Row
-from bench.ratchet_sides import EMPTY, SIDES, SIGNING, Plugin, Side, Stock
+from bench.ratchet_sides import CLIENT, EMPTY, SIDES, SIGNING, Place, Plugin, Side, Stock
 from bench.report import circumstances, end, listed, say, table
 from bench.servers import LinkCost, Workspace, run
-from bench.site import CLIENT, Place
 from netem.units import plural
 from smartserver.cli.errors import CommandError
 from smartserver.trace.text import size
@@ -145,7 +144,7 @@ class _Measuring:
         wanted = {compared.row.where for compared in self.found.rows} - {"mine", "behind", EMPTY}
         side = self.kind(self.place, fixtures, self.folder / "pieces", wanted)
         say(f"{self.kind.label} begins")
-        self.line.serve(self.work, side.server, self.place.environment("server"))
+        self.line.serve(self.work, side.server, self.place.environments["server"])
         side.fill()
         self.place.keep(STARTED)
         for compared in self.found.rows:
@@ -178,10 +177,8 @@ class _Measuring:
         if row.cold:
             shutil.rmtree(self.place.folder / f"cache-{CLIENT}", ignore_errors=True)
         tip = side.there("project/trunk")
-        words, folder = self._words(side, row.command), f"{CLIENT}/{row.where}"
-        done, link = measured(
-            self.line.network, RTT, lambda: self.place.attempt(CLIENT, *BRZ, *words, "-Dhpss", folder=folder)
-        )
+        words = [*BRZ, *self._words(side, row.command), "-Dhpss"]
+        done, link = measured(self.line.network, RTT, lambda: self.place.attempt(*words, folder=row.where))
         for wrong in wrongs(row, done, Ran(side, done, row.where, tip)):
             raise CommandError(f"brz {row.command}: {wrong}")
         # What a command printed, without where it ran.
@@ -195,8 +192,13 @@ class _Measuring:
 def wrongs(row: Row, done: Done, ran: Ran) -> Iterator[str]:
     """Yield each error in how a command ended and in its effect."""
     said = CLOSING.sub("", done.stderr).strip()
-    if ended := list(site.wrongs(row.status, row.says, done.status, done.stdout + said)):
-        yield from ended
+    whole = done.stdout + said
+    if done.status != row.status:
+        lines = whole.strip().splitlines() or [""]
+        first = next((line for line in lines if "ERROR" in line), lines[-1])
+        yield f"status {done.status}, expected {row.status}: {first}"
+    elif row.says not in whole:
+        yield f"expected {row.says!r}, it said: {whole.strip()}"
     elif row.same and not done.stdout.strip():
         yield "it printed nothing"
     elif row.right is not None:

@@ -22,8 +22,8 @@ from bench.breezy import (
     stored,
     stored_tip,
 )  # fmt: skip
-from bench.servers import serving
-from bench.site import CLIENT, Place
+from bench.links import Done, ProxyLine
+from bench.servers import Workspace, serving
 from smartserver.cli.errors import CommandError
 
 BEHIND = 10
@@ -45,6 +45,54 @@ gpg.GPGStrategy = gpg.LoopbackGPGStrategy
 
 EMPTY = "empty"
 """The piece for a command that needs none."""
+
+
+CLIENT = "client"
+"""The user's name, and the folder of its clones."""
+
+
+class Place:
+    """A served folder behind a link, and a user, reset before each run. Its folder also has all that a user's programs
+    remember of remotes."""
+
+    def __init__(
+        self, work: Workspace, folder: Path, line: ProxyLine, scheme: str, settings: Mapping[str, str]
+    ) -> None:
+        """`scheme`: the beginning of each URL; `settings`: variables in every environment."""
+        self.folder = folder / "live"
+        self.served = self.folder / "served"
+        self.served.mkdir(parents=True)
+        self._kept = folder / "kept"
+        self._line = line
+        self._scheme = scheme
+        self.environments: dict[str, Mapping[str, str]] = {}
+        """Those of the user and of the server."""
+        for user in (CLIENT, "server"):
+            own = {"HOME": str(self.folder / "home"), "XDG_CACHE_HOME": str(self.folder / f"cache-{user}")}
+            self.environments[user] = work.environment(user) | own | dict(settings)
+
+    def url(self, name: str) -> str:
+        """Return the URL of a repository below `served`, across the link."""
+        return f"{self._scheme}{self._line.host}:{self._line.port}/{name}"
+
+    def attempt(self, *command: str, folder: str) -> Done:
+        """Run a command as the user, in a folder below the user's own, and return its result even if it failed."""
+        return self._line.run(command, self.folder / CLIENT / folder, self.environments[CLIENT])
+
+    def keep(self, name: str) -> None:
+        shutil.copytree(self.folder, self._kept / name, symlinks=True)
+
+    def put_back(self, name: str) -> None:
+        """Reset the site to a kept state. A server's own folder stays: the server may run in it."""
+        for folder in (self.folder, self.served):
+            for each in folder.iterdir():
+                if each == self.served:
+                    continue
+                if each.is_dir() and not each.is_symlink():
+                    shutil.rmtree(each)
+                else:
+                    each.unlink()
+        shutil.copytree(self._kept / name, self.folder, symlinks=True, dirs_exist_ok=True)
 
 
 class Side:
@@ -80,7 +128,8 @@ class Side:
 
     def brz(self, *words: str, folder: str = "") -> str:
         """Run a command as the user, in a folder below his own, and return its output."""
-        return self.place.run(CLIENT, *BRZ, *words, folder=f"{CLIENT}/{folder}")
+        command = [*BRZ, *words]
+        return self.place.attempt(*command, folder=folder).check(command).stdout
 
     def home(self, folder: str = "") -> Path:
         """Return the user's folder, or a folder below it."""

@@ -40,10 +40,6 @@ Say = Callable[[str], None]
 """Takes one line of progress."""
 
 
-def silent(_: str) -> None:
-    """Drop a line of progress."""
-
-
 @dataclass(frozen=True, slots=True)
 class Server:
     """A server that listens on loopback; `served` is the folder of its repositories."""

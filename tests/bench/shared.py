@@ -1,13 +1,10 @@
-"""Several servers on one store, beside one server on a folder: concurrent pushes, and clones."""
+"""Several servers on one store, beside one server on a folder: concurrent pushes."""
 
 from __future__ import annotations
 
 import os
-import re
-import shutil
 import signal
 import tempfile
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,8 +21,6 @@ from smartserver.cli.errors import CommandError, one_line
 
 SPREAD = 20.0
 """The bar of the 99th percentile of pushes, in medians."""
-COLD, WARM = 1.5, 1.1
-"""The bars of a clone, in clones from a server on a folder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,21 +45,16 @@ SETUPS = (
 
 
 @click.command()
-@options.path(required=False)
 @options.number("-n count", 40, "Pushes of each writer.")
 @options.number("--writers", 16, "Processes that push.")
 @options.number("--servers", 3, "Servers on each store.")
 @click.option("--each", is_flag=True, help="Each writer to a repository of its own.")
-def command(path: Path | None, count: int, writers: int, servers: int, each: bool) -> None:
+def command(count: int, writers: int, servers: int, each: bool) -> None:
     """Several servers on one folder, S3 store or PostgreSQL: processes push at once, as fast as they can.
-
-    With PATH, a git repository or bundle, clones are measured instead: from a server on a folder, and from one on an S3
-    store, with an empty cache and then with a full one.
 
     \b
     bench shared
     bench shared -n 10 --writers 50 --each --servers 1
-    bench shared ~/src/project
     """
     with Workspace("bench") as work, one_line():
         try:
@@ -72,7 +62,7 @@ def command(path: Path | None, count: int, writers: int, servers: int, each: boo
             parts = Parts(work, work.enter(S3(work.folder / "s3")), work.enter(Postgres()))
         except Missing as wrong:
             raise CommandError(str(wrong)) from None
-        report = clones(parts, path) if path is not None else pushes(parts, count, writers, servers, each)
+        report = pushes(parts, count, writers, servers, each)
     report.finish()
 
 
@@ -135,44 +125,3 @@ def add(report: Report, setup: Setup, outcome: Outcome, first: Outcome) -> None:
     half, most = median(seconds), percentile(seconds, 99)
     shown = f"{half * 1000:.0f}, {most * 1000:.0f} ms"
     report.add(f"{setup.name}: median, p99", shown, "", f"{SPREAD:.0f} medians", most <= SPREAD * half)
-
-
-def clones(parts: Parts, path: Path) -> Report:
-    """Measure clones of a history from a server on a folder, and from a server with an empty cache."""
-    report = Report(f"clones of {path.name}, best of 3", "one server on a folder")
-    progress, git = Progress(), parts.work.environment("bench", {"gc.auto": "0"})
-    source = parts.work.folder / "source.git"
-    run(["git", "clone", "--quiet", "--bare", str(path), str(source)], None, git)
-    roots = [parts.store(setup) for setup in (SETUPS[0], SETUPS[-1])]
-    on_folder, in_s3 = map(parts.serve, roots)
-    for server in (on_folder, in_s3):
-        progress.step(f"push to {server.served}")
-        run(["git", "-C", str(source), "push", "--quiet", "--all", server.url("r")], None, git)
-    took: dict[str, list[float]] = {"folder": [], "cold": [], "warm": []}
-    for number in range(3):
-        progress.step(f"clones, {number + 1} of 3")
-        cold = parts.serve(roots[1])
-        for name, server in (("folder", on_folder), ("cold", cold), ("warm", cold)):
-            took[name].append(clone(server, parts.work.folder / "clone", git))
-    least = min(took["folder"])
-    for name, bar in (("cold", COLD), ("warm", WARM)):
-        ratio = min(took[name]) / least
-        report.add(f"S3, {name}", f"{min(took[name]):.2f} s", f"{least:.2f} s", f"{bar} times", ratio <= bar)
-    report.add("memory of the server, most", peak(cold), peak(on_folder))
-    return report
-
-
-def clone(server: Server, target: Path, git: dict[str, str]) -> float:
-    """Clone, and return the seconds."""
-    start = time.perf_counter()
-    run(["git", "clone", "--quiet", "--bare", server.url("r"), str(target)], None, git)
-    took = time.perf_counter() - start
-    shutil.rmtree(target)
-    return took
-
-
-def peak(server: Server) -> str:
-    """Return the most memory that a server had."""
-    found = re.search(r"VmHWM:\s+(\d+)", Path(f"/proc/{server.pid}/status").read_text())
-    assert found is not None
-    return f"{int(found[1]) / 1024:.0f} MiB"

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from bench.servers import Server, Workspace
 from builders import History
-from cli_runs import Places
-from stored import stored
+from cli_runs import Places, stored
 
 
 @pytest.fixture(scope="module")

@@ -1,17 +1,22 @@
-"""smartserver.cli.hooks: hooks are tried for a change that is not made, and a mirror is pushed by one."""
+"""smartserver.cli.hooks, cli.place: hooks are tried for a change that is not made; a mirror is pushed by one; a preview
+is read by the commands of the hook that it was made for, and by nothing else."""
 
 from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from pathlib import Path
 
+import msgspec
 import pytest
-from cli_runs import run, why
-from stored import stored
+from cli_runs import program, run, stored, why
 
+from smartserver.cli.place import open_store, repository_in
+from smartserver.cli.serve_options import check_root
 from smartserver.records.model import RevisionId
+from smartserver.store.preview_folder import NEW, PREVIEW, PreviewedStore
 
 RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 
@@ -29,17 +34,9 @@ def access(folder: Path, text: str) -> Path:
     return file
 
 
-def script(folder: Path, text: str) -> Path:
-    path = folder / "check"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return path
-
-
 def test_a_hook_is_run_for_the_change_of_a_ref(tmp_path: Path, line: list[RevisionId]) -> None:
-    hook = script(
-        tmp_path, f'cat > {tmp_path}/told; smartserver log -q "$SMARTSERVER_NEW" | wc -l; test ! -e {tmp_path}/no'
-    )
+    log = 'smartserver log -q "$SMARTSERVER_NEW" | wc -l'
+    hook = program(tmp_path / "check", f"cat > {tmp_path}/told; {log}; test ! -e {tmp_path}/no")
     file = access(tmp_path, f'[[hooks]]\npath = "pro*"\nbefore = ["{hook}"]\n')
     words = ("hooks", "test", file, tmp_path / "served", "project")
     done = run(*words, "--ref", "main", "--user", "anna")
@@ -56,7 +53,7 @@ def test_a_hook_is_run_for_the_change_of_a_ref(tmp_path: Path, line: list[Revisi
 
 
 def test_receivers_are_told_when_that_is_asked_for(tmp_path: Path, line: list[RevisionId]) -> None:
-    hook = script(tmp_path, f"cat > {tmp_path}/told; test ! -e {tmp_path}/no || exit 5")
+    hook = program(tmp_path / "check", f"cat > {tmp_path}/told; test ! -e {tmp_path}/no || exit 5")
     file = access(tmp_path, f'[[hooks]]\npath = "**"\nafter = ["{hook}"]\n')
     words = ("hooks", "test", file, tmp_path / "served", "project")
     assert run(*words).output.startswith(f'after {hook}: would be told {{"path": "project", ')
@@ -72,9 +69,8 @@ def test_receivers_are_told_when_that_is_asked_for(tmp_path: Path, line: list[Re
 def test_what_cannot_be_tried(tmp_path: Path, line: list[RevisionId]) -> None:
     file = access(tmp_path, '[[hooks]]\npath = "project"\nbefore = ["/nowhere/check"]\n')
     assert run("hooks", "test", file, tmp_path / "served", "other").output == f"{file} has no hook for other\n"
-    assert "/nowhere/check cannot be run: No such file" in why(
-        run("hooks", "test", file, tmp_path / "served", "project")
-    )
+    said = why(run("hooks", "test", file, tmp_path / "served", "project"))
+    assert "/nowhere/check cannot be run: No such file" in said
 
 
 def test_a_mirror_is_pushed(tmp_path: Path, line: list[RevisionId], monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +92,51 @@ def test_a_mirror_is_pushed(tmp_path: Path, line: list[RevisionId], monkeypatch:
     git("-C", str(target), "update-ref", "-d", "refs/heads/main")
     assert run(*words).exit_code == 0
     assert git("-C", str(target), "for-each-ref", "--format=%(refname)") == "refs/heads/main\n"
-    monkeypatch.setenv("SMARTSERVER_REPOSITORY", str(tmp_path / "served" / "project"))
     assert "git push failed with status" in why(run(*words[:-1], tmp_path / "nowhere.git"))
     assert os.listdir(tmp_path / "clones")
+
+
+# -- previews
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A repository with the file of a preview, whose packs are in another one, too."""
+    monkeypatch.delenv(NEW, raising=False)
+    stored(tmp_path / "project")
+    shutil.copytree(tmp_path / "project", tmp_path / "other")
+    store = PreviewedStore(f"file://{tmp_path}/other", str(tmp_path / "copies"), 1)
+    (tmp_path / "project" / PREVIEW).write_bytes(msgspec.json.encode(store))
+    return tmp_path / "project"
+
+
+def test_the_file_of_a_preview_is_obeyed_where_a_hook_was_told_of_it(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NEW, str(folder))
+    for pack in (folder / "packs").iterdir():
+        pack.unlink()
+    with repository_in(str(folder)) as repository:
+        assert repository.verify().problems == ()
+    assert run("log", "-q", folder).exit_code == 0
+    assert (tmp_path / "copies").exists()
+
+
+def test_the_file_of_a_preview_is_not_obeyed_elsewhere(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A client may have written it."""
+    monkeypatch.setenv(NEW, str(tmp_path / "other"))
+    assert [run(*words, folder).exit_code for words in (["verify"], ["pack"], ["log", "-q"])] == [0, 0, 0]
+    (folder / PREVIEW).write_bytes(b"{}")
+    assert run("verify", folder).exit_code == 0
+    assert not (tmp_path / "copies").exists()
+
+
+def test_a_server_never_obeys_the_file_of_a_preview(
+    folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(NEW, str(folder))
+    (folder / PREVIEW).write_bytes(b"{}")
+    check_root(folder, makes=True)
+    assert open_store(str(folder)).get(PREVIEW) == b"{}"

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import click
 import pytest
-from cli_runs import why
-from click.testing import CliRunner
+from cli_runs import run, why
 
 from smartserver.cli import serve
 from smartserver.cli.config_file import OTHERS
-from smartserver.cli.errors import CommandError
-from smartserver.cli.main import group
 from smartserver.cli.serve_options import GROUPS, ServeOptions
 
 OPTIONS = [each for each in serve.command.params if isinstance(each, click.Option) and each.name != "config"]
@@ -82,21 +79,16 @@ def test_the_command_line_wins(file: Path) -> None:
 )
 def test_what_is_wrong_is_one_line_with_the_file_and_the_key(file: Path, content: str, said: str) -> None:
     file.write_text(content)
-    result = CliRunner().invoke(group, ["serve", str(file.parent), "--config", str(file)])
-    assert isinstance(result.exception, CommandError)
-    assert str(result.exception).startswith(f"{file}: {said}")
-    assert "\n" not in str(result.exception)
+    wrong = why(run("serve", file.parent, "--config", file))
+    assert wrong.startswith(f"{file}: {said}")
+    assert "\n" not in wrong
 
 
-def test_a_wrong_value_of_the_command_line_is_not_the_file_s(file: Path) -> None:
+def test_what_is_not_the_file_s_fault(file: Path) -> None:
+    assert why(run("serve", file.parent, "--config", file)) == f"{file}: No such file or directory"
     file.write_text('compression = "9"\n')
-    result = CliRunner().invoke(group, ["serve", str(file.parent), "--config", str(file), "--compression", "best"])
-    assert why(result) == "--compression 'best': expected auto, or a level of 0 to 19"
-
-
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
-    result = CliRunner().invoke(group, ["serve", str(tmp_path), "--config", str(tmp_path / "none")])
-    assert why(result) == f"{tmp_path}/none: No such file or directory"
+    wrong = run("serve", file.parent, "--config", file, "--compression", "best")
+    assert why(wrong) == "--compression 'best': expected auto, or a level of 0 to 19"
 
 
 def test_the_help_has_each_option_in_one_group() -> None:

@@ -1,15 +1,16 @@
-"""client.copy, client.load: more refs than one request may hold are copied, and nobody sees a part of them."""
+"""client.copy, client.load: more refs than one request may hold are copied, and nobody sees a part of them; a dump that
+is longer than a part is loaded."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
-from cli_runs import run
-from stored import stored
+from cli_runs import grow, opened, refs, repository, run, stored, why
 
 from smartserver.cli.copying import repository_at
 from smartserver.client import body, copy, load
@@ -22,25 +23,14 @@ from smartserver.client.updates import PushOutcome, call_of
 from smartserver.errors import IncompleteRepository
 from smartserver.records.model import Tip
 from smartserver.store.model import INCOMPLETE
-from smartserver.store.repository import PackRepository
 from smartserver.verbs.map_update import MapKind, map_update
 from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.verbs.repository_create import CopyPart
 from smartserver.verbs.repository_stats import StatsRequest, repository_stats
 from smartserver.wire.limits import MAX_CALLS, MAX_REQUEST
 from smartserver.wire.messages import Call, Request, State, encode, raw
-from transports.local import LocalTransport
 
 REFS = 20
-
-
-def opened(folder: Path) -> PackRepository:
-    return PackRepository(LocalTransport(folder))
-
-
-def refs(folder: Path) -> dict[bytes, bytes]:
-    return {name: value[0].id for name, value in opened(folder).snapshot().state.refs().items()}
-
 
 Copied = tuple[Path, list[str], Path]
 """A repository, the command that copies it, and where to."""
@@ -51,9 +41,8 @@ def copied(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.M
     """A repository of as many refs as four requests hold."""
     monkeypatch.setattr(copy, "CALLS_AT_ONCE", REFS // 4)
     source, target = tmp_path / "source", tmp_path / "target"
-    history = stored(source, 3)
-    first = next(iter(history.parents))
-    push(opened(source), History(), [], {b"refs/heads/%d" % number: first for number in range(REFS - 1)})
+    first = next(iter(stored(source, 3).parents))
+    push(repository(source), History(), [], {b"refs/heads/%d" % number: first for number in range(REFS - 1)})
     if request.param == "load":
         assert run("dump", str(source), str(tmp_path / "dumped")).exit_code == 0
         return source, ["load", str(tmp_path / "dumped"), str(target)], target
@@ -75,33 +64,35 @@ def counted(monkeypatch: pytest.MonkeyPatch, sent: Callable[[int], object] = lam
     return parts
 
 
+def interrupt(monkeypatch: pytest.MonkeyPatch, at: int, *command: str) -> None:
+    """Run a copy whose connection is lost before the request of this number."""
+
+    def lost(number: int) -> None:
+        if number == at:
+            raise ConnectionLost("the link is lost")
+
+    with monkeypatch.context() as patch:
+        counted(patch, lost)
+        assert "the link is lost" in why(run(*command))
+
+
 def test_all_refs_are_copied(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
     source, command, target = copied
     parts = counted(monkeypatch)
     done = run(*command)
     assert (done.exit_code, done.exception) == (0, None)
     assert refs(target) == refs(source)
-    assert INCOMPLETE not in opened(target).snapshot().state.settings
+    assert INCOMPLETE not in opened(target).state.settings
     assert parts == [CopyPart.MORE, CopyPart.MORE, CopyPart.MORE, CopyPart.LAST]
-    again = run(*command)
-    assert again.stdout == "nothing new\n"
+    assert run(*command).stdout == "nothing new\n"
 
 
 def test_nobody_sees_learns_or_copies_a_part_and_a_copy_goes_on(
     copied: Copied, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """It is interrupted before its third request."""
     source, command, target = copied
-
-    def lost(number: int) -> None:
-        if number == 3:
-            raise ConnectionLost("the link is lost")
-
-    with monkeypatch.context() as patch:
-        counted(patch, lost)
-        assert "the link is lost" in str(run(*command).exception)
-    shown = run("log", str(target))
-    assert "is incomplete: a copy into it was interrupted" in str(shown.exception)
+    interrupt(monkeypatch, 3, *command)
+    assert "is incomplete: a copy into it was interrupted" in why(run("log", target))
     assert run("verify", str(target)).exit_code == 0
     with repository_at(str(target), set()) as remote:
         with pytest.raises(IncompleteRepository):
@@ -114,7 +105,7 @@ def test_nobody_sees_learns_or_copies_a_part_and_a_copy_goes_on(
     assert "refs/heads" not in listed
     with monkeypatch.context() as patch:
         patch.setattr(copy, "CALLS_AT_ONCE", REFS + 1)
-        assert "is incomplete" in str(run("push", str(target), str(tmp_path / "other")).exception)
+        assert "is incomplete" in why(run("push", target, tmp_path / "other"))
     assert not (tmp_path / "other").exists()
     done = run(*command)
     assert (done.exit_code, done.exception) == (0, None)
@@ -130,22 +121,15 @@ def test_a_long_load_goes_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, st
     monkeypatch.setattr(load, "PART", 3000)
     monkeypatch.setattr(body, "GRAPH_FIRST_THRESHOLD", threshold)
     source, target, dumped = tmp_path / "source", tmp_path / "target", tmp_path / "dumped"
-    history = stored(source, 20)
-    push(opened(source), History(), [], {b"refs/heads/%d" % number: next(iter(history.parents)) for number in range(9)})
+    first = next(iter(stored(source, 20).parents))
+    push(repository(source), History(), [], {b"refs/heads/%d" % number: first for number in range(9)})
     assert run("dump", str(source), str(dumped)).exit_code == 0
-
-    def lost(number: int) -> None:
-        if number == stop:
-            raise ConnectionLost("the link is lost")
-
-    with monkeypatch.context() as patch:
-        counted(patch, lost)
-        assert "the link is lost" in str(run("load", str(dumped), str(target)).exception)
+    interrupt(monkeypatch, stop, "load", str(dumped), str(target))
     done = run("load", str(dumped), str(target))
     assert (done.exit_code, done.exception) == (0, None)
     assert refs(target) == refs(source)
-    assert INCOMPLETE not in opened(target).snapshot().state.settings
-    assert opened(target).snapshot().graph.count == 20
+    assert INCOMPLETE not in opened(target).state.settings
+    assert opened(target).graph.count == 20
 
 
 def test_a_repository_that_is_there_stays_visible(copied: Copied, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -173,9 +157,8 @@ def test_a_refused_ref_keeps_back_none_of_a_later_request(
     theirs, *ours = (history.commit({name: b"x"}, [root]) for name in ("theirs", "first", "second", "third"))
     names = [b"refs/heads/a", b"refs/heads/b", b"refs/heads/c"]
     before = dict(zip(names, [theirs] * refused + [root] * (3 - refused), strict=True))
-    push(opened(target), history, [theirs], before)
-    source.mkdir()
-    push(opened(source), history, [root, *ours], dict(zip(names, ours, strict=True)))
+    push(repository(target), history, [theirs], before)
+    push(repository(source), history, [root, *ours], dict(zip(names, ours, strict=True)))
     if command == "load":
         assert run("dump", str(source), str(dumped)).exit_code == 0
     done = run(command, str(dumped if command == "load" else source), str(target))
@@ -211,3 +194,45 @@ def test_each_request_is_within_the_limits_of_the_wire(name: bytes) -> None:
         message = Request("project", bytes(16), 0, [*calls, *calls[:3]])
         assert len(message.calls) <= MAX_CALLS
         assert len(encode(message)) < MAX_REQUEST
+
+
+@pytest.mark.unbanned("resend: the target lost what it had")
+def test_a_long_dump_for_a_target_that_was_restored(
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The client remembers tips that are gone."""
+    folder, history = source
+    there, where = target
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(load, "PART", 1000)
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
+    shutil.copytree(where, tmp_path / "backup")
+    grow(folder, history, 6)
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    for _ in range(2):
+        done = run("load", str(tmp_path / "tuesday"), there)
+        assert done.stdout == "6 revisions, 1 ref\n    refs/heads/main\n", done.exception
+        assert refs(where) == refs(folder)
+        shutil.rmtree(where)
+        shutil.copytree(tmp_path / "backup", where)
+
+
+def test_a_long_dump_is_not_sent_where_all_refs_are_refused(
+    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder, history = source
+    there, where = target
+    assert run("dump", str(folder), str(tmp_path / "monday")).exit_code == 0
+    assert run("load", str(tmp_path / "monday"), there).exit_code == 0
+    monkeypatch.setattr(load, "PART", 1000)
+    (diverged,) = history.line(1, refs(folder)[MAIN], "elsewhere")
+    push(repository(where), history, [diverged], {MAIN: diverged})
+    grow(folder, history, 6, refs(folder)[MAIN])
+    assert run("dump", str(folder), str(tmp_path / "tuesday")).exit_code == 0
+    result = run("load", str(tmp_path / "tuesday"), there)
+    assert "'refs/heads/main' has diverged" in why(result)
+    assert refs(where) == {MAIN: diverged}
+    assert opened(where).graph.count == 6
+    assert run("load", "--force", str(tmp_path / "tuesday"), there).stdout.startswith("6 revisions, 1 ref\n")
+    assert refs(where) == refs(folder)

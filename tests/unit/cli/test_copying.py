@@ -10,133 +10,89 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from builders import KINDS, MAIN, History, push
-from bzr_samples import FIRST, FIRST_PARENTS, segment
-from bzr_samples import push as push_bzr
-from cli_runs import run, why
+from builders import MAIN, History, push
+from cli_runs import OTHER, flip, grow, opened, pack_of, refs, repository, run, stored, stored_bzr, why
 from mercurial import obsolete
-from stored import pack_of, stored
 
-from smartserver.cli.copying import _parts, between, repository_at
-from smartserver.cli.errors import CommandError
+from smartserver.cli.copying import _parts, repository_at
 from smartserver.cli.progress import ProgressLine
 from smartserver.client import link
 from smartserver.client.body import Relay, SourceFailed
-from smartserver.client.call import Client
-from smartserver.client.copy import CopyEndpoint, pull
 from smartserver.client.exchange import PullAnswer
-from smartserver.client.knowledge import Knowledge
 from smartserver.client.medium import ConnectionLost
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, PushOutcome
-from smartserver.errors import NoSuchRepository
-from smartserver.server.access import invoking_user
 from smartserver.server.same_process import SameProcess
-from smartserver.server.site import Site
-from smartserver.store.repository import PackRepository
-from smartserver.store.snapshot import Snapshot
 from smartserver.store.transaction import Transaction
 from smartserver.vcs.hg.kinds import KINDS as KINDS_OF_HG
 from smartserver.vcs.hg.markers import key_of
 from smartserver.vcs.hg.system import HG
 from smartserver.verbs.map_update import EntryChange, MapKind, MapUpdateRequest
-from transports.local import LocalTransport
-
-OTHER = b"refs/heads/other"
-
-
-def opened(folder: Path) -> Snapshot:
-    return PackRepository(LocalTransport(folder)).snapshot()
-
-
-def refs(folder: Path) -> dict[bytes, bytes]:
-    """Return the refs of a repository in a folder, with their tips."""
-    return {name: value[0].id for name, value in opened(folder).state.refs().items()}
 
 
 def test_what_is_missing_is_brought_and_nothing_twice(source: tuple[Path, History], target: tuple[str, Path]) -> None:
     folder, history = source
     place, there = target
-    first = run("push", str(folder), place)
+    first = run("push", folder, place)
     assert (first.exit_code, first.stderr) == (0, ""), first.exception
     assert first.stdout.splitlines()[0].startswith("5 revisions, 1 ref")
     assert refs(there) == refs(folder)
-    line = history.line(2, list(history.parents)[-1])
-    push(PackRepository(LocalTransport(folder)), history, line, {MAIN: line[-1], OTHER: line[0]})
-    named = run("push", "--ref", "other", str(folder), place)
+    grow(folder, history, 1, ref=OTHER)
+    grow(folder, history, 1)
+    named = run("push", "--ref", "other", folder, place)
     assert named.stdout == "1 revision, 1 ref\n    refs/heads/other\n"
-    assert run("push", str(folder), place).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
+    assert run("push", folder, place).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
     assert refs(there) == refs(folder)
-    assert run("push", str(folder), place).stdout == "nothing new\n"
-    assert run("verify", str(there)).stdout.endswith(": all well\n")
+    assert run("push", folder, place).stdout == "nothing new\n"
+    assert run("verify", there).stdout.endswith(": all well\n")
 
 
 def test_the_other_way_round(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
     folder, history = source
     place, there = target
-    assert run("push", str(folder), place).exit_code == 0
+    assert run("push", folder, place).exit_code == 0
     mine = tmp_path / "mine"
-    assert run("pull", place, str(mine)).stdout.startswith("5 revisions, 1 ref (a new repository)\n")
-    line = history.line(2, list(history.parents)[-1])
-    push(PackRepository(LocalTransport(there)), history, line, {MAIN: line[-1], OTHER: line[0]})
-    assert run("pull", "--ref", "other", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/other\n"
-    assert run("pull", place, str(mine)).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
-    assert run("pull", place, str(mine)).stdout == "nothing new\n"
+    assert run("pull", place, mine).stdout.startswith("5 revisions, 1 ref (a new repository)\n")
+    grow(there, history, 1, ref=OTHER)
+    grow(there, history, 1)
+    assert run("pull", "--ref", "other", place, mine).stdout == "1 revision, 1 ref\n    refs/heads/other\n"
+    assert run("pull", place, mine).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
+    assert run("pull", place, mine).stdout == "nothing new\n"
     assert refs(mine) == refs(there)
-    assert run("verify", str(mine)).stdout.endswith(": all well\n")
+    assert run("verify", mine).stdout.endswith(": all well\n")
 
 
 def test_what_diverged_needs_force(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
+    """Of what is refused nothing is counted."""
     folder, history = source
     place, there = target
-    assert run("push", str(folder), place).exit_code == 0
-    line = history.line(1, next(iter(history.parents)))
+    assert run("push", folder, place).exit_code == 0
+    root = next(iter(history.parents))
+    line = history.line(2, root)
     apart = tmp_path / "apart"
-    apart.mkdir()
-    push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], {MAIN: line[-1]})
-    refused = run("push", str(apart), place)
-    assert "refs/heads/main: " in why(refused)
-    assert refused.stdout == ""
-    assert refs(there) == refs(folder)
-    assert run("push", "--force", str(apart), place).exit_code == 0
+    push(repository(apart), history, [root, *line], {MAIN: line[-1], OTHER: line[0]})
+    for stdout in ("1 revision, 1 ref\n    refs/heads/other\n", ""):
+        refused = run("push", apart, place)
+        assert why(refused).startswith("refs/heads/main: ")
+        assert refused.stdout == stdout
+        assert refs(there) == {**refs(folder), OTHER: line[0]}
+    assert run("push", "--force", apart, place).exit_code == 0
     assert refs(there) == refs(apart)
-    assert (refused := run("pull", place, str(folder))).stdout == ""
-    assert "refs/heads/main: " in why(refused)
-    assert run("pull", "--force", place, str(folder)).exit_code == 0
+    assert why(run("pull", place, folder)).startswith("refs/heads/main: ")
+    assert refs(folder)[MAIN] != line[-1]
+    assert run("pull", "--force", place, folder).exit_code == 0
     assert refs(folder) == refs(apart)
 
 
-def test_of_what_is_refused_nothing_is_counted(
-    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
-) -> None:
-    folder, history = source
-    place, there = target
-    assert run("push", str(folder), place).exit_code == 0
-    line = history.line(2, next(iter(history.parents)))
-    apart = tmp_path / "apart"
-    apart.mkdir()
-    tips = {MAIN: line[-1], OTHER: line[0]}
-    push(PackRepository(LocalTransport(apart)), history, [*list(history.parents)[:1], *line], tips)
-    partly = run("push", str(apart), place)
-    assert why(partly).startswith("refs/heads/main: ")
-    assert partly.stdout == "1 revision, 1 ref\n    refs/heads/other\n"
-    assert refs(there) == {**refs(folder), OTHER: line[0]}
-
-
 def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
-    def create(transaction: Transaction) -> bytes:
-        transaction.create("git sha1", KINDS, {"HEAD": MAIN})
-        return b""
-
     empty = tmp_path / "empty"
-    empty.mkdir()
-    PackRepository(LocalTransport(empty)).commit(os.urandom(16), 0, "tester", create)
+    push(repository(empty), History(), [])
     for command in ("push", "pull"):
         there = tmp_path / command
-        assert run(command, str(empty), str(there)).stdout == "0 revisions, 0 refs (a new repository)\n"
+        assert run(command, empty, there).stdout == "0 revisions, 0 refs (a new repository)\n"
         assert opened(there).state.refs() == {}
-        assert run(command, str(empty), str(there)).stdout == "nothing new\n"
+        assert run(command, empty, there).stdout == "nothing new\n"
 
 
 @pytest.mark.parametrize(
@@ -176,26 +132,26 @@ def test_none_is_made_in_the_folders_of_another(
     """The check holds at any depth, for any name, and by any path that leads there."""
     folder, _ = source
     around = tmp_path / "around"
-    assert run("push", str(folder), str(around)).exit_code == 0
+    assert run("push", folder, around).exit_code == 0
     (around / "packs" / "a" / ".b").mkdir(parents=True)
     (tmp_path / "link").symlink_to(around / "packs")
     monkeypatch.chdir(around / "packs")
     for below in ("packs/n", "packs/a/n", "packs/a/.b/n", "packs/c/d/n", "tables/n"):
         there = around / below
-        said = why(run("push", str(folder), there.as_uri() if as_store else str(there)))
+        said = why(run("push", folder, there.as_uri() if as_store else there))
         assert f"{around} is a repository: nothing is made inside it" in said
         assert not there.exists()
     for way in ("n", tmp_path / "link" / "n"):
-        assert f"{around} is a repository" in why(run("push", str(folder), str(way)))
-    assert run("delete", "--yes", str(around)).exit_code == 0
-    assert run("push", str(folder), str(around / "packs" / "a" / "n")).exit_code == 0
+        assert f"{around} is a repository" in why(run("push", folder, way))
+    assert run("delete", "--yes", around).exit_code == 0
+    assert run("push", folder, around / "packs" / "a" / "n").exit_code == 0
 
 
 def test_what_is_missing_on_the_way_is_made(source: tuple[Path, History], target: tuple[str, Path]) -> None:
     """Missing folders of the path are created, as for a push of git."""
     folder, _ = source
     place, there = target
-    assert run("push", str(folder), f"{place}/new/deep/project").exit_code == 0
+    assert run("push", folder, f"{place}/new/deep/project").exit_code == 0
     assert refs(there / "new" / "deep" / "project") == refs(folder)
 
 
@@ -222,11 +178,11 @@ def test_what_is_rather_another_place_is_made_only_when_said_so(
     monkeypatch.setenv("HOME", "/home/me")
     before = sorted(tmp_path.rglob("*"))
     for command in ("push", "pull"):
-        said = why(run(command, str(folder), place))
+        said = why(run(command, folder, place))
         assert said.startswith(f"{place} is not there: say {meant}, ./{place} for one "), said
     assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / place.partition("/")[0]).mkdir()
-    assert run("push", str(folder), place).exit_code == 0
+    assert run("push", folder, place).exit_code == 0
     assert refs(tmp_path / place) == refs(folder)
 
 
@@ -236,18 +192,15 @@ def test_another_kind_is_refused_by_name(
     """The error does not report damage that would come from reading the repository as the other kind."""
     folder, _ = source
     place, there = target
-    bazaar = tmp_path / "bazaar"
-    push_bzr(
-        PackRepository(LocalTransport(tmp_path), "bazaar"), segment(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key}
-    )
-    assert run("push", str(bazaar), place).exit_code == 0
+    bazaar = stored_bzr(tmp_path / "bazaar")
+    assert run("push", bazaar, place).exit_code == 0
     before = refs(there)
-    said = why(run("push", str(folder), place))
+    said = why(run("push", folder, place))
     assert said.endswith("is bzr 2a, not git sha1")
     kinds = f"{place} is a repository of bzr 2a, {folder} one of git sha1"
-    assert why(run("pull", place, str(folder))) == f"{kinds}: only one of the same kind can be copied into it"
+    assert why(run("pull", place, folder)) == f"{kinds}: only one of the same kind can be copied into it"
     kinds = f"{folder} is a repository of git sha1, {bazaar} one of bzr 2a"
-    assert why(run("pull", str(folder), str(bazaar))) == f"{kinds}: only one of the same kind can be copied into it"
+    assert why(run("pull", folder, bazaar)) == f"{kinds}: only one of the same kind can be copied into it"
     assert refs(there) == before
 
 
@@ -257,57 +210,43 @@ def test_what_is_done_is_shown_and_banned_wherever_it_is_done(
     folder, _ = source
     place, there = target
     mine = tmp_path / "mine"
-    assert "no such rule: 'nonsense'" in run("-Dhpss-ban=nonsense", "push", str(folder), place).output
-    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "push", str(folder), place))
+    assert "no such rule: 'nonsense'" in run("-Dhpss-ban=nonsense", "push", folder, place).output
+    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "push", folder, place))
     assert not there.exists()
-    assert "Repository.insert_pack" in run("-Dhpss", "push", str(folder), place).stderr
-    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "pull", place, str(mine)))
+    assert "Repository.insert_pack" in run("-Dhpss", "push", folder, place).stderr
+    assert "rpc:*" in why(run("-Dhpss-ban=rpc:*", "pull", place, mine))
     monkeypatch.setenv("SMARTSERVER_DEBUG", "hpss")
-    assert "Repository.insert_pack" in run("pull", place, str(mine)).stderr
-
-
-class _Ends(SameProcess):
-    """A connection that breaks after so many bytes."""
-
-    left = 1 << 60
-
-    def read(self, size: int) -> bytes:
-        if self.left <= 0:
-            raise ConnectionLost("somebody pulled the plug")
-        got = super().read(min(size, self.left))
-        self.left -= len(got)
-        return got
+    assert "Repository.insert_pack" in run("pull", place, mine).stderr
 
 
 def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
     source: tuple[Path, History], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(link, "RECEIVE_CHUNK", 16)  # So that the answer does not come with all of its body.
-    folder, _ = source
-    sites = Site(LocalTransport(folder)), Site(LocalTransport(tmp_path))
-    media: list[_Ends] = []
+    read, pulls = SameProcess.read, RemoteRepository.pull
+    readers: list[SameProcess] = []
+    left: dict[SameProcess, int] = {}
 
-    def connect() -> SameProcess:
-        media.append(_Ends(sites[0], invoking_user("tester")))
-        return media[-1]
+    def reading(medium: SameProcess, size: int) -> bytes:
+        readers.append(medium)
+        most = left.get(medium, size)
+        if most <= 0:
+            raise ConnectionLost("somebody pulled the plug")
+        got = read(medium, min(size, most))
+        if medium in left:
+            left[medium] -= len(got)
+        return got
 
-    with Client(connect) as client, Client(lambda: SameProcess(sites[1], invoking_user("tester"))) as other:
-        there = RemoteRepository(client, "", Knowledge(None, "far"))
-        here = RemoteRepository(other, "mine", Knowledge(None, "near"))
-        there.learn_refs()
-        pulls = there.pull
+    def then_break(*arguments: Any, **options: Any) -> PullAnswer:
+        pulled = pulls(*arguments, **options)
+        left[readers[-1]] = 100
+        return pulled
 
-        def then_break(*arguments: Any, **options: Any) -> PullAnswer:
-            pulled = pulls(*arguments, **options)
-            media[-1].left = 100
-            return pulled
-
-        there.pull = then_break  # type: ignore[method-assign]
-        with pytest.raises(CommandError, match=r"^far: somebody pulled the plug$"), between("far", "near"):
-            pull(CopyEndpoint("far", there), CopyEndpoint("near", here), (), ProgressLine("pull", False), force=False)
-        with pytest.raises(NoSuchRepository):
-            here.learn_refs()
-    assert len(media) == 1
+    monkeypatch.setattr(SameProcess, "read", reading)
+    monkeypatch.setattr(RemoteRepository, "pull", then_break)
+    assert why(run("pull", source[0], tmp_path / "mine")) == f"{source[0]}: somebody pulled the plug"
+    assert len(set(readers)) == 2  # The source is not asked again.
+    assert not (tmp_path / "mine" / "format").exists()
 
 
 def marker(number: int) -> tuple[bytes, bytes]:
@@ -352,10 +291,10 @@ def test_a_map_that_is_not_told(command: str, tmp_path: Path, monkeypatch: pytes
     assert max(sent) == 4
     sent.clear()
     assert run(command, source, target).stdout == "nothing new\n"
+    assert sent == []
     more = dict([marker(10)])
-    monkeypatch.setattr(RemoteRepository, "push", pushes)
     add_markers(source, more)
-    monkeypatch.setattr(RemoteRepository, "push", counted)
+    sent.clear()
     assert run(command, source, target).stdout == "0 revisions, 0 refs, 1 entry of maps\n"
     assert markers_of(tmp_path / "target") == every | more
     assert sent == [1]
@@ -375,26 +314,23 @@ def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target
     folder, _ = source
     place, there = target
     pack = pack_of(folder)
-    content = bytearray(pack.read_bytes())
-    content[len(content) // 2] ^= 0x41
-    pack.chmod(0o600)
-    pack.write_bytes(content)
+    flip(pack, pack.stat().st_size // 2)
     for command in ("push", "pull") if place == str(there) else ("push",):
-        said = why(run(command, str(folder), place))
+        said = why(run(command, folder, place))
         assert said.startswith(f"{folder}: "), said
-        assert not (there / "root").exists()
+        assert not repository(there).exists()
 
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, _ = source
-    assert "there is no ref 'nix'; there is refs/heads/main" in why(run("push", "--ref", "nix", str(folder), "/x"))
+    assert "there is no ref 'nix'; there is refs/heads/main" in why(run("push", "--ref", "nix", folder, "/x"))
     for command in ("push", "pull"):
         assert "by way of a folder here" in why(run(command, "hpss://h/x", "hpss://h/y"))
-    assert "push to it" in why(run("pull", str(folder), "hpss://h/x"))
-    assert "pull from it" in why(run("push", "hpss://h/x", str(folder)))
-    assert why(run("push", str(tmp_path), "hpss://h/x")) == f"{tmp_path} is not a repository of smartserver"
+    assert "push to it" in why(run("pull", folder, "hpss://h/x"))
+    assert "pull from it" in why(run("push", "hpss://h/x", folder))
+    assert why(run("push", tmp_path, "hpss://h/x")) == f"{tmp_path} is not a repository of smartserver"
     assert run("push", "a", "b", "c").exit_code == 2
-    assert "no repository" in why(run("pull", str(tmp_path / "nothing"), str(tmp_path / "here")))
+    assert "no repository" in why(run("pull", tmp_path / "nothing", tmp_path / "here"))
     assert not (tmp_path / "here").exists()
 
 
@@ -405,20 +341,17 @@ def test_what_only_a_tag_reaches_comes_along(source: tuple[Path, History], tmp_p
     side = history.line(2, tip, "side")
     ghost = bytes(20)
 
-    def tag(transaction: Transaction) -> bytes:
+    def tag(transaction: Transaction) -> None:
         transaction.set_map("tags", "ids", MAIN + b"\0side", side[-1])
         transaction.set_map("tags", "ids", MAIN + b"\0ghost", ghost)
-        return b""
 
-    repository = PackRepository(LocalTransport(folder))
-    push(repository, history, side, {b"refs/heads/side": side[-1]})
-    push(repository, history, [], {b"refs/heads/side": None})
-    repository.commit(os.urandom(16), 0, "tester", tag)
-    assert run(command, str(folder), str(tmp_path / "copy")).exit_code == 0
+    push(repository(folder), history, side, {OTHER: side[-1]})
+    push(repository(folder), history, [], {OTHER: None}, first=tag)
+    assert run(command, folder, tmp_path / "copy").exit_code == 0
     copied = opened(tmp_path / "copy")
     assert copied.ordinal(side[-1]) is not None
     assert dict(copied.state.maps["tags"].items()) == {MAIN + b"\0side": side[-1], MAIN + b"\0ghost": ghost}
-    assert run(command, str(folder), str(tmp_path / "copy")).stdout == "nothing new\n"
+    assert run(command, folder, tmp_path / "copy").stdout == "nothing new\n"
 
 
 def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) -> None:
@@ -428,31 +361,30 @@ def test_tags_and_maps_come_along(source: tuple[Path, History], tmp_path: Path) 
     tip = list(history.parents)[-1]
 
     def put(where: Path, value: bytes) -> None:
-        def plan(transaction: Transaction) -> bytes:
+        def entries(transaction: Transaction) -> None:
             transaction.set_map("tags", "ids", MAIN + b"\0v1", value)
             transaction.set_map("notes", "opaque", b"x", b"y")
-            return b""
 
-        PackRepository(LocalTransport(where)).commit(os.urandom(16), 0, "tester", plan)
+        push(repository(where), history, [], first=entries)
 
     def maps(where: Path) -> dict[str, dict[bytes, bytes]]:
         return {name: dict(found.items()) for name, found in opened(where).state.maps.items()}
 
     put(folder, tip)
-    assert "2 entries of maps" in run("push", str(folder), place).stdout
+    assert "2 entries of maps" in run("push", folder, place).stdout
     assert maps(there) == {"notes": {b"x": b"y"}, "tags": {MAIN + b"\0v1": tip}}
-    assert run("push", str(folder), place).stdout == "nothing new\n"
+    assert run("push", folder, place).stdout == "nothing new\n"
     other = next(iter(history.parents))
     put(there, other)
-    done = run("push", str(folder), place)
+    done = run("push", folder, place)
     assert (done.exit_code, done.stdout) == (0, "nothing new\n")
     assert done.stderr == "1 entry of maps differs and was left as it is (--force replaces it)\n"
-    assert run("push", "--force", str(folder), place).stdout.startswith("0 revisions, 0 refs, 1 entry of maps")
+    assert run("push", "--force", folder, place).stdout.startswith("0 revisions, 0 refs, 1 entry of maps")
     mine = tmp_path / "mine"
-    assert "2 entries of maps" in run("pull", place, str(mine)).stdout
+    assert "2 entries of maps" in run("pull", place, mine).stdout
     assert maps(mine) == maps(there) == maps(folder)
     # Of a ref that is named only what belongs to it.
-    assert "1 entry of maps" in run("pull", "--ref", "main", place, str(tmp_path / "some")).stdout
+    assert "1 entry of maps" in run("pull", "--ref", "main", place, tmp_path / "some").stdout
 
 
 OWNER = 65534

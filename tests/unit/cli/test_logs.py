@@ -19,6 +19,22 @@ from smartserver.server.request_log import EndedRequest, log_request
 from smartserver.server.request_log import log as request_log
 
 
+@pytest.fixture(autouse=True)
+def _as_they_were(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Let all logs be afterwards as they were. The handlers of the root are pytest's until a test has none."""
+    logs = [logging.getLogger(), logging.getLogger("smartserver.audit"), request_log]
+    levels = [each.level for each in logs]
+    monkeypatch.setattr(request_log, "handlers", [])
+    monkeypatch.setattr(request_log, "propagate", True)
+    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
+    monkeypatch.setattr(logging, "raiseExceptions", True)
+    yield
+    for each, level in zip(logs, levels, strict=True):
+        each.setLevel(level)
+    for stream in request_log.handlers:
+        stream.close()
+
+
 @pytest.mark.parametrize(
     ("journal", "lines"),
     [
@@ -29,19 +45,13 @@ from smartserver.server.request_log import log as request_log
 def test_lines_are_dated_unless_the_journal_does(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], journal: bool, lines: list[str]
 ) -> None:
-    root = logging.getLogger()
-    level = root.level
-    monkeypatch.setattr(root, "handlers", [])
-    monkeypatch.setattr(logging.getLogger("paramiko"), "propagate", True)
-    try:
-        log_to(None, True, journal=journal, audits=False)
-        log = logging.getLogger("smartserver")
-        log.info("said")
-        log.warning("odd")
-        log.error("wrong", exc_info=(None, None, None))
-        logging.getLogger("paramiko.transport").error("Error reading SSH protocol banner")  # Which is raised, too.
-    finally:
-        root.setLevel(level)
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
+    log_to(None, True, journal=journal, audits=False)
+    log = logging.getLogger("smartserver")
+    log.info("said")
+    log.warning("odd")
+    log.error("wrong", exc_info=(None, None, None))
+    logging.getLogger("paramiko.transport").error("Error reading SSH protocol banner")  # Which is raised, too.
     said = capsys.readouterr().err.splitlines()
     dated = [re.sub(r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d,\d{3} ", "", line) for line in said]
     assert dated == lines
@@ -100,69 +110,41 @@ def test_a_flood_of_lines_of_a_kind_is_bounded_and_counted() -> None:
 def test_a_syslog_that_is_missing_ends_a_server_but_no_login(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    root, complains = logging.getLogger(), logging.raiseExceptions
-    level = root.level
-    monkeypatch.setattr(root, "handlers", [])
+    monkeypatch.setattr(logging.getLogger(), "handlers", [])
     monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "absent"))
     with pytest.raises(CommandError, match=r"--log syslog: .*absent: No such file"):
         log_to("syslog", False, journal=False, audits=False)
-    try:
-        log_to("syslog", False, journal=False, audits=False, is_login=True)
-        logging.getLogger("smartserver").error("a line")
-    finally:
-        root.setLevel(level)
-        logging.raiseExceptions = complains
+    log_to("syslog", False, journal=False, audits=False, is_login=True)
+    logging.getLogger("smartserver").error("a line")
     assert capsys.readouterr().err == f"smartserver: {NO_SYSLOG}: nothing is logged\n"
 
 
 def test_lines_for_syslog_and_for_a_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither says anything to a client when a line cannot be written; a file that was rotated is opened again."""
-    root, place = logging.getLogger(), tmp_path / "log"
-    level, complains = root.level, logging.raiseExceptions
-    audit = logging.getLogger("smartserver.audit")
+    place, root, audit = tmp_path / "log", logging.getLogger(), logging.getLogger("smartserver.audit")
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as journal:
         journal.bind(str(tmp_path / "journal"))
         monkeypatch.setattr("smartserver.cli.logs.SYSLOG", str(tmp_path / "journal"))
-        try:
-            for where in ("syslog", str(place)):
-                monkeypatch.setattr(root, "handlers", [])
-                log_to(where, False, journal=True, audits=True)
-                audit.info("a change")
-                logging.getLogger("smartserver").info("a request")
-                assert not logging.raiseExceptions
-                if where == "syslog":
-                    assert re.fullmatch(rb"<14>smartserver\[\d+\]: a change\x00?", journal.recv(1000))
-                    root.handlers[0].close()
-            place.rename(tmp_path / "log.1")
-            audit.info("another")
-        finally:
-            for each in root.handlers:
-                each.close()
-            root.setLevel(level)
-            audit.setLevel(logging.NOTSET)
-            logging.raiseExceptions = complains
+        for where in ("syslog", str(place)):
+            monkeypatch.setattr(root, "handlers", [])
+            log_to(where, False, journal=True, audits=True)
+            audit.info("a change")
+            logging.getLogger("smartserver").info("a request")
+            assert not logging.raiseExceptions
+            if where == "syslog":
+                assert re.fullmatch(rb"<14>smartserver\[\d+\]: a change\x00?", journal.recv(1000))
+                root.handlers[0].close()
+        place.rename(tmp_path / "log.1")
+        audit.info("another")
+        root.handlers[0].close()
     assert (tmp_path / "log.1").read_text().endswith(" INFO a change\n")
     assert place.read_text().endswith(" INFO another\n")
-
-
-@pytest.fixture
-def requests(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """The log of requests is afterwards as it was."""
-    level = request_log.level
-    monkeypatch.setattr(request_log, "handlers", [])
-    monkeypatch.setattr(request_log, "propagate", True)
-    monkeypatch.setattr(logging, "raiseExceptions", True)
-    yield
-    request_log.setLevel(level)
-    for stream in request_log.handlers:
-        stream.close()
 
 
 ENDED = EndedRequest("192.0.2.7:50412", "an na", "", None, 12, 34, 0.0015, 0, 0, NOTHING, ["unsupported"])
 TIME = r"time=\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}\+00:00 "
 
 
-@pytest.mark.usefixtures("requests")
 def test_requests_are_lines_of_fields_in_a_file(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     log_requests_to(str(tmp_path / "requests"))
     log_request(ENDED)
@@ -173,7 +155,6 @@ def test_requests_are_lines_of_fields_in_a_file(tmp_path: Path, caplog: pytest.L
     assert not caplog.records, "they are not in the other log too"
 
 
-@pytest.mark.usefixtures("requests")
 def test_requests_are_objects_of_json(capsys: pytest.CaptureFixture[str]) -> None:
     log_requests_to("json:-")
     log_request(ENDED)
@@ -182,7 +163,6 @@ def test_requests_are_objects_of_json(capsys: pytest.CaptureFixture[str]) -> Non
     assert found == ENDED.fields()
 
 
-@pytest.mark.usefixtures("requests")
 def test_a_file_of_requests_that_cannot_be_written(tmp_path: Path) -> None:
     with pytest.raises(CommandError, match=r"^--access-log json:.*: .*/absent/requests: No such file or directory$"):
         log_requests_to(f"json:{tmp_path}/absent/requests")
