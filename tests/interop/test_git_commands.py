@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from git_rows import ROWS, Row
-from git_sides import Done, Pair, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
+from git_sides import Done, Pair, Served, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
+from git_two_users import run
+
+from netem.counter import Counts
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -26,17 +29,27 @@ git_remote.main()
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> None:
-    both = pair(row.start)
+    counts = compared(row, pair(row.start))
+    check_rounds(counts, row.rounds)
+    assert counts.bytes_down <= row.most_down
+
+
+def compared(row: Row, both: Pair) -> Counts:
+    """Run a row on both sides, and check all but the traffic, which is returned."""
     if row.before:
         both.prepare(row.before)
     ours, gits = both.run(row.run)
     check_said(row, ours, gits)
-    check_rounds(ours.counts, row.rounds)
-    assert ours.counts.bytes_down <= row.most_down
     if row.after:
         after, expected = both.run(row.after)
         assert (after.status, after.said) == (0, expected.said)
     check_left(both)
+    return ours.counts
+
+
+def test_two_users(served: Served, tmp_path: Path) -> None:
+    """A few of the steps of `git_two_users`, which runs as many as it is asked for."""
+    assert run(tmp_path, served, 4, 60) > 0
 
 
 GUESSED = (
