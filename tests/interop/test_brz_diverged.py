@@ -12,9 +12,8 @@ from typing import NamedTuple
 import pytest
 from breezy.branch import Branch
 from breezy.controldir import ControlDir
-from brz_histories import ROOT, Node, RandomHistory, Tree, new_repository
+from brz_histories import ROOT, Node, RandomHistory, Tree, new_repository, quiet
 from brz_sides import Users, in_process
-from bzr_histories import quiet
 from git_sides import Served
 
 from smartserver.client.call import Client

@@ -16,7 +16,6 @@ import pytest
 import test_brz_lossless
 import test_hg_lossless
 from builders import MAIN, History, push
-from bzr_histories import quiet
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 from interrupts import interruptible
 
@@ -145,7 +144,7 @@ def test_brz(home: Path, tmp_path: Path) -> None:
     source.repository = PackRepository(LocalTransport(home), "source")
     parts = ["first", "second"]
     served = Served(tmp_path, root=home)
-    with quiet():
+    with brz_histories.quiet():
         source.push(history.repository, order[:50])
         run(home, "dump", served.url("source"), parts[0])
         source.push(history.repository, order[50:], order[:50])
