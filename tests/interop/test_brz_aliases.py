@@ -10,12 +10,9 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 READS = {
     "annotate": ("annotate", "one"),
-    "cat": ("cat", "one"),
     "ls": ("ls", "-d", ""),
-    "log": ("log", ""),
     "log, one file": ("log", "one"),
     "tags": ("tags", "-d", ""),
-    "revno": ("revno", ""),
 }
 """By budget: a command, and what is read of the branch; the last word goes behind the branch's own location."""
 

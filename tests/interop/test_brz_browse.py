@@ -245,23 +245,6 @@ def contents(tree: Any) -> dict[str, object]:
         }  # fmt: skip
 
 
-def test_the_changes_of_a_merge_are_those_that_brz_shows(sides: Sides) -> None:
-    """Breezy shows both names of a renamed file on a line; the other changed paths lie below a renamed folder."""
-    (merge,) = (each for each in sides.browser.log("", "-v") if each["message"] == "a merge")
-    found = {(change["action"], change["path"]) for change in merge["changes"]}
-    assert found == {
-        ("M", "doc/guide.txt"),
-        ("D", "doc/deep/marked"),
-        ("A", "doc/moved"),
-        *[("D", f"src{name}") for name in ("", "/run", "/link")],
-        *[("A", f"source{name}") for name in ("", "/run")],
-    }
-    said = sides.brz("log", "-v", "-r", f"revid:{merge['id']}", "a")
-    assert re.findall(r"^ +(\S+?)/? => (\S+?)/?$", said, re.MULTILINE) == [
-        ("doc/deep/marked", "doc/moved"), ("src", "source"),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("span", "brzs"),
     [("1..", ["-r2..", "a"]), ("v1..3", ["-r2..3", "a"]), ("2..-2", ["-r3..-2", "a"]), ("..v1", ["-r1", "a"])],

@@ -75,16 +75,6 @@ def test_push(users: Users) -> None:
         assert users.served_tip() == (2, branch.get_rev_id(2))
 
 
-def test_a_revision_that_was_merged_has_a_number_of_its_own_as_a_tip(users: Users) -> None:
-    shutil.copytree(users.path("a"), users.path("side"))
-    beside = users.commit("side", "beside")
-    users.commit("a", "four")
-    assert users.run("a", "merge", "../side").status == 0
-    users.commit_merge("a")
-    assert "Created new branch." in users.ask("push -r", "a", "push", "-r", "3.1.1", users.url("side"))
-    assert users.served_tip("side") == (4, beside)
-
-
 def test_a_push_that_has_diverged_is_refused_and_remembers_where_to(users: Users) -> None:
     users.commit("a", "four")
     users.ask("push", "a", "push")
@@ -327,14 +317,6 @@ def test_a_tag_whose_name_is_too_long_stays_here(users: Users) -> None:
     assert again.err == f"hpss: not pushed: {why}\nNo new revisions or tags to push.\n"
     said = users.ask("branch, to the server, a tag too long", "a", "branch", ".", users.url("beside"))
     assert said == f"hpss: not pushed: {why}\nBranched 4 revisions.\n"
-    refused = users.run("", "tag", "-d", users.url(), long)
-    assert (refused.status, refused.err) == (3, f"brz: ERROR: {why}\n")
-    # A checkout commits all the same.
-    assert users.run("a", "bind", users.url()).status == 0
-    users.add("a", "five")
-    committed = users.run("a", "commit", "-m", "five")
-    assert committed.status == 0, committed.said
-    assert users.served_tip() == users.tip("a")
 
 
 def test_info_of_a_shared_repository(users: Users) -> None:

@@ -64,13 +64,6 @@ def test_pull_of_a_bundle(light: Users) -> None:
     checked(light)
 
 
-def test_pull_of_a_bundle_that_has_diverged(light: Users) -> None:
-    before = light.served_tip()
-    done = light.run("light", "pull", "../apart.bundle")
-    assert done.said.startswith("brz: ERROR: These branches have diverged.")
-    assert (done.status, light.served_tip()) == (3, before)
-
-
 def test_a_bundle_that_is_torn_leaves_nothing(light: Users) -> None:
     bundle = light.path("apart.bundle")
     text = bundle.read_text()
@@ -123,14 +116,6 @@ def test_rebase(light: Users) -> None:
         "commit two",
         "{v1} commit one",
     ]
-    checked(light)
-
-
-@pytest.mark.unbanned(MANY)
-def test_replay(light: Users) -> None:
-    fine(light, "replay", "-r", "3..4", "../apart")
-    subjects = [line.split(maxsplit=3)[3] for line in fine(light, "log", "--line", "-l2").splitlines()]
-    assert subjects == ["commit another", "commit other"]
     checked(light)
 
 

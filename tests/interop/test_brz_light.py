@@ -381,14 +381,6 @@ def test_log_of_a_folder(users: Users) -> None:
     assert "second" not in said
 
 
-def test_switch_that_is_to_keep_changes_on_the_server(users: Users) -> None:
-    (users.path(LIGHT) / "run").write_text("changed\n")
-    done = users.run(LIGHT, "switch", "--store", users.url())
-    assert done.status == 3
-    assert done.err == 'brz: ERROR: Branch "URL/trunk/" does not support storing uncommitted changes.\n'
-    assert users.run(LIGHT, "status", "--short").out == " M  run\n"
-
-
 def test_update_with_changes(users: Users) -> None:
     """Local changes are merged; their base is sent together with the new content."""
     folder = users.path("a") / "folder1" / "deep1" / "file001.txt"

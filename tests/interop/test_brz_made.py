@@ -108,14 +108,6 @@ def test_a_branch_of_a_revision_that_only_another_branch_reaches(users: Users) -
     assert users.served_tip(".", elsewhere) == users.tip("a")
 
 
-@pytest.mark.parametrize("place", ["made", "-elsewhere/made"])
-def test_a_branch_of_a_revision_that_is_nowhere_is_refused_with_a_line(users: Users, place: str) -> None:
-    """Breezy would then delete the folder that it made; a server has no such folder."""
-    done = users.run("", "branch", "-r", "revid:nowhere", users.url(), users.url(place))
-    assert (done.status, "brz: ERROR: The branch URL/trunk has no revision" in done.err) == (3, True), done.said
-    assert len(done.said.splitlines()) == 1
-
-
 def test_a_branch_that_is_there_is_refused_before_a_revision_that_is_not(users: Users) -> None:
     """Breezy does the same for a local target. A tag may name a revision that was never pushed."""
     users.commit("b", "four")

@@ -39,12 +39,9 @@ def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> Non
         users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", users.served.url(made))
         assert users.served_tip(f"below{met}", own) == users.served_tip()
         assert users.run(checkout[-1], "switch", users.served.url(own)).status == 0
-        switch = (checkout[-1], "switch", "-b", f"sibling{met}")
-        if met:
-            users.ask("switch -b, lightweight", *switch)
-        else:
+        if not met:
             users.forget(checkout[-1])
-            users.ask("switch -b, lightweight", *switch)
+        users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", f"sibling{met}")
         assert users.served_tip(".", f"{Path(own).parent}/sibling{met}".removeprefix("./")) == users.served_tip()
         assert users.run(checkout[-1], "status").said == ""
         for gone in ("siblingTrue", "siblingFalse"):
