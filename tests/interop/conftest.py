@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from agents import of_its_own
 from brz_sides import START, Begin, Change, Users, copy_start, make_start
+from git_histories import Builder
+from git_histories import environment as environment_of_git
 from git_sides import AGENT, Pair, Served, Side, copy_side
 
 HISTORY = r"""
@@ -108,6 +110,18 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
         return copy_side(start, tmp_path / "ours", served.url(path))
 
     return begin
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """An environment of git without a user's settings."""
+    return environment_of_git(tmp_path / "home")
+
+
+@pytest.fixture
+def builder(tmp_path: Path, env: dict[str, str]) -> Builder:
+    """A bare repository to write into."""
+    return Builder(tmp_path / "r.git", env)
 
 
 @pytest.fixture(scope="session")

@@ -5,14 +5,12 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from builders import ancestors
-from git_histories import Builder, RandomHistory, environment
+from git_histories import Builder, RandomHistory
 from twins import both
 
 from smartserver.records.model import BaseTag, Entry, Parent
@@ -27,11 +25,6 @@ from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return environment(tmp_path / "home")
 
 
 def leftovers(builder: Builder) -> list[str]:
@@ -111,8 +104,7 @@ def test_any_subset_in_any_increments(
     for trial in range(3):
         heads = rng.sample(exported.tips, rng.choice((1, 2, 3)))
         target = Builder(tmp_path / f"b{trial}.git", env, object_format)
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n")
+        target.configure(f"[fetch]\n\tunpackLimit = {unpack_limit}\n")
         todo = exported.ancestors(*heads)
         step = rng.choice((len(todo), len(todo) // 3 + 1))
         for at in range(0, len(todo), step):
@@ -132,21 +124,6 @@ def test_any_subset_in_any_increments(
             target.git("verify-pack", str(pack))
 
 
-def test_what_fsck_says_stays_the_same(tmp_path: Path, env: dict[str, str]) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    exported = Exported(source, 5, 80)  # It has folders named .git, odd modes and empty folders.
-    target = Builder(tmp_path / "b.git", env)
-    insert(target, list(exported.segments.values()))
-    for builder in (source, target):
-        for n, tip in enumerate(exported.tips):
-            builder.ref(f"refs/x/{n}", tip)
-    source.git("repack", "-adq")  # Its exit status tells loose objects from packed ones.
-    status, said = source.fsck("--strict")
-    assert status != 0
-    assert any(b"hasDotgit" in line for line in said)
-    assert target.fsck("--strict") == (status, said)
-
-
 @pytest.mark.parametrize("unpack_limit", [1, 10**6])
 def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_limit: int) -> None:
     env["HOME"] = str(tmp_path)
@@ -163,8 +140,7 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
         ("unset", "", True),
     ):
         target = Builder(tmp_path / f"{name}.git", env)
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n{settings}")
+        target.configure(f"[fetch]\n\tunpackLimit = {unpack_limit}\n{settings}")
         with GitRepository(source.path, env) as repository:
             insert(target, list(plan(repository, [good], []).segments()))
             segments = list(plan(repository, [bad], []).segments())
@@ -176,12 +152,6 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
                 insert(target, segments)
             assert target.git("cat-file", "-t", bad.hex(), check=False) == b""
             assert leftovers(target) == []
-
-
-def test_nothing_to_insert(tmp_path: Path, env: dict[str, str]) -> None:
-    target = Builder(tmp_path / "b.git", env)
-    assert insert(target, []) == (0, 0)
-    assert list((target.path / "objects").rglob("*.*")) == []
 
 
 def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dict[str, str]) -> None:
@@ -274,23 +244,6 @@ def test_an_interrupted_pull_leaves_nothing(tmp_path: Path, env: dict[str, str],
         assert held() == others
 
 
-def test_disk_full_is_reported(tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    exported = Exported(source, 31, 60)
-    target = Builder(tmp_path / "b.git", env)
-    real = os.rename
-
-    def rename(old: str, new: str) -> None:
-        if new.endswith(".idx"):
-            raise OSError(28, "No space left on device")
-        real(old, new)
-
-    monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(OSError, match="No space left"):
-        insert(target, list(exported.segments.values()))
-    assert list((target.path / "objects" / "pack").iterdir()) == []
-
-
 @BOTH
 @pytest.mark.parametrize("which", [0, 1])
 def test_a_full_disk_is_told_where_it_is(
@@ -340,8 +293,7 @@ def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, s
     first = source.commit(source.tree({b"f": (b"100644", old), b"n": (b"100644", noise)}), [])
     second = source.commit(source.tree({b"f": (b"100644", new), b"n": (b"100644", noise)}), [first])
     target = Builder(tmp_path / "b.git", env)
-    with (target.path / "config").open("a") as file:
-        file.write("[fetch]\n\tunpackLimit = 1\n")
+    target.configure("[fetch]\n\tunpackLimit = 1\n")
     with GitRepository(source.path, env) as repository:
         segments = list(plan(repository, [second], []).segments())
     assert len(segments[1]) < 3000
@@ -361,20 +313,12 @@ def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
     commit = source.commit(source.tree({b"n": (b"100644", noise)}), [])
     target = Builder(tmp_path / "b.git", env)
     if limit is not None:
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {limit}\n")
+        target.configure(f"[fetch]\n\tunpackLimit = {limit}\n")
     with GitRepository(source.path, env) as repository:
         insert(target, list(plan(repository, [commit], []).segments()))
     assert len(list((target.path / "objects" / "pack").glob("*.pack"))) == (limit is None)
     assert target.fsck("--full")[0] == 0
     assert target.reachable(commit) == source.reachable(commit)
-
-
-def test_start_up_is_light() -> None:
-    heavy = {"twisted", "click", "asyncio", "importlib.metadata", "tempfile", "multiprocessing", "zstandard"}
-    code = "import sys, smartserver.vcs.git.read, smartserver.vcs.git.insert; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert heavy.isdisjoint(done.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -394,8 +338,7 @@ def test_packs_are_readable_as_the_repository_is_shared(
     source = Builder(tmp_path / "a.git", env)
     commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
     target = Builder(tmp_path / "b.git", env)
-    with (target.path / "config").open("a") as file:
-        file.write(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
+    target.configure(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
     with GitRepository(source.path, env) as repository:
         segments = list(plan(repository, [commit], []).segments())
     before = os.umask(mask)

@@ -11,7 +11,18 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 ALONE = "SMARTSERVER_AGENT=0; export SMARTSERVER_AGENT;"
 
-HEAVY = {"twisted", "click", "asyncio", "importlib.metadata", "zope", "paramiko", "fastimport", "urllib.request", "ssl"}
+HEAVY = {
+    "twisted",
+    "click",
+    "asyncio",
+    "importlib.metadata",
+    "multiprocessing",
+    "zope",
+    "paramiko",
+    "fastimport",
+    "urllib.request",
+    "ssl",
+}
 
 
 @pytest.mark.parametrize(
