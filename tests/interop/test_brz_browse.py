@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
-from browse_sides import Browser, File, date, files_in, listed
+from browse_sides import Browser, File, date, files_in
 from brz_sides import Users, in_process
 from git_sides import Served
 
@@ -150,36 +148,6 @@ def test_an_export_is_that_of_brz(sides: Sides) -> None:
     assert files[b'a folder/odd \\ "name"'] == File("file", b"x")
 
 
-def test_lists(sides: Sides) -> None:
-    for revision in ("1", "-1"):
-        lines = sides.browser.run("ls", "-R", f"{sides.browser.url}@{revision}").decode().splitlines()
-        assert sorted(lines) == listed(sides.checkout("a", revision))
-    brzs = sides.brz("ls", "-R", "-V", "-r", "1", "a").splitlines()
-    assert sorted(line.removeprefix("a/").rstrip("/@") for line in brzs) == sorted(
-        line.rstrip("/") for line in sides.browser.run("ls", "-R", f"{sides.browser.url}@1").decode().splitlines()
-    )
-    src = sides.browser.run("ls", "--json", f"{sides.browser.url}@v1", "src").splitlines()
-    assert list(map(json.loads, src)) == [
-        {"path": "link", "type": "link", "size": 9},
-        {"path": "run", "type": "executable", "size": 10},
-    ]
-
-
-def test_files(sides: Sides) -> None:
-    for revision in ("1", "-1"):
-        files = {
-            path: file for path, file in sides.checkout("a", revision).items() if file.sort[-4:] in ("file", "able")
-        }
-        assert len(files) > 8
-        for path, file in files.items():
-            name = os.fsdecode(path)
-            assert sides.browser.run("cat", "--", f"{sides.browser.url}@{revision}", name) == file.content
-            brzs = sides.brz("cat", "-r", revision, "--", f"a/{name}")
-            assert brzs == file.content.decode("utf-8", "backslashreplace")
-    assert sides.browser.run("cat", f"{sides.browser.url}/trunk/\u00fc.txt") == b"y"
-    assert b"nothing at absent" in sides.browser.run("cat", sides.browser.url, "absent", status=1)
-
-
 FIELD = re.compile(r"^ *(revision-id|parent|author|committer|timestamp): (.*)$", re.MULTILINE)
 
 
@@ -285,15 +253,6 @@ def test_the_log_of_a_path(sides: Sides, path: str) -> None:
     assert sides.browser.ids("", "--path", path) == expected
     assert sides.browser.ids(f"/trunk/{path}") == expected
     assert bool(expected) == (path != "absent")
-
-
-def test_what_is_not_there(sides: Sides) -> None:
-    for at, why in (
-        ("@absent", "unknown revision 'absent': no number, tag or id in the branch trunk"),
-        ("@99", "no revision 99"),
-        ("/absent", "nothing at absent"),
-    ):
-        assert why in sides.browser.run("ls", sides.browser.url + at, status=1).decode()
 
 
 def test_a_branch_that_is_its_own_repository(sides: Sides, served: Served, tmp_path: Path) -> None:

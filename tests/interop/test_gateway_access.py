@@ -115,12 +115,6 @@ def test_a_token_that_is_not_valid(place: Place, git: Git) -> None:
     assert "refused log-in from=127.0.0.1:" in place.server.log.read_text()
 
 
-def test_a_token_of_another_scheme(place: Place, git: Git) -> None:
-    bearer = ("-c", f"http.extraHeader=Authorization: Bearer {place.token('anna')}")
-    said = git(*bearer, "ls-remote", place.server.url(), status=128)
-    assert "expected `Authorization: Basic`, whose password is the token; `Bearer` is not supported" in said
-
-
 def test_a_token_that_came_without_encryption(place: Place, git: Git) -> None:
     """A proxy on this machine says so."""
     insecure = ("-c", "http.extraHeader=X-Forwarded-Proto: http", "-c", "http.extraHeader=X-Forwarded-For: 192.0.2.7")

@@ -97,21 +97,6 @@ def test_receivers_are_told(host: Host, git: Git, tmp_path: Path) -> None:
     assert message["options"] == ["ci.skip", "two words"]
 
 
-def test_rules_hold(host: Host, git: Git) -> None:
-    git("push", "-q", host.url, "main")
-    host.log_in_as("bob")
-    git("clone", "-q", "--depth", "1", host.url, str(git.folder.parent / "clone"))
-    git.commit("two")
-    said = git("push", host.url, "main", status=128)
-    assert "remote error: not allowed: write: the server's access rules give bob read and no more here" in said
-    host.log_in_as("eve")
-    assert "the server's access rules give eve nothing here" in git("ls-remote", host.url, status=128)
-
-
-def test_there_is_no_repository(host: Host, git: Git) -> None:
-    assert "remote error: no repository at 'project'" in git("ls-remote", host.url, status=128)
-
-
 def test_a_large_push(host: Host, git: Git) -> None:
     """One that the pipe does not hold, thin and with deltas."""
     for n in range(3):

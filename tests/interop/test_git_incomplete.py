@@ -53,20 +53,6 @@ def test_a_shallow_repository_cannot_make_a_repository(ours: Begin) -> None:
     assert side.refs == {}
 
 
-def test_a_shallow_repository_pushes_what_is_new_to_a_server_that_has_the_rest(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare(SHALLOW)
-    result = side.run("c commit four; c git push origin main")
-    assert result.status == 0, result.said
-    assert result.counts.rounds <= 3
-    check_clone(side, "four", "three", "two", "one")
-    again = side.run("c commit five; c git push origin main")
-    assert again.status == 0, again.said
-    check_rounds(again.counts, 2)
-    side.prepare("user d git pull -q")
-    assert side.git("d", "rev-parse", "main") == side.git("c", "rev-parse", "main")
-
-
 def test_a_shallow_repository_is_refused_where_the_server_lacks_its_past(ours: Begin) -> None:
     side = ours("shared")
     side.prepare("a commit four; git init -q --bare local; a git push -q ../local main")
@@ -88,16 +74,6 @@ def test_history_that_the_server_lacks_stays_cut(ours: Begin) -> None:
     assert (side.folder / "c" / ".git" / "shallow").read_text().strip() == side.git("a", "rev-parse", "main")
     assert side.git("c", "log", "--format=%s", "FETCH_HEAD").split() == ["three", "two", "one"]
     assert side.git("c", "fsck", "--strict", "--no-dangling") == ""
-
-
-def test_two_fetches_at_once_do_not_cut_history_each_its_way(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare('as c git clone -q --depth 1 "$URL" c; touch c/.git/shallow.lock')
-    done = side.run("c git fetch --depth 2")
-    assert done.status != 0
-    assert "shallow.lock' exists: another git process runs here" in done.err
-    side.prepare("rm c/.git/shallow.lock; c git fetch -q --depth 2")
-    assert side.git("c", "log", "--format=%s").split() == ["three", "two"]
 
 
 # -- partial

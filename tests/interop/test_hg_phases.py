@@ -71,35 +71,6 @@ def test_push_publish(side: HgSide) -> None:
     assert phases(side, "b") == ["public"] * 3
 
 
-def test_what_was_public_stays_public_beside_a_refused_branch(side: HgSide) -> None:
-    side.prepare("""
-    b commit five; b hg push -q "$URL"
-    a hg branch -q other; a commit four; a hg update -q default; a commit six
-    a hg push -q --new-branch "$URL-published"
-    smartserver pull "$URL-published" copy >/dev/null
-    """)
-    refused = side.run('smartserver push copy "$URL"')
-    assert refused.status == 1, refused
-    side.prepare('as b hg clone -q "$URL" copied')
-    assert log_phases(side, "hg -R copied log -r other") == ["public"]
-
-
-@pytest.mark.parametrize("commands", [
-    'smartserver push --ref default whole "$URL-part" >/dev/null',
-    'smartserver pull --ref default "$URL" part >/dev/null; smartserver push part "$URL-part" >/dev/null',
-], ids=["push", "pull"])  # fmt: skip
-def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) -> None:
-    """The changeset that records the phase is on a branch that is not copied."""
-    side.prepare(f"""
-    a hg branch -q other; a commit four; a hg phase --public -r .; a hg push -q --new-branch "$URL"
-    a hg update -q default; a commit five; a hg push -q "$URL"
-    smartserver pull "$URL" whole >/dev/null
-    {commands}
-    as b hg clone -q "$URL-part" copied
-    """)
-    assert log_phases(side, "hg -R copied log") == ["draft", "public", "public", "public"]
-
-
 def test_what_was_public_stays_public(side: HgSide) -> None:
     """Public changesets stay public when the repository stops publishing, and in a copy that does not publish."""
     side.prepare("""

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 from git_sides import TIMEOUT, Served, environment, fine
-from hg_histories import verify
 from hg_sides import HgSide, copy_hg_side, server_bookmarks, server_heads, server_markers
 from our_forks import FORKS
 
@@ -70,24 +69,6 @@ def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
     assert smartserver(side, "verify", folder).endswith("all well\n")
     smartserver(side, "pack", folder)
     fine(side.run('a hg pull "$URL"'))
-
-
-def test_changes_above_a_gap_in_the_log_are_restored(side: HgSide, served: Served) -> None:
-    """The changes are two heads, a new branch and a bookmark; the record of the first push is missing."""
-    path = path_of(side.url)
-    folder = served.root / path
-    kept = len(list((folder / "log").iterdir()))
-    side.prepare('a commit four; a hg branch -q new; a commit five; a hg push -q --new-branch "$URL"')
-    side.prepare('a hg bookmark -f -r tip mark; a hg push -q -B mark "$URL" || true')
-    heads, bookmarks = server_heads(served, path), server_bookmarks(served, path)
-    sorted((folder / "log").iterdir())[kept].unlink()
-    assert server_heads(served, path) != heads
-    assert "default" in smartserver(side, "recover", "--list", str(folder))
-    smartserver(side, "recover", "--yes", "--all", str(folder))
-    assert server_heads(served, path) == heads
-    assert server_bookmarks(served, path) == bookmarks
-    fine(side.run('as c hg clone -q "$URL" c'))
-    assert verify(side.folder / "c") == (0, "")
 
 
 def test_a_copy_has_all_markers(side: HgSide, served: Served) -> None:

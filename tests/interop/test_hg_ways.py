@@ -76,17 +76,6 @@ def test_tls_with_a_token_of_auth(secure: Secure, tmp_path: Path) -> None:
         assert FRESH in said
 
 
-def test_a_token_that_is_wrong(secure: Secure, tmp_path: Path) -> None:
-    side = HgSide(tmp_path / "ours", secure.url("project"))
-    use(side, f"[auth]\ncode.prefix = {secure.above}\ncode.password = hpss_wrong\n")
-    assert secure.token() != "hpss_wrong"
-    side.prepare(START)
-    done = side.run('a hg push "$URL"')
-    assert (done.status, done.err.count("\n")) == (255, 1), done.said
-    assert "not allowed: log in: the token is unknown" in done.err
-    assert "hpss_wrong" not in done.said
-
-
 @OF_ITS_OWN
 def test_the_second_command_has_the_connection_of_the_first(served: Served, tmp_path: Path) -> None:
     side = HgSide(tmp_path / "ours", served.url("hg-agent"), served)
