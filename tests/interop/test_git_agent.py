@@ -1,4 +1,5 @@
-"""cli.zygote, cli.agent_run, cli.agent and cli.git_remote: git with an agent that outlives its commands."""
+"""cli.zygote, cli.agent_run, cli.agent, cli.git_remote, cli.tls_relay, client.media.tls_relay, client.trust: git with
+an agent that outlives its commands."""
 
 from __future__ import annotations
 
@@ -18,8 +19,11 @@ import pytest
 from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
 from agents import children, of_its_own, stop, workers
 from git_sides import Served
+from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Status, decode_held
 from smartserver.agent.peer import connect
 from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
@@ -366,3 +370,32 @@ def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
     while (found := of_agents()) != (expected := {keeper, zygote, *children(zygote)}):
         assert time.monotonic() < deadline, (found, expected)
         time.sleep(0.02)
+
+
+# -- over TLS
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Secure]:
+    made = Secure(tmp_path / "server")
+    yield made
+    made.server.close()
+
+
+def test_git_pushes_with_a_token_on_one_held_connection(secure: Secure, tmp_path: Path) -> None:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    with of_its_own() as agent:
+        user = User(folder, agent, secure.server, os.path.dirname(sys.executable))
+        user.environment["SMARTSERVER_TOKEN"] = f"127.0.0.1:{secure.server.direct[1]}={secure.token()}"
+        user(f"git remote set-url origin '{secure.url('p')}'")
+        first = user("git push origin main")
+        assert "access-denied" in first, "the server asks for a token once"
+        assert "2 round trips on a fresh connection" in first
+        for _ in range(2):
+            user.commit()
+            assert HELD in user("git push origin main")
+        assert HELD in user("git ls-remote origin")
+        assert [line.where for line in ask(Status(), decode_held, agent)[0].lines] == [f"{secure.above}/"]
+        user("smartserver agent stop")
+        assert CONNECTED in user("git fetch origin")
