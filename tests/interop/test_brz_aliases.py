@@ -58,8 +58,7 @@ def test_an_alias_in_a_lightweight_checkout(edited: Users, budget: str) -> None:
 
 
 def test_an_alias_that_stands_for_nothing(edited: Users) -> None:
-    done = edited.run("b", "log", ":submit/one")
-    assert (done.status, done.err) == (3, "brz: ERROR: No submit/one location assigned.\n"), done.said
+    assert edited.refused("b", "log", ":submit/one") == "brz: ERROR: No submit/one location assigned.\n"
 
 
 def test_uncommit_by_an_alias(edited: Users) -> None:

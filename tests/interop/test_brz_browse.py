@@ -95,8 +95,7 @@ def make(users: Users) -> None:
     t.commit("later on topic", 7)
     assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
     for name, branch in (("a", "trunk"), ("t", "topic")):
-        done = users.run(name, "push", "-q", users.url(branch))
-        assert done.status == 0, done.said
+        users.fine(name, "push", "-q", users.url(branch))
 
 
 class Sides:
@@ -109,9 +108,7 @@ class Sides:
         self._count = 0
 
     def brz(self, *words: str) -> str:
-        done = self.users.run("", *words, LC_ALL="C.UTF-8")
-        assert done.status == 0, done.said
-        return done.out
+        return self.users.fine("", *words, LC_ALL="C.UTF-8").out
 
     def checkout(self, branch: str, revision: str) -> dict[bytes, File]:
         """Return the files that `brz export` writes."""
@@ -256,8 +253,7 @@ def test_the_log_of_a_path(sides: Sides, path: str) -> None:
 
 
 def test_a_branch_that_is_its_own_repository(sides: Sides, served: Served, tmp_path: Path) -> None:
-    done = sides.users.run("a", "push", "-q", served.url("brz-browsed-alone"))
-    assert done.status == 0, done.said
+    sides.users.fine("a", "push", "-q", served.url("brz-browsed-alone"))
     browser = Browser(tmp_path / "browser", served.url("brz-browsed-alone"))
     assert browser.export("@1", "--path", "doc") == sides.browser.export("@1", "--path", "doc")
     assert browser.ids("/doc/guide.txt") == sides.browser.ids("/trunk/doc/guide.txt")

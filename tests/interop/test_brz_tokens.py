@@ -46,8 +46,7 @@ def token(access: Path) -> str:
 
 def test_one_that_the_environment_has(users: Users, token: str) -> None:
     given = f"{users.url().split('/')[2]}={token}"
-    first = users.run("a", "push", users.url(), SMARTSERVER_TOKEN=given)
-    assert first.status == 0, first.said
+    users.fine("a", "push", users.url(), SMARTSERVER_TOKEN=given)
     second = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given)
     assert (second.status, second.out) == (0, "1\n"), second.said
     assert second.counts.rounds == 2, "one to connect, and one that has the token"
@@ -59,8 +58,7 @@ def test_one_that_breezy_keeps(users: Users, token: str) -> None:
     kept = home / "breezy" / "authentication.conf"
     kept.write_text(f"[ours]\nscheme = hpss\nhost = 127.0.0.1\nuser = anna\npassword = {token}\n")
     kept.chmod(0o600)
-    done = users.run("a", "push", users.url(), BRZ_HOME=str(home))
-    assert done.status == 0, done.said
+    users.fine("a", "push", users.url(), BRZ_HOME=str(home))
     assert users.run("a", "revno", users.url(), BRZ_HOME=str(home)).counts.rounds == 2
 
 

@@ -68,8 +68,7 @@ def test_history_that_the_server_lacks_stays_cut(ours: Begin) -> None:
     side = ours("shared")
     side.prepare("a commit four; a commit five; git init -q --bare local; a git push -q ../local main")
     side.prepare('git clone -q --depth 1 "file://$SIDE/local" c; c git remote set-url origin "$URL"')
-    done = side.run("c git fetch --unshallow origin main")
-    assert done.status == 0, done.said
+    done = side.prepare("c git fetch --unshallow origin main")
     check_rounds(done.counts, 3)
     assert (side.folder / "c" / ".git" / "shallow").read_text().strip() == side.git("a", "rev-parse", "main")
     assert side.git("c", "log", "--format=%s", "FETCH_HEAD").split() == ["three", "two", "one"]
@@ -97,8 +96,7 @@ def test_a_partial_clone_pushes_a_change_of_a_file_it_did_not_fetch(ours: Begin)
         "c git read-tree HEAD; c git update-index --cacheinfo 100644,$(echo new | c git hash-object -w --stdin),one;"
         " c git update-ref HEAD $(c git commit-tree -p HEAD -m new $(c git write-tree --missing-ok))"
     )
-    result = side.run("c git push origin main")
-    assert result.status == 0, result.said
+    side.prepare("c git push origin main")
     check_clone(side, "new", "changed", "three", "two", "one")
 
 
@@ -112,8 +110,7 @@ def test_a_commit_that_lost_its_content_is_not_offered(ours: Begin) -> None:
     side.prepare(UNPACK)
     remove_object(side, "b", "topic^{tree}")
     side.prepare("b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null")
-    result = side.run("b git fetch")
-    assert result.status == 0, result.said
+    result = side.prepare("b git fetch")
     check_rounds(result.counts, 2)
     assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
     assert side.git("b", "rev-parse", "origin/topic") == side.git("a", "rev-parse", "topic")

@@ -50,9 +50,7 @@ class Sides:
         self._count = 0
 
     def hg(self, command: str, **variables: str) -> str:
-        done = self.side.run(f"cd a; {command}", **variables)
-        assert done.status == 0, done.said
-        return done.out
+        return self.side.prepare(f"cd a; {command}", **variables).out
 
     def archive(self, revision: str) -> dict[bytes, File]:
         self._count += 1
