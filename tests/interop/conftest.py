@@ -86,20 +86,6 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def pair(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
-    """A function that copies a start, with a repository of its own on the server."""
-
-    def begin(name: str) -> Pair:
-        start = starts(name)
-        path = f"{name}-{next(_numbers)}"
-        served.copy(f"start-{name}", path)
-        ours = copy_side(start.ours, tmp_path / "ours", served.url(path))
-        return Pair(ours, copy_side(start.gits, tmp_path / "gits", f"file://{tmp_path}/gits/peer"))
-
-    return begin
-
-
-@pytest.fixture
 def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Side]:
     """A function that copies our side of a start, with a repository of its own on the server."""
 
@@ -110,6 +96,13 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
         return copy_side(start, tmp_path / "ours", served.url(path))
 
     return begin
+
+
+@pytest.fixture
+def pair(ours: Callable[[str], Side], starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
+    """A function that copies a start, with a repository of its own on the server."""
+    gits = tmp_path / "gits"
+    return lambda name: Pair(ours(name), copy_side(starts(name).gits, gits, f"file://{gits}/peer"))
 
 
 @pytest.fixture

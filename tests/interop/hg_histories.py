@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from builders import ancestors
 from memory_transport import MemoryTransport
 from mercurial import changegroup, context, hg, initialization, phases, util
 from mercurial import ui as mercurial_ui
@@ -144,14 +145,7 @@ class RandomHistory:
 
     def ancestors(self, *nodes: bytes) -> set[bytes]:
         """Return nodes and all their ancestors."""
-        found: set[bytes] = set()
-        todo = list(nodes)
-        while todo:
-            node = todo.pop()
-            if node not in found:
-                found.add(node)
-                todo += self.parents[node]
-        return found
+        return ancestors(nodes, self.parents)
 
 
 class Served:

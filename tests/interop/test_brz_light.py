@@ -264,16 +264,6 @@ def test_switch(users: Users) -> None:
     assert " M  folder1/deep1/file001.txt\n" in status
 
 
-def test_switch_to_where_nothing_differs(users: Users) -> None:
-    assert users.run("a", "push", "-q", users.url("same")).status == 0
-    said = users.ask("switch, lightweight", LIGHT, "switch", users.url("same"))
-    assert said.startswith("Tree is up to date at revision 2.\n")
-    assert users.run(LIGHT, "switch", "none").status == 3
-    changed(users.path(LIGHT), users)
-    assert "Committed revision 3." in users.ask("commit, lightweight", LIGHT, "commit", "-m", "there")
-    assert users.served_tip("trunk") == users.tip("a")
-
-
 def test_diff_and_revert(users: Users) -> None:
     folder = users.path(LIGHT)
     changed(folder, users)

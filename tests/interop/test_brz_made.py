@@ -126,15 +126,6 @@ def test_a_new_branch_records_its_parent(users: Users) -> None:
     assert users.served_entries("config", "switched").keys() == {""}
 
 
-def test_init_says_what_to_do(users: Users) -> None:
-    done = users.run("", "init", users.url("new"))
-    assert done.said == (
-        "brz: ERROR: a branch on an hpss:// server begins with its first revision: commit it here, then `brz push "
-        "URL/new/`\n"
-    )
-    assert done.status == 3
-
-
 def test_a_program_clones(users: Users) -> None:
     with in_process():
         for name, source in (("one", str(users.path("b"))), ("two", users.url())):

@@ -280,19 +280,6 @@ def test_a_branch_that_is_not_there_is_not_removed(users: Users) -> None:
     assert said == 'brz: ERROR: Not a branch: "URL/none/".\n'
 
 
-def test_send_from_one_branch_on_the_server_to_another(users: Users) -> None:
-    tip = users.commit("b", "four")
-    assert users.run("b", "push", users.url("other")).status == 0
-    users.commit("a", "else")
-    assert users.run("a", "push").status == 0
-    users.fine("", "send", "-f", users.url("other"), "-o", "sent", users.url())
-    assert users.run("a", "merge", "../sent").status == 0
-    users.commit_merge("a")
-    with users.branch("a") as branch:
-        assert branch.repository.has_revision(tip)
-    users.check("a")
-
-
 def test_there_is_no_tree(users: Users) -> None:
     said = users.ask("status, of a server", "", "status", users.url(), status=3)
     assert said == 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n'

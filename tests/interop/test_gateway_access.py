@@ -96,13 +96,6 @@ def test_rules_hold_for_each_ref(place: Place, git: Git) -> None:
     assert "the server's access rules give bob nothing here" in git("ls-remote", place.url("bob"), status=128)
 
 
-def test_a_scope_holds(place: Place, git: Git) -> None:
-    git("push", "-q", place.url("anna", "scoped"), "main")
-    url = place.url("anna", "scoped", read_only=True)
-    git("ls-remote", url)
-    assert "is for reading alone" in git("push", url, "main:other", status=128)
-
-
 def test_anonymous_users(place: Place, git: Git) -> None:
     git("push", "-q", place.url("anna", "open"), "main")
     git("clone", "-q", place.server.url("open"), str(git.folder.parent / "clone"))

@@ -202,17 +202,6 @@ def test_a_branch_that_is_no_commit(server: GatewayServer, git: Git, path: str) 
     assert "new branch" in said
 
 
-def test_faulty_objects_are_refused(server: GatewayServer, git: Git, path: str) -> None:
-    blob = git("rev-parse", "HEAD:one").strip()
-    done = subprocess.run(
-        ["git", "mktree"], input=f"100644 blob {blob}\t.git\n", text=True, cwd=git.folder, capture_output=True
-    )
-    tree = done.stdout.strip()
-    commit = git("commit-tree", "-m", "x", tree).strip()
-    said = git("push", server.url(path), f"{commit}:refs/heads/bad", status=1)
-    assert "hasDotgit" in said
-
-
 def test_a_cache_that_is_deleted_or_damaged(server: GatewayServer, git: Git, path: str) -> None:
     head = git.commit("two", path)  # No other test has this commit, though it may make one in the same second.
     git("push", "-q", server.url(path), "main")

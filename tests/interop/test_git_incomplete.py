@@ -103,30 +103,6 @@ def test_a_partial_clone_pushes_a_change_of_a_file_it_did_not_fetch(ours: Begin)
 # -- collected
 
 
-def test_a_commit_that_lost_its_content_is_not_offered(ours: Begin) -> None:
-    """Nothing refers to it any more, so a collection may have taken a part."""
-    side = ours("shared")
-    side.prepare("a commit more; a git checkout -q topic; a commit again; a git push -q origin topic")
-    side.prepare(UNPACK)
-    remove_object(side, "b", "topic^{tree}")
-    side.prepare("b git branch -q -D topic; b git branch -q -rd origin/topic; b git tag -d on-topic >/dev/null")
-    result = side.prepare("b git fetch")
-    check_rounds(result.counts, 2)
-    assert side.git("b", "fsck", "--strict", "--no-dangling") == ""
-    assert side.git("b", "rev-parse", "origin/topic") == side.git("a", "rev-parse", "topic")
-
-
-def test_a_push_of_a_branch_whose_content_is_lost_is_refused(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare("a commit four")
-    remove_object(side, "a", "main:four")
-    before = side.refs
-    result = side.run("a git push origin main")
-    assert result.status != 0
-    assert "Traceback" not in result.err
-    assert side.refs == before
-
-
 def test_grafts_and_replacements_change_nothing_that_is_sent(ours: Begin) -> None:
     side = ours("history")
     side.prepare(

@@ -90,16 +90,6 @@ def test_a_fetch_without_a_cache_brings_only_what_is_new(large: Side) -> None:
     check_whole(large, "b")
 
 
-def test_a_user_without_a_home_or_with_a_broken_cache_folder(ours: Begin) -> None:
-    side = ours("shared")
-    (side.folder / "file").write_text("not a folder")
-    for settings in ("unset XDG_CACHE_HOME HOME", "XDG_CACHE_HOME=$SIDE/file", "XDG_CACHE_HOME=relative"):
-        name = settings.partition("=")[0].replace(" ", "-")
-        script = f"cd a; {settings}; git push origin main:{name} && git fetch && git ls-remote"
-        side.prepare(script)
-    assert not (side.folder / "a" / "relative").exists()
-
-
 # -- a cache with nonsense in it
 
 
@@ -142,13 +132,6 @@ def made_anew(large: Side) -> Side:
         " c git push -q origin main"
     )
     return large
-
-
-def test_a_fetch_from_a_repository_made_anew(made_anew: Side) -> None:
-    result = fine(made_anew.run("a git fetch"), 2)
-    assert "(forced update)" in result.err
-    assert made_anew.git("a", "rev-parse", "origin/main") == made_anew.git("c", "rev-parse", "main")
-    assert made_anew.git("a", "fsck", "--strict", "--no-dangling") == ""
 
 
 def test_a_push_to_a_repository_made_anew(made_anew: Side) -> None:

@@ -13,14 +13,12 @@ from builders import ancestors
 from git_histories import Builder, RandomHistory
 from twins import both
 
-from smartserver.records.model import BaseTag, Entry, Parent
-from smartserver.records.segment import STORED, decode_segment, encode_segment
-from smartserver.vcs.base import ToolFailed, VcsError, WrongContent
+from smartserver.records.segment import decode_segment
+from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git import build as git_build
 from smartserver.vcs.git import insert as git_insert
 from smartserver.vcs.git import read as git_read
 from smartserver.vcs.git.insert import Inserter
-from smartserver.vcs.git.pack import BaseNotHere
 from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 
@@ -168,52 +166,6 @@ def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dic
     assert (len(calls), calls[-1]) == (3, (4, 4))
 
 
-def tampered(block: bytes, repository: GitRepository, *, which: int, text: bytes | None, key: bytes | None) -> bytes:
-    """Return a segment with the text or key of one stored record changed."""
-    segment = decode_segment(block, 0, repository.kinds)
-    entries = list(segment.entries)
-    at = segment.frames_at
-    frames = []
-    for entry in entries:
-        frames.append(block[at : at + entry.frame_length])
-        at += entry.frame_length
-    entry = entries[which]
-    if text is not None:
-        frames[which] = text
-        entry = Entry(0, STORED, entry.key, entry.meta, BaseTag.NONE, b"", len(text), len(text), b"")
-    if key is not None:
-        entry = entry._replace(base=BaseTag.FULL_KEY, base_key=key)
-    entries[which] = entry
-    return encode_segment(segment.revision, segment.parents, entries, frames, repository.kinds)
-
-
-@BOTH
-def test_wrong_content_is_refused_and_leaves_nothing(tmp_path: Path, env: dict[str, str], part: None) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    blob = source.blob(b"some text of a blob that is long enough\n" * 5)
-    commit = source.commit(source.tree({b"f": (b"100644", blob)}), [])
-    with GitRepository(source.path, env) as repository:
-        (block,) = plan(repository, [commit], []).segments()
-        wrong_text = tampered(block, repository, which=2, text=b"other\n", key=None)
-        wrong_base = tampered(block, repository, which=2, text=None, key=bytes(19) + b"\1")
-        short_key = encode_segment(
-            b"short", [Parent(b"p")], [Entry(0, 0, b"k", b"\3", 0, b"", 0, 0, b"")], [b""], repository.kinds
-        )
-        odd_meta = encode_segment(commit, [], [Entry(0, 0, commit, b"\7", 0, b"", 0, 0, b"")], [b""], repository.kinds)
-    for segment, why in (
-        (wrong_text, rf"object {blob.hex()} from the server: its content has the id"),
-        (wrong_base, f"object {'00' * 19}01, which what came rests on, is missing here: run `git fsck`"),
-        (short_key, "not a git object of this repository's format"),
-        (odd_meta, "not a git object of this repository's format"),
-    ):
-        target = Builder(tmp_path / f"{abs(hash(why))}.git", env)
-        with pytest.raises(VcsError, match=why) as raised:
-            insert(target, [segment])
-        assert type(raised.value) is (BaseNotHere if segment is wrong_base else WrongContent)
-        assert leftovers(target) == []
-        assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
-
-
 def children() -> set[str]:
     """Return the living children of this process; other tests have a server running."""
     return {child for task in Path("/proc/self/task").glob("*/children") for child in task.read_text().split()}
@@ -280,27 +232,6 @@ def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:
     assert old in used[0]
     assert old not in used[1]
     assert used[1] & used[0] - {b""}, "the other bases stay"
-
-
-@BOTH
-def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, str], part: None) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    rng = random.Random(1)
-    rows = [b"%d,%d\n" % (n, rng.randrange(10**6)) for n in range(200_000)]
-    old = source.blob(b"".join(rows))
-    rows[1000] = b"changed\n"
-    new, noise = source.blob(b"".join(rows)), source.blob(rng.randbytes(2 << 20))
-    first = source.commit(source.tree({b"f": (b"100644", old), b"n": (b"100644", noise)}), [])
-    second = source.commit(source.tree({b"f": (b"100644", new), b"n": (b"100644", noise)}), [first])
-    target = Builder(tmp_path / "b.git", env)
-    target.configure("[fetch]\n\tunpackLimit = 1\n")
-    with GitRepository(source.path, env) as repository:
-        segments = list(plan(repository, [second], []).segments())
-    assert len(segments[1]) < 3000
-    insert(target, segments[:1])
-    insert(target, segments[1:])
-    assert target.fsck("--full")[0] == 0
-    assert target.reachable(second) == source.reachable(second)
 
 
 @pytest.mark.parametrize("limit", [None, 100])

@@ -39,17 +39,6 @@ def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
     assert with_submodule.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
 
 
-def test_a_submodules_url_does_not_say_which_key_a_machine_has(with_submodule: Side) -> None:
-    with_submodule.prepare(
-        "git -C super config -f .gitmodules submodule.lib.url 'hpss+sftp://127.0.0.1:1/srv/x?host-key=any';"
-        ' user super git commit -qam key; user super git push -q "$URL-super" main'
-    )
-    with_submodule.prepare("smartserver setup git")
-    result = with_submodule.run('as c git clone -q --recurse-submodules "$URL-super" c')
-    assert result.status != 0
-    assert "a URL from a repository (.gitmodules) must not contain ?host-key=any" in result.err
-
-
 # -- work trees and borrowed objects
 
 

@@ -61,20 +61,6 @@ def test_import(side: Side) -> None:
     assert side.git("b", "fsck", "--strict", "--no-dangling", "--no-progress") == ""
 
 
-def test_import_into_what_git_pushed(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare("rm -rf d; cp -r a d; echo more >d/more")
-    done = fine(side.run('as c smartserver import d "$URL"'), rounds=3)
-    assert done.out.endswith(" on refs/heads/main: 4 files, 1 sent\n")
-    side.prepare("b git pull -q")
-    assert side.git("b", "show", "--format=%P", "--name-status").split() == [
-        side.git("a", "rev-parse", "main"),
-        "A",
-        "more",
-    ]
-    side.check_sound()
-
-
 def test_import_into_a_folder(side: Side) -> None:
     side.prepare('mkdir d; echo one >d/one; smartserver import d "$SIDE/served"; echo two >d/two')
     done = side.run('smartserver import d "$SIDE/served"; smartserver import d "$SIDE/served"')

@@ -196,18 +196,6 @@ def test_messages(pair: HgPair) -> None:
     assert done.out.partition("\n")[2] == other.partition("\n")[2]
 
 
-def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> None:
-    ours = pair.ours
-    ours.prepare('smartserver config "$URL" evolution no; forget a')
-    done = ours.run(START + 'a amend new; a hg push "$URL"')
-    assert done.status == 0, done  # As over a path: the local marker says that the old head is none.
-    assert "markers" not in done.out
-    path = ours.path
-    assert server_markers(served, path) == set()
-    assert len(server_heads(served, path)["default"]) == 2
-    assert "markers" not in fine(ours.run('b hg pull "$URL"')).out
-
-
 @pytest.mark.parametrize(
     ("others", "status", "rounds"),
     [

@@ -62,15 +62,6 @@ def test_a_copy_has_all_heads_and_bookmarks(side: HgSide, served: Served) -> Non
     assert server_heads(served, path_of(there)) == server_heads(served, path_of(side.url))
 
 
-def test_it_is_counted_and_checked(side: HgSide, served: Served) -> None:
-    folder = str(served.root / path_of(side.url))
-    assert "hg sha1" in smartserver(side, "list", side.url)
-    assert "5 revisions" in smartserver(side, "stats", folder)
-    assert smartserver(side, "verify", folder).endswith("all well\n")
-    smartserver(side, "pack", folder)
-    fine(side.run('a hg pull "$URL"'))
-
-
 def test_a_copy_has_all_markers(side: HgSide, served: Served) -> None:
     for setting in (("publishing", "no"), ("evolution", "yes")):
         smartserver(side, "config", side.url, *setting)
