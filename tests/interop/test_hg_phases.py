@@ -1,4 +1,4 @@
-"""plugins.mercurial.phase: phases of a repository that does not publish."""
+"""plugins.mercurial.phase: phases of a repository that does not publish, and copies of a whole repository."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served, fine
-from hg_sides import HgSide, copy_hg_side
+from hg_sides import HgSide, copy_hg_side, server_bookmarks, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -84,3 +84,46 @@ def test_what_was_public_stays_public(side: HgSide) -> None:
     """)
     assert log_phases(side, "hg -R changed log") == ["draft", "public", "public", "public"]
     assert log_phases(side, "hg -R copied log") == ["public", "public", "public"]
+
+
+# -- copies of a whole repository
+
+HISTORY = r"""
+hg init a
+a commit one; a commit two; a hg update -q 0; a commit other; a hg commit -q --close-branch -m closed
+a hg update -q 1; a hg branch -q topic; a commit topical; a hg update -q default
+a hg bookmark -r topic mark
+a hg push -q -f --new-branch "$URL"; a hg push -q -B mark "$URL" || true
+"""
+"""The script of a branch with two heads, one of them closed, another branch, and a bookmark."""
+
+
+@pytest.fixture
+def whole(served: Served, tmp_path: Path) -> HgSide:
+    """A user with a repository of its own on the server, made by `HISTORY`."""
+    made = HgSide(tmp_path / "whole", served.url(tmp_path.name), served)
+    made.prepare(HISTORY)
+    return made
+
+
+def test_a_copy_has_all_heads_and_bookmarks(whole: HgSide, served: Served) -> None:
+    path, pull = whole.path, f'smartserver pull "$URL" {served.root}/{whole.path}-copy'
+    assert whole.prepare(pull).out.startswith("5 revisions")
+    assert server_heads(served, f"{path}-copy") == server_heads(served, path)
+    assert server_bookmarks(served, f"{path}-copy") == server_bookmarks(served, path) != {}
+    fine(whole.run('a hg pull "$URL-copy"'))
+    fine(whole.run('as c hg clone -q "$URL-copy" c'))
+    has = whole.has()
+    assert [row.replace("'mark'", "") for row in has["c"]] == [row.replace("'mark'", "") for row in has["a"]]
+    whole.prepare(f'a hg update -q topic; a commit more; a hg push -q "$URL"; {pull}')
+    assert server_heads(served, f"{path}-copy") == server_heads(served, path)
+
+
+def test_a_copy_has_all_markers(whole: HgSide, served: Served) -> None:
+    whole.prepare('smartserver config "$URL" publishing no; smartserver config "$URL" evolution yes')
+    with open(whole.folder / ".hgrc", "a") as file:
+        file.write("[experimental]\nevolution = all\n")
+    whole.prepare('a commit new; a hg commit --amend -q -m newer; a hg push -q "$URL"')
+    for _ in range(2):
+        whole.prepare(f'smartserver pull "$URL" {served.root}/{whole.path}-copy')
+        assert server_markers(served, f"{whole.path}-copy") == server_markers(served, whole.path) != set()
