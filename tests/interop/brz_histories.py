@@ -272,14 +272,12 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self.sent = 0
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent revisions."""
         sending = plan(BrzRepository(local), tips, haves)
         segments = list(sending.segments())
-        self.sent = sum(map(len, segments))
         self.bring(segments, tips)
         return len(segments)
 

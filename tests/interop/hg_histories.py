@@ -153,13 +153,11 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self.sent = 0
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent changesets."""
         segments = list(plan(HgRepository(local), tips, haves).segments())
-        self.sent = sum(map(len, segments))
         self.bring(segments, tips)
         return len(segments)
 

@@ -125,24 +125,6 @@ def content(source: Path) -> bytes:
     return run(source.parent, "dump", "source")
 
 
-def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
-    home: Path, served: Served, source: Path, content: bytes, request: pytest.FixtureRequest
-) -> None:
-    path = f"dumps-{request.node.name}"
-    half = len(content) // 2
-    for damaged, said in (
-        (content[:half], f"is damaged at byte {half}: "),
-        (content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :], "the pack does not have the hash"),
-    ):
-        done = attempt(home, "load", served.url(path), stdin=damaged)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert done.stderr.decode().startswith("smartserver: standard input")
-        assert said in done.stderr.decode()
-        assert not (served.root / path).exists()
-    run(home, "load", served.url(path), stdin=content)
-    assert loaded(source, served.root / path)
-
-
 @pytest.mark.parametrize(
     ("number", "into"), [(signal.SIGKILL, "server"), (signal.SIGINT, "folder"), (signal.SIGTERM, "server")]
 )
