@@ -154,7 +154,7 @@ def test_every_record_that_lacks_is_missed(history: RandomHistory, served: Serve
     seen: Counter[int] = Counter()
     for segment in served.segments(list(history.parents)[:40]):
         read = decode_segment(segment, 0, KINDS)
-        name, records = read.revision, []
+        name, records = read.revision, list[NewRecord]()
         for entry in read.entries:
             location = snapshot.first(entry.kind, entry.key)
             assert location is not None

@@ -93,17 +93,6 @@ def test_a_clone_takes_one_round_trip(users: Users) -> None:
     assert users.run("", "revno", users.url("cloned")).out == "1\n"
 
 
-def test_a_branch_of_a_revision_that_only_another_branch_reaches(users: Users) -> None:
-    """The repository has the revision, as over `bzr://`."""
-    users.commit("a", "four")
-    assert users.run("a", "push", "-q", "--no-remember", users.url("other")).status == 0
-    named = f"revid:{users.tip('a')[1].decode()}"
-    elsewhere = f"{users.place}-elsewhere"
-    done = users.run("", "branch", "-r", named, users.url(), users.served.url(elsewhere))
-    assert (done.status, done.said) == (0, "Branched 4 revisions.\n"), done.said
-    assert users.served_tip(".", elsewhere) == users.tip("a")
-
-
 def test_a_branch_that_is_there_is_refused_before_a_revision_that_is_not(users: Users) -> None:
     """Breezy does the same for a local target. A tag may name a revision that was never pushed."""
     users.commit("b", "four")

@@ -26,13 +26,8 @@ def merged(changed: Begin) -> Users:
     return changed(merge)
 
 
-@pytest.mark.parametrize("remembered", [True, False])
-def test_of_a_url(merged: Users, remembered: bool) -> None:
-    if remembered:
-        assert merged.run("a", "revno", merged.url()).status == 0  # A push leaves the mirror as it was.
-        merged.ask("uncommit", "a", "uncommit", "--force", merged.url())
-    else:
-        merged.ask("uncommit, not remembered", "", "uncommit", "--force", merged.url())
+def test_of_a_url(merged: Users) -> None:
+    merged.ask("uncommit, not remembered", "", "uncommit", "--force", merged.url())
     assert merged.served_entries("tags").keys() == {"v1"}
 
 
