@@ -10,7 +10,18 @@ from types import MappingProxyType
 from typing import Any
 
 import pytest
-from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, new_repository, open_repository, quiet
+from brz_histories import (
+    KINDS,
+    ROOT,
+    Node,
+    RandomHistory,
+    Served,
+    all_keys,
+    contents,
+    new_repository,
+    open_repository,
+    quiet,
+)
 
 from smartserver.records import limits
 from smartserver.records.bases import NewRecord, SegmentWriter
@@ -292,9 +303,7 @@ def test_a_record_that_is_not_the_one_that_is_named(kind: int, field: dict[str, 
 def test_a_revision_that_is_another() -> None:
     history = line("memory:///wrong-revision", 2)
     (segment,) = whole(history)
-    with history.repository.lock_read():
-        (record,) = history.repository.revisions.get_record_stream([(b"r1",)], "unordered", True)
-        text = record.get_bytes_as("fulltext")
+    _, text = contents(history.repository, {"revisions": [(b"r1",)]})["revisions", b"r1"]
     assert refused([changed(segment, REVISION, text=text)]).why == "its record names another revision, or other parents"
 
 
