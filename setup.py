@@ -128,8 +128,8 @@ setup(
             "types-paramiko",
             "types-setuptools",
             "dulwich>=0.22",  # a program of other people, watched: tests/examples; and a client of the gateway
-            "pygit2>=1.14",  # libgit2 as a client of the gateway: tests/interop/test_gateway_clients.py
-            "loggerhead==2.0.3",  # the same, that uses Breezy as a library: tests/interop/test_brz_loggerhead.py
+            "pygit2>=1.14",  # libgit2 as a client of the gateway: tests/interop/test_gateway_git.py
+            "loggerhead==2.0.3",  # the same, that uses Breezy as a library: tests/interop/test_brz_library.py
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house
             "setuptools-rust>=1.10",
         ],

@@ -3,7 +3,8 @@
 Run as a program, this module is that process: it imports the modules that most of its programs need, opens nothing,
 starts no thread, and forks for each request at a socket. A fork cannot test a start itself: a missing import, a signal
 during the start, the process group of a terminal. The tests of these start programs as users do: `Users.start` of brz,
-`test_brz_process`, `User.start` of git with our remote program, `test_git_start`, and all in `tests/unit/cli`.
+`test_brz_process`, `User.start` of git with our remote program, `test_a_run_loads_nothing_heavy`, and all in
+`tests/unit/cli`.
 """
 
 from __future__ import annotations

@@ -85,8 +85,3 @@ def date(seconds: float, east: int) -> str:
 def shown(path: bytes) -> str:
     """Return a path as JSON writes it."""
     return path.decode("utf-8", "backslashreplace")
-
-
-def listed(files: dict[bytes, File]) -> list[str]:
-    """Return the lines of `ls -R` for these files, in no order."""
-    return sorted(shown(path) + ("/" if file.sort == "folder" else "") for path, file in files.items())

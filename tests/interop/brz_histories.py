@@ -5,7 +5,9 @@ from __future__ import annotations
 
 import hashlib
 import random
-from collections.abc import Iterable, Mapping, Sequence
+import warnings
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import breezy
@@ -16,13 +18,13 @@ from breezy.controldir import format_registry
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION, Revision
 from breezy.transport import get_transport
-from bzr_histories import quiet
 from memory_transport import MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
+from smartserver.store.upload import Upload
 from smartserver.vcs.bzr.insert import insert
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -30,6 +32,14 @@ from smartserver.vcs.bzr.repository import BrzRepository
 KINDS = system_of(BrzRepository.vcs).kinds
 
 ROOT = b"the-root-1"
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Silence Breezy's warnings on files that it leaves to the garbage collector to close."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", ResourceWarning)
+        yield
 
 
 def new_repository(path: str, format_name: str = "2a") -> Any:
@@ -262,30 +272,36 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self.sent = 0
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent revisions."""
         sending = plan(BrzRepository(local), tips, haves)
         segments = list(sending.segments())
-        self.sent = sum(map(len, segments))
         self.bring(segments, tips)
         return len(segments)
 
-    def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
-        """Store segments, and move refs, as a server does for a push."""
-        brz = BrzRepository.vcs
+    def upload(self, segments: Sequence[bytes]) -> Upload:
+        """Receive and prove segments, as a server does for a push."""
         transaction = self.repository.begin()
         if not transaction.exists:
-            transaction.create(brz, KINDS, {})
+            transaction.create(BrzRepository.vcs, KINDS, {})
         upload = self.repository.receive(transaction, False)
-        for segment in segments:
-            upload.write(segment)
-        upload.finish(len(segments), sum(map(len, segments)))
+        try:
+            for segment in segments:
+                upload.write(segment)
+            upload.finish(len(segments), sum(map(len, segments)))
+        except BaseException:
+            upload.abandon()
+            raise
+        return upload
+
+    def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
+        """Store segments, and move refs."""
+        upload = self.upload(segments)
 
         def settle(changing: Any) -> bytes:
-            changing.create(brz, KINDS, {})
+            changing.create(BrzRepository.vcs, KINDS, {})
             changing.check_parents()
             for tip in tips:
                 changing.set_ref(tip, (Tip(tip, b"1"),))

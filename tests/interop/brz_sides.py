@@ -22,9 +22,8 @@ from breezy.branch import Branch
 from breezy.controldir import ControlDir, format_registry
 from breezy.workingtree import WorkingTree
 from brz_forks import FORKS
-from git_sides import TIMEOUT, Done, Served, environment
+from git_sides import TIMEOUT, Done, Served, environment, readdress
 
-from smartserver.client.knowledge import Knowledge, decode, encode
 from smartserver.client.mirrors import Mirrors
 from smartserver.client.url import parse
 from smartserver.plugins import breezy_shim
@@ -106,6 +105,18 @@ class Users:
             status = process.returncode
         counts = self.served.proxy.take()
         return Done(status, self._plain(out), self._plain(err), counts)
+
+    def fine(self, where: str, *words: str, **variables: str) -> Done:
+        """Run a command that must succeed."""
+        done = self.run(where, *words, **variables)
+        assert done.status == 0, done.said
+        return done
+
+    def refused(self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", **variables: str) -> str:
+        """Run a command that must end with Breezy's status of an error, and print nothing but its message."""
+        done = self.run(where, *words, plugin=plugin, **variables)
+        assert (done.status, done.out) == (3, ""), done.said
+        return done.err
 
     def start(
         self, where: str, *words: str, plugin: str = f"hpss@{SHIM}", passed: Sequence[int] = (), **variables: str
@@ -274,8 +285,7 @@ def make_start(folder: Path, served: Served) -> Users:
         users.commit("a", name)
     users.tag("a", "v1", 1)
     assert users.run("a", "push", users.url()).status == 0
-    done = users.run("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b")))
-    assert done.status == 0, done.said
+    users.fine("", "branch", users.url(), "b", XDG_CACHE_HOME=str(users.cache("b")))
     return users
 
 
@@ -289,12 +299,7 @@ def copy_start(start: Users, folder: Path, place: str) -> Users:
             text = config.read_text().replace(start.url(""), users.url(""))
             config.write_text(text.replace(str(start.folder), str(folder)))
     for remotes in folder.glob(".cache/*/smartserver/remotes"):
-        before, after = (_file(remotes, url) for url in (start.url(""), users.url("")))
-        if before.exists():
-            known = decode(before.read_bytes(), parse(start.url("")).key)
-            known.url = parse(users.url("")).key
-            after.write_bytes(encode(known))
-            before.unlink()
+        readdress(remotes, start.url(""), users.url(""))
     for mirrors in folder.glob(".cache/*/smartserver/mirrors"):
         kept = Mirrors(str(mirrors))
         for each in kept.kept():
@@ -304,12 +309,6 @@ def copy_start(start: Users, folder: Path, place: str) -> Users:
                 (mirrors / each.name / "url").write_text(url)
                 (mirrors / each.name).rename(made)
     return users
-
-
-def _file(remotes: Path, url: str) -> Path:
-    path = Knowledge(str(remotes), parse(url).key).path
-    assert path is not None
-    return Path(path)
 
 
 Change = Callable[[Users], object]

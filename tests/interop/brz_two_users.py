@@ -76,12 +76,14 @@ class Tip(NamedTuple):
 
 
 class World:
-    """The users, and one place of the shared branches, which commands call `@`."""
+    """The users, and the place of the shared branches, which commands call `@`: on a server, or on this machine."""
 
-    def __init__(self, folder: Path, served: Served, at: str) -> None:
+    def __init__(self, folder: Path, served: Served, *, is_remote: bool) -> None:
+        folder.mkdir()
         self.users = Users(folder, served, folder.name)
-        self.at = at
-        self._shown = at.replace(self.users.url(""), "URL").replace(str(folder), "HERE")
+        self.at = served.url(f"{folder.name}/") if is_remote else f"{folder}/shared/"
+        self._is_remote = is_remote
+        self._shown = self.at.replace(self.users.url(""), "URL").replace(str(folder), "HERE")
         (folder / ".fixed").mkdir()
         (folder / ".fixed" / "__init__.py").write_text(FIXED)
         for user in "ab":
@@ -105,8 +107,11 @@ class World:
         return said
 
     def tip(self, name: str) -> Tip | None:
-        """Return the content of a shared branch; None if there is none."""
-        raise NotImplementedError
+        """Return the content of a shared branch, as the server stores it; None if there is none."""
+        if not self._is_remote:
+            return _local(Path(self.at) / name)
+        found = self.users.served_tip(name)
+        return None if found is None else Tip(*found, dict(sorted(self.users.served_entries("tags", name).items())))
 
     def files(self) -> dict[str, bytes]:
         """Return the users' files, and the tips of their branches."""
@@ -133,38 +138,13 @@ def _local(path: Path) -> Tip | None:
             return Tip(revno, tip, dict(sorted(branch.tags.get_tag_dict().items())))
 
 
-class LocalWorld(World):
-    """The world with its shared branches in a repository on this machine."""
-
-    def __init__(self, folder: Path, served: Served) -> None:
-        folder.mkdir()
-        super().__init__(folder, served, f"{folder}/shared/")
-
-    def tip(self, name: str) -> Tip | None:
-        """Return the content of a branch of the shared repository."""
-        return _local(Path(self.at) / name)
-
-
-class RemoteWorld(World):
-    """The world with its shared branches on a server."""
-
-    def __init__(self, folder: Path, served: Served) -> None:
-        folder.mkdir()
-        super().__init__(folder, served, served.url(f"{folder.name}/"))
-
-    def tip(self, name: str) -> Tip | None:
-        """Return the content of a branch as the server stores it."""
-        found = self.users.served_tip(name)
-        return None if found is None else Tip(*found, dict(sorted(self.users.served_entries("tags", name).items())))
-
-
 class Model:
     """Both worlds, and the random steps in them."""
 
     def __init__(self, folder: Path, served: Served, seed: int) -> None:
         self.rng = random.Random(seed)
-        self.local = LocalWorld(folder / f"local-{seed}", served)
-        self.remote = RemoteWorld(folder / f"remote-{seed}", served)
+        self.local = World(folder / f"local-{seed}", served, is_remote=False)
+        self.remote = World(folder / f"remote-{seed}", served, is_remote=True)
         self.worlds = (self.local, self.remote)
         self.step = 0
         self.history: list[str] = []

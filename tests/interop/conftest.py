@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from agents import of_its_own
 from brz_sides import START, Begin, Change, Users, copy_start, make_start
+from git_histories import Builder
+from git_histories import environment as environment_of_git
 from git_sides import AGENT, Pair, Served, Side, copy_side
 
 HISTORY = r"""
@@ -84,20 +86,6 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def pair(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
-    """A function that copies a start, with a repository of its own on the server."""
-
-    def begin(name: str) -> Pair:
-        start = starts(name)
-        path = f"{name}-{next(_numbers)}"
-        served.copy(f"start-{name}", path)
-        ours = copy_side(start.ours, tmp_path / "ours", served.url(path))
-        return Pair(ours, copy_side(start.gits, tmp_path / "gits", f"file://{tmp_path}/gits/peer"))
-
-    return begin
-
-
-@pytest.fixture
 def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Side]:
     """A function that copies our side of a start, with a repository of its own on the server."""
 
@@ -108,6 +96,25 @@ def ours(served: Served, starts: Callable[[str], Pair], tmp_path: Path) -> Calla
         return copy_side(start, tmp_path / "ours", served.url(path))
 
     return begin
+
+
+@pytest.fixture
+def pair(ours: Callable[[str], Side], starts: Callable[[str], Pair], tmp_path: Path) -> Callable[[str], Pair]:
+    """A function that copies a start, with a repository of its own on the server."""
+    gits = tmp_path / "gits"
+    return lambda name: Pair(ours(name), copy_side(starts(name).gits, gits, f"file://{gits}/peer"))
+
+
+@pytest.fixture
+def env(tmp_path: Path) -> dict[str, str]:
+    """An environment of git without a user's settings."""
+    return environment_of_git(tmp_path / "home")
+
+
+@pytest.fixture
+def builder(tmp_path: Path, env: dict[str, str]) -> Builder:
+    """A bare repository to write into."""
+    return Builder(tmp_path / "r.git", env)
 
 
 @pytest.fixture(scope="session")

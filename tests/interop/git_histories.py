@@ -92,6 +92,10 @@ class Builder:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(key.hex() + "\n")
 
+    def configure(self, text: str) -> None:
+        with (self.path / "config").open("a") as file:
+            file.write(text)
+
     def reachable(self, *keys: bytes) -> set[bytes]:
         names = b"".join([key.hex().encode() + b"\n" for key in keys])
         listed = self.git("rev-list", "--objects", "--no-object-names", "--stdin", stdin=names).split()

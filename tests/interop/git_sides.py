@@ -222,10 +222,11 @@ class Side:
         counts = self.served.proxy.take() if self.served is not None else Counts()
         return Done(done.returncode, self._plain(done.stdout), self._plain(done.stderr), counts)
 
-    def prepare(self, script: str, **variables: str) -> None:
+    def prepare(self, script: str, **variables: str) -> Done:
         """Run a script that must succeed."""
         done = self.run(script, **variables)
         assert done.status == 0, done.said
+        return done
 
     def git(self, repository: str, *arguments: str) -> str:
         """Return the output of a git command that must succeed and asks no remote."""

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
+from builders import ancestors
 from memory_transport import MemoryTransport
 from mercurial import changegroup, context, hg, initialization, phases, util
 from mercurial import ui as mercurial_ui
@@ -144,14 +145,7 @@ class RandomHistory:
 
     def ancestors(self, *nodes: bytes) -> set[bytes]:
         """Return nodes and all their ancestors."""
-        found: set[bytes] = set()
-        todo = list(nodes)
-        while todo:
-            node = todo.pop()
-            if node not in found:
-                found.add(node)
-                todo += self.parents[node]
-        return found
+        return ancestors(nodes, self.parents)
 
 
 class Served:
@@ -159,13 +153,11 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self.sent = 0
         self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent changesets."""
         segments = list(plan(HgRepository(local), tips, haves).segments())
-        self.sent = sum(map(len, segments))
         self.bring(segments, tips)
         return len(segments)
 

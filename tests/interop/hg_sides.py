@@ -51,8 +51,7 @@ class HgPair:
 
     def prepare(self, script: str) -> None:
         for side in (self.ours, self.hgs):
-            done = side.run(script)
-            assert done.status == 0, done.said
+            side.prepare(script)
 
 
 class HgSide(Side):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -10,6 +11,7 @@ import tomllib
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 from typing import NamedTuple
@@ -78,16 +80,64 @@ def read_reasons(text: str, tool: str) -> Reasons:
     return Reasons(content[tool], content["reasons"], list(content["tests"]), cases)
 
 
-def summary(reasons: Reasons, counts: Counter[str], tool: str, faulty: int, more: str = "") -> Iterator[str]:
-    """Yield lines with the number of cases that passed (`counts["passed"]`), that failed for each reason, and that fail
-    with the tool alone. `more`: the end of the first line."""
-    passed = counts["passed"]
-    yield f"{counts.total()} cases, {passed} passed{more}"
-    for reason, count in counts.most_common():
-        if reason != "passed":
-            yield f"{count:5} {reasons.words.get(reason, reason)}"
-    if faulty:
-        yield f"{faulty} more fail with {tool} alone, too"
+@dataclass
+class Cases:
+    """The outcomes of the cases of one test, by their numbers."""
+
+    passed: set[int] = field(default_factory=set)
+    failed: dict[int, str] = field(default_factory=dict)
+    """The titles of the failed cases."""
+    problem: str = ""
+    """The reason why the test did not reach its end."""
+
+
+@dataclass
+class Report:
+    """The outcomes of the tests that have ended."""
+
+    reasons: Reasons
+    wrong: list[str] = field(default_factory=list)
+    counts: Counter[str] = field(default_factory=Counter)
+    """The number of cases by reason, and of those that passed."""
+    faulty: int = 0
+    """The number of cases that fail with the tool alone, too, and are left out."""
+
+    def known(self, test: str) -> dict[int, str]:
+        """Return the cases of a test that have a reason."""
+        return {number: reason for (each, number), reason in self.reasons.cases.items() if each == test}
+
+    def judge(self, test: str, name: str, cases: Cases, plain: Cases) -> None:
+        """Count the failed cases of a test, called `name` in the report. `plain`: the outcomes with the tool alone."""
+        known = self.known(test)
+        for number, title in sorted(cases.failed.items()):
+            if number in known:
+                self.counts[known[number]] += 1
+            elif number in plain.passed:
+                self.counts["without a reason"] += 1
+                self.wrong.append(f"{name}:{number} fails: {title}")
+            else:
+                self.faulty += 1
+        passed = sorted(known.keys() & cases.passed)
+        self.wrong += [f"{name}:{number} passes now; remove it from reasons.toml" for number in passed]
+        if cases.problem and not plain.problem:
+            self.wrong.append(f"{name}: {cases.problem}")
+
+    def summary(self, tool: str, more: str = "") -> Iterator[str]:
+        """Yield lines with the number of cases that passed (`counts["passed"]`), that failed for each reason, and that
+        fail with the tool alone. `more`: the end of the first line."""
+        yield f"{self.counts.total()} cases, {self.counts['passed']} passed{more}"
+        for reason, count in self.counts.most_common():
+            if reason != "passed":
+                yield f"{count:5} {self.reasons.words.get(reason, reason)}"
+        if self.faulty:
+            yield f"{self.faulty} more fail with {tool} alone, too"
+
+
+def end(process: subprocess.Popen[bytes]) -> None:
+    """End a process and all that it started."""
+    with suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
 
 
 def run_main(main: Callable[[], int]) -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import os
 import re
 from pathlib import Path
 from typing import Any
@@ -11,7 +9,7 @@ from typing import Any
 import pytest
 from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
-from browse_sides import Browser, File, date, files_in, listed
+from browse_sides import Browser, File, date, files_in
 from brz_sides import Users, in_process
 from git_sides import Served
 
@@ -97,8 +95,7 @@ def make(users: Users) -> None:
     t.commit("later on topic", 7)
     assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
     for name, branch in (("a", "trunk"), ("t", "topic")):
-        done = users.run(name, "push", "-q", users.url(branch))
-        assert done.status == 0, done.said
+        users.fine(name, "push", "-q", users.url(branch))
 
 
 class Sides:
@@ -111,9 +108,7 @@ class Sides:
         self._count = 0
 
     def brz(self, *words: str) -> str:
-        done = self.users.run("", *words, LC_ALL="C.UTF-8")
-        assert done.status == 0, done.said
-        return done.out
+        return self.users.fine("", *words, LC_ALL="C.UTF-8").out
 
     def checkout(self, branch: str, revision: str) -> dict[bytes, File]:
         """Return the files that `brz export` writes."""
@@ -148,36 +143,6 @@ def test_an_export_is_that_of_brz(sides: Sides) -> None:
     assert files[b"hollow/empty"] == File("folder")
     assert files[b"doc/deep/marked"].content == b"\1\ntext\n"
     assert files[b'a folder/odd \\ "name"'] == File("file", b"x")
-
-
-def test_lists(sides: Sides) -> None:
-    for revision in ("1", "-1"):
-        lines = sides.browser.run("ls", "-R", f"{sides.browser.url}@{revision}").decode().splitlines()
-        assert sorted(lines) == listed(sides.checkout("a", revision))
-    brzs = sides.brz("ls", "-R", "-V", "-r", "1", "a").splitlines()
-    assert sorted(line.removeprefix("a/").rstrip("/@") for line in brzs) == sorted(
-        line.rstrip("/") for line in sides.browser.run("ls", "-R", f"{sides.browser.url}@1").decode().splitlines()
-    )
-    src = sides.browser.run("ls", "--json", f"{sides.browser.url}@v1", "src").splitlines()
-    assert list(map(json.loads, src)) == [
-        {"path": "link", "type": "link", "size": 9},
-        {"path": "run", "type": "executable", "size": 10},
-    ]
-
-
-def test_files(sides: Sides) -> None:
-    for revision in ("1", "-1"):
-        files = {
-            path: file for path, file in sides.checkout("a", revision).items() if file.sort[-4:] in ("file", "able")
-        }
-        assert len(files) > 8
-        for path, file in files.items():
-            name = os.fsdecode(path)
-            assert sides.browser.run("cat", "--", f"{sides.browser.url}@{revision}", name) == file.content
-            brzs = sides.brz("cat", "-r", revision, "--", f"a/{name}")
-            assert brzs == file.content.decode("utf-8", "backslashreplace")
-    assert sides.browser.run("cat", f"{sides.browser.url}/trunk/\u00fc.txt") == b"y"
-    assert b"nothing at absent" in sides.browser.run("cat", sides.browser.url, "absent", status=1)
 
 
 FIELD = re.compile(r"^ *(revision-id|parent|author|committer|timestamp): (.*)$", re.MULTILINE)
@@ -245,23 +210,6 @@ def contents(tree: Any) -> dict[str, object]:
         }  # fmt: skip
 
 
-def test_the_changes_of_a_merge_are_those_that_brz_shows(sides: Sides) -> None:
-    """Breezy shows both names of a renamed file on a line; the other changed paths lie below a renamed folder."""
-    (merge,) = (each for each in sides.browser.log("", "-v") if each["message"] == "a merge")
-    found = {(change["action"], change["path"]) for change in merge["changes"]}
-    assert found == {
-        ("M", "doc/guide.txt"),
-        ("D", "doc/deep/marked"),
-        ("A", "doc/moved"),
-        *[("D", f"src{name}") for name in ("", "/run", "/link")],
-        *[("A", f"source{name}") for name in ("", "/run")],
-    }
-    said = sides.brz("log", "-v", "-r", f"revid:{merge['id']}", "a")
-    assert re.findall(r"^ +(\S+?)/? => (\S+?)/?$", said, re.MULTILINE) == [
-        ("doc/deep/marked", "doc/moved"), ("src", "source"),
-    ]  # fmt: skip
-
-
 @pytest.mark.parametrize(
     ("span", "brzs"),
     [("1..", ["-r2..", "a"]), ("v1..3", ["-r2..3", "a"]), ("2..-2", ["-r3..-2", "a"]), ("..v1", ["-r1", "a"])],
@@ -304,18 +252,8 @@ def test_the_log_of_a_path(sides: Sides, path: str) -> None:
     assert bool(expected) == (path != "absent")
 
 
-def test_what_is_not_there(sides: Sides) -> None:
-    for at, why in (
-        ("@absent", "unknown revision 'absent': no number, tag or id in the branch trunk"),
-        ("@99", "no revision 99"),
-        ("/absent", "nothing at absent"),
-    ):
-        assert why in sides.browser.run("ls", sides.browser.url + at, status=1).decode()
-
-
 def test_a_branch_that_is_its_own_repository(sides: Sides, served: Served, tmp_path: Path) -> None:
-    done = sides.users.run("a", "push", "-q", served.url("brz-browsed-alone"))
-    assert done.status == 0, done.said
+    sides.users.fine("a", "push", "-q", served.url("brz-browsed-alone"))
     browser = Browser(tmp_path / "browser", served.url("brz-browsed-alone"))
     assert browser.export("@1", "--path", "doc") == sides.browser.export("@1", "--path", "doc")
     assert browser.ids("/doc/guide.txt") == sides.browser.ids("/trunk/doc/guide.txt")

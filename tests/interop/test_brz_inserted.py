@@ -30,9 +30,7 @@ def light(users: Users) -> Users:
 
 
 def fine(users: Users, *words: str) -> str:
-    done = users.run("light", *words)
-    assert done.status == 0, done.said
-    return done.said
+    return users.fine("light", *words).said
 
 
 def stored(users: Users) -> list[str]:
@@ -62,13 +60,6 @@ def test_pull_of_a_bundle(light: Users) -> None:
     assert light.served_tip() == light.tip("new")
     assert fine(light, "status") == ""
     checked(light)
-
-
-def test_pull_of_a_bundle_that_has_diverged(light: Users) -> None:
-    before = light.served_tip()
-    done = light.run("light", "pull", "../apart.bundle")
-    assert done.said.startswith("brz: ERROR: These branches have diverged.")
-    assert (done.status, light.served_tip()) == (3, before)
 
 
 def test_a_bundle_that_is_torn_leaves_nothing(light: Users) -> None:
@@ -123,14 +114,6 @@ def test_rebase(light: Users) -> None:
         "commit two",
         "{v1} commit one",
     ]
-    checked(light)
-
-
-@pytest.mark.unbanned(MANY)
-def test_replay(light: Users) -> None:
-    fine(light, "replay", "-r", "3..4", "../apart")
-    subjects = [line.split(maxsplit=3)[3] for line in fine(light, "log", "--line", "-l2").splitlines()]
-    assert subjects == ["commit another", "commit other"]
     checked(light)
 
 

@@ -4,10 +4,9 @@ work, in one more round trip at most."""
 from __future__ import annotations
 
 import random
-from pathlib import Path
 
 import pytest
-from brz_sides import Users, copy_start
+from brz_sides import Begin, Users
 from git_sides import Done
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -23,20 +22,16 @@ def fine(done: Done, trips: int = 1) -> Done:
     return done
 
 
-@pytest.fixture(scope="module")
-def large_start(brz_start: Users, tmp_path_factory: pytest.TempPathFactory) -> Users:
-    """The start state with much content, which user a has pushed and user b has pulled."""
-    users = copy_start(brz_start, tmp_path_factory.mktemp("large") / "users", "brz-large")
+def with_much(users: Users) -> None:
+    """Much content, which user a has pushed and user b has pulled."""
     users.commit("a", "large", random.Random(1).randbytes(LARGE))
     assert users.run("a", "push").status == 0
     assert users.run("b", "pull").status == 0
-    return users
 
 
 @pytest.fixture
-def large(large_start: Users, tmp_path: Path, request: pytest.FixtureRequest) -> Users:
-    """A copy of `large_start`, with a repository of its own on the server."""
-    return copy_start(large_start, tmp_path / "users", f"brz-{request.node.name}")
+def large(changed: Begin) -> Users:
+    return changed(with_much)
 
 
 @pytest.mark.parametrize("place", ["", "relative"])

@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from agents import of_its_own
 from brz_sides import SHIM, Users
 from git_sides import environment
 
@@ -178,3 +180,24 @@ except breezy.errors.NotBranchError:
 """
     served = Path(users.served.root) / users.place
     assert program(users, "b", source, url=users.url(), served=str(served)) == ["False", "False", "None"]
+
+
+# -- with an agent that outlives its commands
+
+
+@pytest.fixture
+def agent() -> Iterator[dict[str, str]]:
+    with of_its_own() as its:
+        yield its
+
+
+def connections(users: Users, *words: str, **variables: str) -> int:
+    """Return the number of connections that a command of user b makes."""
+    return users.fine("b", *words, **variables).counts.connections
+
+
+def test_the_next_command_has_the_connection_of_the_last(users: Users, agent: dict[str, str]) -> None:
+    assert connections(users, "pull", **agent) == 1
+    for words in (["pull"], ["missing"], ["tags", "-d", users.url()], ["push", users.url("another")]):
+        assert connections(users, *words, **agent) == 0
+    assert connections(users, "pull", **{**agent, "SMARTSERVER_AGENT": "0"}) == 1

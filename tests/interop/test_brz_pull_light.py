@@ -90,18 +90,6 @@ def test_pull_up_to_a_revision_and_of_what_the_branch_remembers(light: Users) ->
     assert light.ask("status, lightweight", "light", "status") == ""
 
 
-def test_pull_into_a_checkout_that_is_out_of_date(light: Users) -> None:
-    light.commit("a", "ahead")
-    assert light.run("a", "push", light.url()).status == 0
-    done = light.run("light", "pull", "--no-remember", light.url("new"))
-    assert (done.status, "These branches have diverged" in done.err) == (3, True)
-    assert light.served_tip() == light.tip("a")
-    done = light.run("light", "pull", "--no-remember", "--overwrite", light.url("new"))
-    assert "Now on revision 5." in done.said
-    assert light.served_tip() == light.tip("new")
-    assert light.run("light", "status").out == ""
-
-
 def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> None:
     """It has nothing to be pulled; the tree is brought there by an update, as over bzr://."""
     light.commit("a", "ahead")
@@ -110,8 +98,7 @@ def test_pull_of_its_own_branch_that_has_moved_leaves_the_tree(light: Users) -> 
     assert said == "No revisions or tags to pull.\n"
     assert not (light.path("light") / "ahead").exists()
     (light.path("light") / "one").write_text("mine\n")
-    done = light.run("light", "commit", "-m", "out of date")
-    assert (done.status, "Working tree is out of date" in done.err) == (3, True)
+    assert "Working tree is out of date" in light.refused("light", "commit", "-m", "out of date")
     assert "Updated to revision 4" in light.run("light", "update").said
 
 
@@ -155,12 +142,9 @@ def test_pull_keeps_a_parent_that_somebody_else_set_since(light: Users, source: 
     assert light.run("a", "config", "-d", light.url(), "parent_location").out == "../apart\n"
 
 
-@pytest.mark.parametrize("source", ["here", "another repository"])
-def test_pull_from_elsewhere(light: Users, source: str) -> None:
-    place = "../new"
-    if source != "here":
-        place = light.served.url(f"{light.place}-another/new")
-        assert light.run("new", "push", place).status == 0
+def test_pull_from_another_repository(light: Users) -> None:
+    place = light.served.url(f"{light.place}-another/new")
+    assert light.run("new", "push", place).status == 0
     done = light.run("light", "pull", "--no-remember", place)
     assert "Now on revision 5." in done.said, done.said
     assert light.served_tip() == light.tip("new")
@@ -175,8 +159,7 @@ def test_pull_of_a_branch_here_that_lacks_the_tip(light: Users) -> None:
     done = light.run("light", "pull", "--no-remember", "../apart")
     assert (done.status, done.err.startswith("brz: ERROR: These branches have diverged.")) == (3, True), done
     assert light.served_tip() == before
-    done = light.run("light", "pull", "--no-remember", "--overwrite", "../apart")
-    assert done.status == 0, done
+    light.fine("light", "pull", "--no-remember", "--overwrite", "../apart")
     assert light.served_tip() == light.tip("apart")
 
 
@@ -194,8 +177,7 @@ def test_pull_where_somebody_else_has_overwritten_the_branch(light: Users) -> No
 @pytest.mark.parametrize("source", ["here", "beside"])
 def test_pull_says_what_was_removed_and_added(light: Users, source: str) -> None:
     place = "../apart" if source == "here" else light.url("apart")
-    done = light.run("light", "pull", "--no-remember", "--overwrite", "-v", place)
-    assert done.status == 0, done.said
+    done = light.fine("light", "pull", "--no-remember", "--overwrite", "-v", place)
     removed, _, added = done.out.partition("Added Revisions:\n")
     assert "Removed Revisions:\n" in removed
     assert "commit three" in removed

@@ -90,25 +90,15 @@ def both(users: Users) -> Both:
         (["URL/doc/index.txt", "-r", "1"], "one\ntwo\nthree\n"),
         (["-d", "URL", "doc/walk", "-r", "-5"], "#!/bin/sh\n"),  # It was called `run` then.
         (["URL/run", "-r", "last:5", "--name-from-revision"], "#!/bin/sh\n"),
+        (["URL/doc/index.txt", "-r", "tag:v1"], "one\n2\nthree\n"),
+        (["URL/doc/index.txt", "-r", "v1"], "one\n2\nthree\n"),
+        (["URL/doc/index.txt", "-r", "date:2023-11-14"], "one\ntwo\nthree\n"),
+        (["URL/doc/index.txt", "-r", "3.1.1"], "one\n2\nthree\nfour\n"),
     ],
 )
 def test_cat(users: Users, words: list[str], said: str) -> None:
     users.forget("empty")
     assert users.ask("cat", "empty", "cat", *[word.replace("URL", users.url()) for word in words]) == said
-
-
-@pytest.mark.parametrize(
-    ("revision", "said"),
-    [
-        ("tag:v1", "one\n2\nthree\n"),
-        ("v1", "one\n2\nthree\n"),
-        ("date:2023-11-14", "one\ntwo\nthree\n"),
-        ("3.1.1", "one\n2\nthree\nfour\n"),
-    ],
-)
-def test_cat_of_a_revision_that_must_be_looked_for(users: Users, revision: str, said: str) -> None:
-    users.forget("empty")
-    assert users.ask("cat", "empty", "cat", users.url("trunk/doc/index.txt"), "-r", revision) == said
 
 
 def test_names_that_a_url_escapes(users: Users) -> None:

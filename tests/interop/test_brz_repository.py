@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import os
 import re
-import signal
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any
 
 import pytest
-from brz_histories import KINDS, ROOT, Node, RandomHistory, Served, all_keys, new_repository, open_repository
-from bzr_histories import quiet
+from brz_histories import (
+    KINDS,
+    ROOT,
+    Node,
+    RandomHistory,
+    Served,
+    all_keys,
+    contents,
+    new_repository,
+    open_repository,
+    quiet,
+)
 
 from smartserver.records import limits
 from smartserver.records.bases import NewRecord, SegmentWriter
@@ -24,7 +33,7 @@ from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr.block import BlockText, TextRange, fill
 from smartserver.vcs.bzr.compat import StoreKey, put_block
 from smartserver.vcs.bzr.complete import instead_of_breezys_look, is_alone
-from smartserver.vcs.bzr.insert import Worker, insert
+from smartserver.vcs.bzr.insert import insert
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository, WrongFormat
@@ -68,13 +77,6 @@ def test_another_format_is_refused_with_what_to_do() -> None:
         plan(old, [], [])
     with pytest.raises(WrongFormat):
         insert(old, [])
-
-
-def test_it_is_a_repository_of_the_known_kinds() -> None:
-    repository = BrzRepository(new_repository("memory:///new"))
-    repository.check_format()
-    assert repository.vcs == "bzr 2a"
-    assert [kind.name for kind in repository.kinds] == ["revision", "signature", "inventory", "chk", "text"]
 
 
 # ---- haves
@@ -149,17 +151,6 @@ def test_bases_can_be_left_out() -> None:
     (segment,) = sending.segments()
     header = decode_segment(segment, 0, KINDS)
     assert {entry.kind for entry in header.entries if entry.base != BaseTag.NONE} == {CHK}
-
-
-def test_chains_of_a_long_history_stay_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    history = line("memory:///long", 300)
-    depth: dict[tuple[int, bytes], int] = {}
-    for segment in plan(BrzRepository(history.repository), names(299), []).segments():
-        header = decode_segment(segment, 0, KINDS)
-        for entry in header.entries:
-            base = header.base_of(entry)
-            depth[entry.kind, entry.key] = depth[entry.kind, base] + 1 if base else 0
-    assert max(depth.values()) < 64
 
 
 def test_what_cannot_be_sent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -262,9 +253,9 @@ def whole(history: RandomHistory) -> list[bytes]:
     return [next(plan(BrzRepository(history.repository), names(0), []).segments())]
 
 
-@pytest.fixture
-def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
-    """The processes that this one forks, all of which must end; children of other tests are ignored."""
+@pytest.fixture(params=[1, 8 << 20], ids=["worker", "inline"])
+def working(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Compress texts in a process of their own, which must end, or in this one; children of other tests are ignored."""
     forked: list[int] = []
     fork = os.fork
 
@@ -272,17 +263,12 @@ def workers(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[int]]:
         forked.append(fork())
         return forked[-1]
 
+    monkeypatch.setattr(brz_insert, "FORK_FROM", request.param)
     monkeypatch.setattr(os, "fork", noted)
-    yield forked
+    yield
     for each in forked:
         with pytest.raises(ChildProcessError):
             os.waitpid(each, os.WNOHANG)
-
-
-@pytest.fixture(params=[1, 8 << 20], ids=["worker", "inline"])
-def working(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, workers: list[int]) -> None:
-    """Compress texts in a process of their own, or in this one."""
-    monkeypatch.setattr(brz_insert, "FORK_FROM", request.param)
 
 
 def refused(segments: list[bytes]) -> WrongContent:
@@ -317,16 +303,7 @@ def test_a_record_that_is_not_the_one_that_is_named(kind: int, field: dict[str, 
 def test_a_revision_that_is_another() -> None:
     history = line("memory:///wrong-revision", 2)
     (segment,) = whole(history)
-    (other,) = (
-        plan(BrzRepository(history.repository), names(1), names(0))
-        .without_bases([*names(0), *[key[0] for key in all_keys(history.repository)["chk_bytes"]], b"file-id\0r0"])
-        .segments()
-    )
-    text = b""
-    header = decode_segment(other, 0, KINDS)
-    for entry, frame in zip(header.entries, frames(header, other), strict=True):
-        if entry.kind == REVISION:
-            text = decompress(entry.encoding, frame, entry.length)
+    _, text = contents(history.repository, {"revisions": [(b"r1",)]})["revisions", b"r1"]
     assert refused([changed(segment, REVISION, text=text)]).why == "its record names another revision, or other parents"
 
 
@@ -343,15 +320,6 @@ def test_a_base_that_is_not_here() -> None:
     history = line("memory:///no-base", 5)
     (segment,) = plan(BrzRepository(history.repository), names(4), names(3)).segments()
     assert refused([segment]).why == "a record rests on it, but it is not here"
-
-
-@pytest.mark.usefixtures("working")
-def test_bytes_that_were_changed_on_the_way() -> None:
-    (segment,) = whole(line("memory:///damaged", 1))
-    header = decode_segment(segment, 0, KINDS)
-    damaged = bytearray(segment)
-    damaged[header.frames_at + 40] ^= 1
-    assert refused([bytes(damaged)]).key
 
 
 @pytest.mark.usefixtures("working")
@@ -386,18 +354,6 @@ def test_a_worker_that_fails_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(VcsError, match=r"a worker process failed: OSError.*no space"):
         insert(BrzRepository(target), whole(line("memory:///fails", 1)))
     assert not any(all_keys(target).values())
-
-
-def test_a_worker_that_is_abandoned_is_gone(workers: list[int]) -> None:
-    def endless() -> Iterator[BlockText]:
-        while True:
-            signal.pause()
-            yield BlockText(b"never", (), b"", b"")
-
-    worker = Worker(endless)
-    worker.abandon()
-    worker.abandon()
-    assert len(workers) == 1
 
 
 def test_a_text_that_is_there_is_not_put_there_again() -> None:

@@ -168,27 +168,21 @@ def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
     assert users.served_tip("g") is None
 
 
-@pytest.mark.parametrize(("inside", "push"), [("git", "git push --mirror"), ("bzr", "brz push")])
-def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users, inside: str, push: str) -> None:
+def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users) -> None:
     """A repository of another tool, such as a push by SFTP leaves, is named, with the command that gets it served."""
-    place = f"{users.place}-{inside}"
-    (users.served.root / place / f".{inside}").mkdir(parents=True)
-    done = users.run("", "branch", users.served.url(place), "b2")
-    name = "git" if inside == "git" else "Bazaar"
+    (users.served.root / f"{users.place}-bzr" / ".bzr").mkdir(parents=True)
+    done = users.run("", "branch", users.served.url(f"{users.place}-bzr"), "b2")
     there = users.served.url("ANOTHER-PATH")
     assert done.err == (
-        f'brz: ERROR: Not a branch: "URL-{inside}/": there is a {name} repository, which is not served: '
-        f"to have it served, run `{push} {there}` in it.\n"
+        'brz: ERROR: Not a branch: "URL-bzr/": there is a Bazaar repository, which is not served: '
+        f"to have it served, run `brz push {there}` in it.\n"
     )
     assert done.status == 3
 
 
 def test_a_push_that_is_to_lose_something(users: Users) -> None:
-    done = users.run("a", "push", "--lossy", users.url("lossy"))
-    assert (done.status, done.err) == (
-        3,
-        "brz: ERROR: a push to hpss:// loses nothing: leave out --lossy\n",
-    )
+    refused = users.refused("a", "push", "--lossy", users.url("lossy"))
+    assert refused == "brz: ERROR: a push to hpss:// loses nothing: leave out --lossy\n"
 
 
 def test_what_follows_the_path_has_no_meaning(users: Users) -> None:
@@ -222,9 +216,6 @@ def test_a_banned_call_is_not_sent(users: Users) -> None:
         assert "brz: ERROR: Repository.pull is banned by the rule rpc:Repository.pull; called from " in done.err
         assert "smartserver/plugins/breezy/" in done.err
         assert done.counts.bytes_up == 0
-    done = users.run("b", "pull", "-Dhpss-ban=rpc:Repository.pul")
-    assert done.status == 3
-    assert "brz: ERROR: the rule 'rpc:Repository.pul' matches no verb; near it: rpc:Repository.pull" in done.err
     assert users.run("b", "pull", "-Dhpss-ban=silly", "-Dhpss-ban=vfs:*").status == 0
 
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from brz_sides import SHIM, Users
+from brz_sides import SHIM, Begin, Users
 from git_sides import TIMEOUT, environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -39,12 +39,9 @@ def test_switch_b_where_the_branch_is_itself_the_repository(users: Users) -> Non
         users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", users.served.url(made))
         assert users.served_tip(f"below{met}", own) == users.served_tip()
         assert users.run(checkout[-1], "switch", users.served.url(own)).status == 0
-        switch = (checkout[-1], "switch", "-b", f"sibling{met}")
-        if met:
-            users.ask("switch -b, lightweight", *switch)
-        else:
+        if not met:
             users.forget(checkout[-1])
-            users.ask("switch -b, lightweight", *switch)
+        users.ask("switch -b, lightweight", checkout[-1], "switch", "-b", f"sibling{met}")
         assert users.served_tip(".", f"{Path(own).parent}/sibling{met}".removeprefix("./")) == users.served_tip()
         assert users.run(checkout[-1], "status").said == ""
         for gone in ("siblingTrue", "siblingFalse"):
@@ -186,8 +183,7 @@ def test_what_lies_in_a_branch_is_none(users: Users) -> None:
         ["pull", "-d", "b", url],
         ["bind", "-d", "b", url],
     ):
-        refused = users.run("", *words)
-        assert (refused.status, refused.err) == (3, 'brz: ERROR: Not a branch: "URL/trunk/one/".\n')
+        assert users.refused("", *words) == 'brz: ERROR: Not a branch: "URL/trunk/one/".\n'
     assert users.run("b", "info").out == before
     assert not users.path("new").exists()
     assert users.run("", "cat", url).out == "one\n"
@@ -226,9 +222,67 @@ def test_a_branch_that_somebody_else_deleted_is_missing_to_who_has_met_it(users:
     assert users.run("a", "remove-branch", side).status == 0
     assert users.run("bound", "branches", side).status == 0
     for words in (("update",), ("revno", side), ("pull", side), ("update",)):
-        done = users.run("bound", *words)
-        assert (done.status, "Not a branch: " in done.err) == (3, True), (words, done.said)
-    done = users.run("bound", "switch", users.url())
-    assert (done.status, "Unable to connect to current master branch" in done.err) == (3, True), done.said
+        assert "Not a branch: " in users.refused("bound", *words)
+    assert "Unable to connect to current master branch" in users.refused("bound", "switch", users.url())
     assert users.run("bound", "switch", "--force", users.url()).status == 0
     assert users.tip("bound") == users.served_tip()
+
+
+# -- aliases of locations (`:parent/f`), whose answer is the same as for the URL
+
+READS = {
+    "annotate": ("annotate", "one"),
+    "ls": ("ls", "-d", ""),
+    "log, one file": ("log", "one"),
+    "tags": ("tags", "-d", ""),
+}
+"""By budget: a command, and what is read of the branch; the last word goes behind the branch's own location."""
+
+
+def edit(users: Users) -> None:
+    """`trunk` has several versions of `one`, and users a and b know where they push to and pull from."""
+    for number in range(3):
+        users.commit("a", "one", b"one\n%d\n" % number)
+    assert users.run("a", "push", "-q", users.url()).status == 0
+    users.forget("b")
+
+
+@pytest.fixture
+def edited(changed: Begin) -> Users:
+    return changed(edit)
+
+
+@pytest.mark.parametrize("budget", READS)
+def test_an_alias(edited: Users, budget: str) -> None:
+    *words, inside = READS[budget]
+    place = [edited.url(), ":parent"]
+    named, alias = [f"{each}/{inside}" if inside else each for each in place]
+    expected = edited.run("b", *words, named).out
+    assert expected
+    edited.forget("b")
+    # A file of a branch that was never met is looked for at its own path, too, as by its URL.
+    assert edited.ask(budget, "b", *words, alias) == expected
+    pushed = edited.run("a", *words, alias.replace(":parent", ":push"))
+    assert (pushed.status, pushed.out) == (0, expected)
+
+
+@pytest.mark.unbanned("Breezy looks the alias up before the plugin is loaded, and then the plugin does")
+@pytest.mark.parametrize("budget", ["annotate", "ls", "log, one file"])
+def test_an_alias_in_a_lightweight_checkout(edited: Users, budget: str) -> None:
+    """The server itself says what it stands for."""
+    *words, inside = READS[budget]
+    assert edited.run("b", "push", "-q", edited.url("other")).status == 0
+    assert edited.run("", "checkout", "--lightweight", "-q", edited.url("other"), "light").status == 0
+    assert edited.run("light", "config", f"parent_location={edited.url()}").status == 0
+    expected = edited.run("a", *words, f"{edited.url()}/{inside}" if inside else edited.url()).out
+    done = edited.run("light", *words, f":parent/{inside}" if inside else ":parent")
+    assert (done.status, done.out) == (0, expected), done.said
+
+
+def test_an_alias_that_stands_for_nothing(edited: Users) -> None:
+    assert edited.refused("b", "log", ":submit/one") == "brz: ERROR: No submit/one location assigned.\n"
+
+
+def test_uncommit_by_an_alias(edited: Users) -> None:
+    edited.ask("uncommit, not remembered", "b", "uncommit", "--force", ":parent")
+    assert edited.served_tip() == (5, edited.revision("a", 5))

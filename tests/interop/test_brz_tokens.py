@@ -44,19 +44,12 @@ def token(access: Path) -> str:
     return TokenChanges(access).create("anna", int(time.time()), None, None, read_only=False)[0]
 
 
-def given(users: Users, token: str) -> str:
-    return f"{users.url().split('/')[2]}={token}"
-
-
 def test_one_that_the_environment_has(users: Users, token: str) -> None:
-    first = users.run("a", "push", users.url(), SMARTSERVER_TOKEN=given(users, token))
-    assert first.status == 0, first.said
-    second = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given(users, token))
+    given = f"{users.url().split('/')[2]}={token}"
+    users.fine("a", "push", users.url(), SMARTSERVER_TOKEN=given)
+    second = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given)
     assert (second.status, second.out) == (0, "1\n"), second.said
     assert second.counts.rounds == 2, "one to connect, and one that has the token"
-    wrong = users.run("a", "revno", users.url(), SMARTSERVER_TOKEN=given(users, "hpss_wrong"))
-    assert wrong.status == 3
-    assert "the token is unknown; it is the one in SMARTSERVER_TOKEN" in wrong.err
 
 
 def test_one_that_breezy_keeps(users: Users, token: str) -> None:
@@ -65,8 +58,7 @@ def test_one_that_breezy_keeps(users: Users, token: str) -> None:
     kept = home / "breezy" / "authentication.conf"
     kept.write_text(f"[ours]\nscheme = hpss\nhost = 127.0.0.1\nuser = anna\npassword = {token}\n")
     kept.chmod(0o600)
-    done = users.run("a", "push", users.url(), BRZ_HOME=str(home))
-    assert done.status == 0, done.said
+    users.fine("a", "push", users.url(), BRZ_HOME=str(home))
     assert users.run("a", "revno", users.url(), BRZ_HOME=str(home)).counts.rounds == 2
 
 
@@ -79,10 +71,3 @@ def test_one_that_the_user_types(users: Users, token: str) -> None:
     assert asked.returncode == 0, asked.stderr
     assert f"Token for hpss://127.0.0.1:{users.served.proxy.port}: " in asked.stderr
     assert token not in asked.stderr + users.log.read_text()
-
-
-@pytest.mark.usefixtures("token")
-def test_nobody_knows_one(users: Users) -> None:
-    done = users.run("a", "revno", users.url())
-    assert done.status == 3
-    assert "the server's access rules give anonymous nothing here; no token was given" in done.err

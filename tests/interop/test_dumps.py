@@ -6,17 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
-import brz_histories
 import git_histories
-import hg_histories
 import pytest
-import test_brz_lossless
-import test_hg_lossless
 from builders import MAIN, History, push
-from bzr_histories import quiet
 from git_sides import RTT, SETTINGS, TIMEOUT, Served, environment
 from interrupts import interruptible
 
@@ -82,15 +76,6 @@ def loaded(source: Path, folder: Path) -> bool:
     return state(one) == state(other) and other.verify().problems == ()
 
 
-def carried(home: Path, dumped: PackRepository, parts: Sequence[str], into: str) -> PackRepository:
-    """Load dumps into a repository, and check that it equals the dumped one."""
-    run(home, "load", *parts, into)
-    made = PackRepository(LocalTransport(home / into))
-    assert made.verify().problems == ()
-    assert state(made) == state(dumped)
-    return made
-
-
 # -- there and back
 
 
@@ -118,46 +103,6 @@ def test_git(home: Path, tmp_path: Path) -> None:
     assert served.close() == ""
 
 
-def test_hg(home: Path, tmp_path: Path) -> None:
-    history = hg_histories.RandomHistory(hg_histories.new_repository(tmp_path / "hg"), 5, 90)
-    order = list(history.parents)
-    source, target = hg_histories.Served(), hg_histories.Served()
-    source.repository = PackRepository(LocalTransport(home), "source")
-    parts = ["first", "second"]
-    served = Served(tmp_path, root=home)
-    source.push(history.repository, order[:40])
-    run(home, "dump", served.url("source"), parts[0])
-    source.push(history.repository, order[40:], order[:40])
-    run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
-    assert served.close() == ""
-    target.repository = carried(home, source.repository, parts, "target")
-    pulled = hg_histories.new_repository(tmp_path / "pulled")
-    assert target.pull(pulled, order) == len(order)
-    pulled = hg_histories.open_repository(tmp_path / "pulled")
-    test_hg_lossless.check_equal(history, pulled, set(order))
-    assert hg_histories.verify(tmp_path / "pulled") == (0, "")
-
-
-def test_brz(home: Path, tmp_path: Path) -> None:
-    history = brz_histories.RandomHistory(brz_histories.new_repository("memory:///dumped"), 7, 120)
-    order = list(history.parents)
-    source, target = brz_histories.Served(), brz_histories.Served()
-    source.repository = PackRepository(LocalTransport(home), "source")
-    parts = ["first", "second"]
-    served = Served(tmp_path, root=home)
-    with quiet():
-        source.push(history.repository, order[:50])
-        run(home, "dump", served.url("source"), parts[0])
-        source.push(history.repository, order[50:], order[:50])
-        run(home, "dump", "--since", parts[0], served.url("source"), parts[1])
-        assert served.close() == ""
-        target.repository = carried(home, source.repository, parts, "target")
-        pulled = brz_histories.new_repository("memory:///pulled")
-        assert target.pull(pulled, order) == len(order)
-        test_brz_lossless.check_equal(history, pulled, order)
-        test_brz_lossless.check_sound(history, pulled)
-
-
 # -- cut, killed, interrupted
 
 
@@ -178,24 +123,6 @@ def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def content(source: Path) -> bytes:
     """A dump of `source`."""
     return run(source.parent, "dump", "source")
-
-
-def test_a_pipe_that_is_cut_or_damaged_changes_nothing(
-    home: Path, served: Served, source: Path, content: bytes, request: pytest.FixtureRequest
-) -> None:
-    path = f"dumps-{request.node.name}"
-    half = len(content) // 2
-    for damaged, said in (
-        (content[:half], f"is damaged at byte {half}: "),
-        (content[:half] + bytes([content[half] ^ 1]) + content[half + 1 :], "the pack does not have the hash"),
-    ):
-        done = attempt(home, "load", served.url(path), stdin=damaged)
-        assert (done.returncode, done.stdout) == (1, b"")
-        assert done.stderr.decode().startswith("smartserver: standard input")
-        assert said in done.stderr.decode()
-        assert not (served.root / path).exists()
-    run(home, "load", served.url(path), stdin=content)
-    assert loaded(source, served.root / path)
 
 
 @pytest.mark.parametrize(
@@ -263,12 +190,6 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source:
         subprocess.run(words, cwd=home, env={**environment(home), **cache}, input=content, check=True)
         assert loaded(source, server.root / f"project{number}")
     server.close()
-
-
-def test_a_reader_that_ends_is_no_fault(home: Path, source: Path, content: bytes) -> None:
-    script = f"{PROGRAM} dump {source} | head -c 100"
-    done = subprocess.run(["sh", "-c", script], cwd=home, env=environment(home), capture_output=True, check=True)
-    assert (done.stdout, done.stderr) == (content[:100], b"")
 
 
 def test_from_one_server_to_another(home: Path, served: Served, content: bytes) -> None:

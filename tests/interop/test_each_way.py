@@ -140,7 +140,7 @@ def place(request: pytest.FixtureRequest, way: str) -> str:
 
 @pytest.mark.parametrize(
     ("way", "tool"),
-    # `test_tls_tools` and `test_stores` have others.
+    # `test_git_agent` and `test_stores` have others.
     [("tls", Hg), ("tls", Brz), ("s3", Hg), *(("ssh", tool) for tool in (Git, Brz, Hg))],
 )
 def test_each_tool_on_each_way(

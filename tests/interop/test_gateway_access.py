@@ -96,13 +96,6 @@ def test_rules_hold_for_each_ref(place: Place, git: Git) -> None:
     assert "the server's access rules give bob nothing here" in git("ls-remote", place.url("bob"), status=128)
 
 
-def test_a_scope_holds(place: Place, git: Git) -> None:
-    git("push", "-q", place.url("anna", "scoped"), "main")
-    url = place.url("anna", "scoped", read_only=True)
-    git("ls-remote", url)
-    assert "is for reading alone" in git("push", url, "main:other", status=128)
-
-
 def test_anonymous_users(place: Place, git: Git) -> None:
     git("push", "-q", place.url("anna", "open"), "main")
     git("clone", "-q", place.server.url("open"), str(git.folder.parent / "clone"))
@@ -113,12 +106,6 @@ def test_anonymous_users(place: Place, git: Git) -> None:
 def test_a_token_that_is_not_valid(place: Place, git: Git) -> None:
     assert "Authentication failed" in git("ls-remote", place.server.url("closed", "git:hpss_wrong"), status=128)
     assert "refused log-in from=127.0.0.1:" in place.server.log.read_text()
-
-
-def test_a_token_of_another_scheme(place: Place, git: Git) -> None:
-    bearer = ("-c", f"http.extraHeader=Authorization: Bearer {place.token('anna')}")
-    said = git(*bearer, "ls-remote", place.server.url(), status=128)
-    assert "expected `Authorization: Basic`, whose password is the token; `Bearer` is not supported" in said
 
 
 def test_a_token_that_came_without_encryption(place: Place, git: Git) -> None:

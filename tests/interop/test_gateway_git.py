@@ -1,13 +1,18 @@
-"""smartserver.gateway: stock git over HTTP, on a repository that is also served over hpss://."""
+"""smartserver.gateway: stock git and other implementations over HTTP, on a repository also served over hpss://."""
 
 from __future__ import annotations
 
+import io
 import shutil
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
+import pygit2
 import pytest
+from dulwich import porcelain
+from dulwich.objects import ObjectID
+from dulwich.repo import Repo
 from gateways import GatewayServer, Git, new_repository
 from mercurials import HGRC, LIBRARIES, LOADER
 
@@ -153,20 +158,6 @@ def test_a_ref_that_moved_meanwhile(server: GatewayServer, git: Git, path: str, 
     assert git("ls-remote", server.url(path), "main").split()[0] == other("rev-parse", "HEAD").strip()
 
 
-def test_a_refused_object_cannot_be_had(server: GatewayServer, git: Git, path: str) -> None:
-    git("push", "-q", server.url(path), "main")
-    clone = git.at("clone")
-    git("clone", "-q", server.url(path), str(clone.folder))
-    git("checkout", "-q", "--orphan", "elsewhere")
-    refused = git.commit("secret")
-    assert "rejected" in git("push", server.url(path), "+elsewhere:main", status=1)
-    said = clone("fetch", "origin", refused, status=128)
-    assert "not our ref" in said
-    blob = git("rev-parse", f"{refused}:secret").strip()
-    assert "not our ref" in clone("fetch", "origin", blob, status=128)
-    assert not list(server.cache.glob("git/quarantine/*"))
-
-
 def test_content_beside_a_refused_ref_cannot_be_had(server: GatewayServer, git: Git, path: str) -> None:
     """Though one pack brought it together with what was accepted."""
     git("push", "-q", server.url(path), "main", "main:other")
@@ -182,6 +173,7 @@ def test_content_beside_a_refused_ref_cannot_be_had(server: GatewayServer, git: 
         assert "not our ref" in clone("fetch", server.url(path), key, status=128)
         clone("fetch", server.ours(path), key, status=128)
         clone("cat-file", "-e", key, status=1)
+    assert not list(server.cache.glob("git/quarantine/*"))
 
 
 @pytest.mark.parametrize("is_there", [False, True])
@@ -208,17 +200,6 @@ def test_a_branch_that_is_no_commit(server: GatewayServer, git: Git, path: str) 
     said = git("push", server.url(path), "main", f"{blob}:refs/heads/blob", status=1)
     assert "a branch must point at a commit" in said
     assert "new branch" in said
-
-
-def test_faulty_objects_are_refused(server: GatewayServer, git: Git, path: str) -> None:
-    blob = git("rev-parse", "HEAD:one").strip()
-    done = subprocess.run(
-        ["git", "mktree"], input=f"100644 blob {blob}\t.git\n", text=True, cwd=git.folder, capture_output=True
-    )
-    tree = done.stdout.strip()
-    commit = git("commit-tree", "-m", "x", tree).strip()
-    said = git("push", server.url(path), f"{commit}:refs/heads/bad", status=1)
-    assert "hasDotgit" in said
 
 
 def test_a_cache_that_is_deleted_or_damaged(server: GatewayServer, git: Git, path: str) -> None:
@@ -272,3 +253,58 @@ def test_a_server_that_creates_no_repository(git: Git, tmp_path: Path) -> None:
         )
         assert "not found" in git("ls-remote", server.url(), status=128)
         assert not list(server.root.iterdir())
+
+
+# -- other implementations of git: dulwich, and libgit2 through pygit2
+
+
+def test_dulwich(server: GatewayServer, git: Git, tmp_path: Path) -> None:
+    for n in range(3):
+        git.commit(f"f{n}")
+    url, folder, said = server.url("dulwich"), str(tmp_path / "clone"), io.BytesIO()
+    porcelain.push(str(git.folder), url, b"refs/heads/main", outstream=said, errstream=said)
+    porcelain.push(str(git.folder), url, b"refs/heads/main:refs/heads/other", outstream=said, errstream=said)
+    with porcelain.clone(url, folder, errstream=said) as clone:
+        assert clone.head().decode() == git("rev-parse", "HEAD").strip()
+    with porcelain.clone(url, str(tmp_path / "shallow"), depth=1, errstream=said) as shallow:
+        assert len(list(shallow.get_walker())) == 1
+    two = git.commit("two")
+    git("push", "-q", url, "main")
+    porcelain.fetch(folder, url, outstream=io.StringIO(), errstream=said)
+    with Repo(folder) as clone:
+        assert ObjectID(two.encode()) in clone.object_store
+    porcelain.push(folder, url, b":refs/heads/other", outstream=said, errstream=said)
+    # A deletion is for more rights than a stranger has, and is refused for that.
+    assert "refs/heads/other" in git("ls-remote", url)
+
+
+def test_libgit2(server: GatewayServer, git: Git, tmp_path: Path) -> None:
+    for n in range(3):
+        git.commit(f"f{n}")
+    url = server.url("libgit2")
+    local = pygit2.Repository(str(git.folder))
+    remote = local.remotes.create("origin", url)
+    remote.push(["refs/heads/main", "refs/heads/main:refs/heads/other"])
+    clone = pygit2.clone_repository(url, str(tmp_path / "clone"))
+    assert str(clone.head.target) == git("rev-parse", "HEAD").strip()
+    shallow = pygit2.clone_repository(url, str(tmp_path / "shallow"), depth=1)
+    assert len(list(shallow.walk(shallow.head.target))) == 1
+    two = git.commit("two")
+    remote.push(["refs/heads/main"])
+    clone.remotes["origin"].fetch()
+    assert str(clone.branches["origin/main"].target) == two
+
+
+def test_libgit2_is_told_of_a_refusal(server: GatewayServer, git: Git, tmp_path: Path) -> None:
+    url = server.url("refused")
+    git("push", "-q", url, "main")
+    git("commit", "-q", "--amend", "-m", "again")
+    refused: dict[str, str] = {}
+
+    class Callbacks(pygit2.RemoteCallbacks):
+        def push_update_reference(self, refname: str, message: str | None) -> None:
+            refused[refname] = message or ""
+
+    local = pygit2.Repository(str(git.folder))
+    local.remotes.create("origin", url).push(["+refs/heads/main"], callbacks=Callbacks())
+    assert "anonymous users may do that from this machine only" in refused["refs/heads/main"]

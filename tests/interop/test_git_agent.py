@@ -1,4 +1,5 @@
-"""cli.zygote, cli.agent_run, cli.agent and cli.git_remote: git with an agent that outlives its commands."""
+"""cli.zygote, cli.agent_run, cli.agent, cli.git_remote, cli.tls_relay, client.media.tls_relay, client.trust: git with
+an agent that outlives its commands."""
 
 from __future__ import annotations
 
@@ -18,9 +19,11 @@ import pytest
 from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
 from agents import children, of_its_own, stop, workers
 from git_sides import Served
-from needs import needs
+from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
+from smartserver.agent.lending import ask
+from smartserver.agent.messages import Status, decode_held
 from smartserver.agent.peer import connect
 from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
@@ -103,12 +106,6 @@ def test_the_start_that_is_told_is_the_command_s(user: User) -> None:
     told = re.search(r"after a start of (\d+) ms", user("git fetch"))
     assert told is not None
     assert int(told[1]) <= (time.monotonic() - begun) * 1000 + 20  # The system counts in steps of 10 ms.
-
-
-def test_it_is_off_where_its_user_says_so(user: User) -> None:
-    user("git push origin main")
-    user.environment["SMARTSERVER_AGENT"] = "0"
-    assert CONNECTED in user("git fetch")
 
 
 @KEEPERS
@@ -248,40 +245,14 @@ def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: Use
         os.kill(zygote, signal.SIGCONT)
 
 
-def test_an_error_is_told_as_without_an_agent(user: User) -> None:
-    user("git push origin main")
-    user.wait_until_loaded()
-    user.environment["SMARTSERVER_DEBUG"] = "hpss-ban=nothing-like-that"
-    assert "nothing-like-that" in user("git fetch", status=128)
-
-
 @KEEPERS
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "export GIT_TRACE_PACKET=9; exec 9>trace;",
-        pytest.param("setpriv --groups 64999", marks=needs("root")),
-    ],
-)
-def test_in_other_circumstances_a_command_runs_itself(user: User, prefix: str) -> None:
+def test_in_other_circumstances_a_command_runs_itself(user: User) -> None:
     user("git push origin main")
     user.wait_until_loaded()
-    made = Blocked(user, f"sh -c '{prefix} git ls-remote {{}}'")
+    made = Blocked(user, "sh -c 'export GIT_TRACE_PACKET=9; exec 9>trace; git ls-remote {}'")
     try:
         assert workers(zygote_of(user)) == []
         assert modules(made.program(), "msgspec")
-    finally:
-        made.close()
-
-
-@KEEPERS
-def test_what_the_agent_does_not_know_of_is_no_reason(user: User) -> None:
-    user.environment["TZ"] = "Asia/Tokyo"
-    user("git push origin main")
-    user.wait_until_loaded()
-    made = Blocked(user, "git ls-remote {}")
-    try:
-        assert len(workers(zygote_of(user))) == 1
     finally:
         made.close()
 
@@ -297,18 +268,6 @@ def test_what_the_first_command_had_ends_with_it(user: User) -> None:
     user("flock --nonblock lock true")
     for process in (user.keeper(), user.wait_until_loaded()):
         assert "\nSigBlk:\t0000000000000000\n" in Path(f"/proc/{process}/status").read_text()
-
-
-def test_the_working_folder_mask_and_environment_are_the_commands(user: User) -> None:
-    """Files that a fetch makes have the mode of the user's own mask."""
-    user("git push origin main")
-    user.wait_until_loaded()
-    user("sh -c 'umask 077; git clone -q $(git remote get-url origin) private'")
-    packs = list((user.folder / "private/.git/objects").rglob("*.pack")) + list(
-        (user.folder / "private/.git/objects").rglob("[0-9a-f]" * 38)
-    )
-    assert packs
-    assert {each.stat().st_mode & 0o077 for each in packs} == {0}
 
 
 SEEING = """#!/bin/sh
@@ -411,3 +370,32 @@ def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
     while (found := of_agents()) != (expected := {keeper, zygote, *children(zygote)}):
         assert time.monotonic() < deadline, (found, expected)
         time.sleep(0.02)
+
+
+# -- over TLS
+
+
+@pytest.fixture
+def secure(tmp_path: Path) -> Iterator[Secure]:
+    made = Secure(tmp_path / "server")
+    yield made
+    made.server.close()
+
+
+def test_git_pushes_with_a_token_on_one_held_connection(secure: Secure, tmp_path: Path) -> None:
+    folder = tmp_path / "user"
+    folder.mkdir()
+    with of_its_own() as agent:
+        user = User(folder, agent, secure.server, os.path.dirname(sys.executable))
+        user.environment["SMARTSERVER_TOKEN"] = f"127.0.0.1:{secure.server.direct[1]}={secure.token()}"
+        user(f"git remote set-url origin '{secure.url('p')}'")
+        first = user("git push origin main")
+        assert "access-denied" in first, "the server asks for a token once"
+        assert "2 round trips on a fresh connection" in first
+        for _ in range(2):
+            user.commit()
+            assert HELD in user("git push origin main")
+        assert HELD in user("git ls-remote origin")
+        assert [line.where for line in ask(Status(), decode_held, agent)[0].lines] == [f"{secure.above}/"]
+        user("smartserver agent stop")
+        assert CONNECTED in user("git fetch origin")

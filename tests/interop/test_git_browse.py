@@ -131,21 +131,6 @@ def test_without_a_server(odd: Side) -> None:
     assert tree_of(odd.folder / "out")["doc/manual.md"] == (b"guide\n", False)
 
 
-@pytest.mark.parametrize(
-    ("command", "why"),
-    [
-        ("ls $URL@nowhere", "URL: unknown revision 'nowhere'"),
-        ("log -r main $URL", "-r takes two revisions with .. between"),
-        ("log -r a..b $URL@c", "two newest revisions were given"),
-    ],
-)
-def test_mistakes_are_one_line(odd: Side, command: str, why: str) -> None:
-    done = odd.run(f"as c smartserver {command}")
-    assert done.status in (1, 2)
-    assert why in done.said
-    assert "Traceback" not in done.said
-
-
 def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:
     """With `auto`, answers to a client on the same machine, as in these tests, are not compressed."""
     sizes = []

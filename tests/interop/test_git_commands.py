@@ -10,7 +10,10 @@ from pathlib import Path
 
 import pytest
 from git_rows import ROWS, Row
-from git_sides import Done, Pair, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
+from git_sides import Done, Pair, Served, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
+from git_two_users import run
+
+from netem.counter import Counts
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -26,17 +29,27 @@ git_remote.main()
 
 @pytest.mark.parametrize("row", ROWS, ids=lambda row: row.name)
 def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> None:
-    both = pair(row.start)
+    counts = compared(row, pair(row.start))
+    check_rounds(counts, row.rounds)
+    assert counts.bytes_down <= row.most_down
+
+
+def compared(row: Row, both: Pair) -> Counts:
+    """Run a row on both sides, and check all but the traffic, which is returned."""
     if row.before:
         both.prepare(row.before)
     ours, gits = both.run(row.run)
     check_said(row, ours, gits)
-    check_rounds(ours.counts, row.rounds)
-    assert ours.counts.bytes_down <= row.most_down
     if row.after:
         after, expected = both.run(row.after)
         assert (after.status, after.said) == (0, expected.said)
     check_left(both)
+    return ours.counts
+
+
+def test_two_users(served: Served, tmp_path: Path) -> None:
+    """A few of the steps of `git_two_users`, which runs as many as it is asked for."""
+    assert run(tmp_path, served, 4, 60) > 0
 
 
 GUESSED = (
@@ -95,3 +108,51 @@ def check_server(ours: Side, gits: Side) -> None:
         assert server_head(ours.served, path) == "refs/heads/main"
         objects = gits.git("peer", "rev-list", "--objects", "--no-object-names", "--all").split()
         assert missing_objects(ours.served, path, objects) == []
+
+
+# -- the modules that a whole run of the helper loads: git starts it for every command
+
+
+ALONE = "SMARTSERVER_AGENT=0; export SMARTSERVER_AGENT;"
+
+HEAVY = {
+    "twisted",
+    "click",
+    "asyncio",
+    "importlib.metadata",
+    "multiprocessing",
+    "zope",
+    "paramiko",
+    "fastimport",
+    "urllib.request",
+    "ssl",
+}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "a commit four; a git push origin main",
+        "a git push origin main:new :topic",
+        "a git fetch",
+        'as c git clone "$URL" c',
+        'a git ls-remote "$URL"',
+        "SMARTSERVER_DEBUG=hpss; export SMARTSERVER_DEBUG; a git fetch",
+    ],
+)
+def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) -> None:
+    done = ours("shared").run(f"{ALONE} PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
+    assert done.status == 0, done.said
+    # import time: self | cumulative | name
+    loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
+    assert "smartserver.plugins.git.remote" in loaded
+    assert not {name for name in loaded if any(name == heavy or name.startswith(heavy + ".") for heavy in HEAVY)}
+
+
+def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Side]) -> None:
+    side = ours("shared")
+    done = side.prepare(f"{ALONE} a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
+    call, summary = done.err.splitlines()
+    assert call.startswith("hpss: Repository.insert_pack(")
+    assert "Branch.set_last_revision(" in call
+    assert summary.startswith("hpss: 1 round trip on a fresh connection, 1 call (0 vfs), ")

@@ -90,40 +90,7 @@ def test_a_fetch_without_a_cache_brings_only_what_is_new(large: Side) -> None:
     check_whole(large, "b")
 
 
-def test_a_diverged_push_without_a_cache_is_refused(large: Side) -> None:
-    large.prepare("b commit other; b git push -q origin main; forget a")
-    write_large(large, "a/more", 2)
-    large.prepare("a git add .; a git commit -qm more")
-    before = large.refs
-    result = large.run("a git push origin main")
-    assert result.status == 1
-    assert "main -> main (fetch first)" in result.err
-    assert result.counts.rounds <= 3
-    assert large.refs == before
-
-
-def test_a_user_without_a_home_or_with_a_broken_cache_folder(ours: Begin) -> None:
-    side = ours("shared")
-    (side.folder / "file").write_text("not a folder")
-    for settings in ("unset XDG_CACHE_HOME HOME", "XDG_CACHE_HOME=$SIDE/file", "XDG_CACHE_HOME=relative"):
-        name = settings.partition("=")[0].replace(" ", "-")
-        script = f"cd a; {settings}; git push origin main:{name} && git fetch && git ls-remote"
-        result = side.run(script)
-        assert result.status == 0, result.said
-    assert not (side.folder / "a" / "relative").exists()
-
-
 # -- a cache with nonsense in it
-
-
-def test_a_damaged_cache_is_no_cache(ours: Begin) -> None:
-    side = ours("shared")
-    path = knowledge_file(side.knowledge_folder, side.url)
-    path.write_bytes(path.read_bytes()[:-7])
-    side.prepare("a commit four")
-    fine(side.run("a git push origin main"), 2)
-    fine(side.run("a git fetch"), 2)
-    check_whole(side, "a")
 
 
 def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin) -> None:
@@ -152,15 +119,6 @@ def test_a_repository_that_is_gone_is_made_anew_by_the_next_push(large: Side) ->
     check_whole(large, "a", refs="main")
 
 
-def test_a_repository_that_is_gone_cannot_be_fetched(ours: Begin) -> None:
-    side = ours("shared")
-    shutil.rmtree(folder_of(side))
-    result = side.run("a git fetch")
-    assert result.status == 128
-    assert result.err.startswith("fatal: hpss: no repository at 'shared-")
-    assert len(result.err.splitlines()) == 1, result.err
-
-
 MADE_ANEW_BY_OTHERS = 4
 """The handshake, the refused request, then the first contact with a repository that has other tips and much history."""
 
@@ -174,13 +132,6 @@ def made_anew(large: Side) -> Side:
         " c git push -q origin main"
     )
     return large
-
-
-def test_a_fetch_from_a_repository_made_anew(made_anew: Side) -> None:
-    result = fine(made_anew.run("a git fetch"), 2)
-    assert "(forced update)" in result.err
-    assert made_anew.git("a", "rev-parse", "origin/main") == made_anew.git("c", "rev-parse", "main")
-    assert made_anew.git("a", "fsck", "--strict", "--no-dangling") == ""
 
 
 def test_a_push_to_a_repository_made_anew(made_anew: Side) -> None:

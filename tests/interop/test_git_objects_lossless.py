@@ -5,33 +5,24 @@ from __future__ import annotations
 
 import os
 import random
-import subprocess
-import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pytest
 from builders import ancestors
-from git_histories import Builder, RandomHistory, environment
+from git_histories import Builder, RandomHistory
 from twins import both
 
-from smartserver.records.model import BaseTag, Entry, Parent
-from smartserver.records.segment import STORED, decode_segment, encode_segment
-from smartserver.vcs.base import ToolFailed, VcsError, WrongContent
+from smartserver.records.segment import decode_segment
+from smartserver.vcs.base import ToolFailed
 from smartserver.vcs.git import build as git_build
 from smartserver.vcs.git import insert as git_insert
 from smartserver.vcs.git import read as git_read
 from smartserver.vcs.git.insert import Inserter
-from smartserver.vcs.git.pack import BaseNotHere
 from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return environment(tmp_path / "home")
 
 
 def leftovers(builder: Builder) -> list[str]:
@@ -111,8 +102,7 @@ def test_any_subset_in_any_increments(
     for trial in range(3):
         heads = rng.sample(exported.tips, rng.choice((1, 2, 3)))
         target = Builder(tmp_path / f"b{trial}.git", env, object_format)
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n")
+        target.configure(f"[fetch]\n\tunpackLimit = {unpack_limit}\n")
         todo = exported.ancestors(*heads)
         step = rng.choice((len(todo), len(todo) // 3 + 1))
         for at in range(0, len(todo), step):
@@ -132,21 +122,6 @@ def test_any_subset_in_any_increments(
             target.git("verify-pack", str(pack))
 
 
-def test_what_fsck_says_stays_the_same(tmp_path: Path, env: dict[str, str]) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    exported = Exported(source, 5, 80)  # It has folders named .git, odd modes and empty folders.
-    target = Builder(tmp_path / "b.git", env)
-    insert(target, list(exported.segments.values()))
-    for builder in (source, target):
-        for n, tip in enumerate(exported.tips):
-            builder.ref(f"refs/x/{n}", tip)
-    source.git("repack", "-adq")  # Its exit status tells loose objects from packed ones.
-    status, said = source.fsck("--strict")
-    assert status != 0
-    assert any(b"hasDotgit" in line for line in said)
-    assert target.fsck("--strict") == (status, said)
-
-
 @pytest.mark.parametrize("unpack_limit", [1, 10**6])
 def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_limit: int) -> None:
     env["HOME"] = str(tmp_path)
@@ -163,8 +138,7 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
         ("unset", "", True),
     ):
         target = Builder(tmp_path / f"{name}.git", env)
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {unpack_limit}\n{settings}")
+        target.configure(f"[fetch]\n\tunpackLimit = {unpack_limit}\n{settings}")
         with GitRepository(source.path, env) as repository:
             insert(target, list(plan(repository, [good], []).segments()))
             segments = list(plan(repository, [bad], []).segments())
@@ -176,12 +150,6 @@ def test_fsck_settings_are_obeyed(tmp_path: Path, env: dict[str, str], unpack_li
                 insert(target, segments)
             assert target.git("cat-file", "-t", bad.hex(), check=False) == b""
             assert leftovers(target) == []
-
-
-def test_nothing_to_insert(tmp_path: Path, env: dict[str, str]) -> None:
-    target = Builder(tmp_path / "b.git", env)
-    assert insert(target, []) == (0, 0)
-    assert list((target.path / "objects").rglob("*.*")) == []
 
 
 def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dict[str, str]) -> None:
@@ -196,52 +164,6 @@ def test_copies_count_once_and_progress_ends_at_the_sum(tmp_path: Path, env: dic
     assert done.objects == 4
     assert calls == sorted(calls)
     assert (len(calls), calls[-1]) == (3, (4, 4))
-
-
-def tampered(block: bytes, repository: GitRepository, *, which: int, text: bytes | None, key: bytes | None) -> bytes:
-    """Return a segment with the text or key of one stored record changed."""
-    segment = decode_segment(block, 0, repository.kinds)
-    entries = list(segment.entries)
-    at = segment.frames_at
-    frames = []
-    for entry in entries:
-        frames.append(block[at : at + entry.frame_length])
-        at += entry.frame_length
-    entry = entries[which]
-    if text is not None:
-        frames[which] = text
-        entry = Entry(0, STORED, entry.key, entry.meta, BaseTag.NONE, b"", len(text), len(text), b"")
-    if key is not None:
-        entry = entry._replace(base=BaseTag.FULL_KEY, base_key=key)
-    entries[which] = entry
-    return encode_segment(segment.revision, segment.parents, entries, frames, repository.kinds)
-
-
-@BOTH
-def test_wrong_content_is_refused_and_leaves_nothing(tmp_path: Path, env: dict[str, str], part: None) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    blob = source.blob(b"some text of a blob that is long enough\n" * 5)
-    commit = source.commit(source.tree({b"f": (b"100644", blob)}), [])
-    with GitRepository(source.path, env) as repository:
-        (block,) = plan(repository, [commit], []).segments()
-        wrong_text = tampered(block, repository, which=2, text=b"other\n", key=None)
-        wrong_base = tampered(block, repository, which=2, text=None, key=bytes(19) + b"\1")
-        short_key = encode_segment(
-            b"short", [Parent(b"p")], [Entry(0, 0, b"k", b"\3", 0, b"", 0, 0, b"")], [b""], repository.kinds
-        )
-        odd_meta = encode_segment(commit, [], [Entry(0, 0, commit, b"\7", 0, b"", 0, 0, b"")], [b""], repository.kinds)
-    for segment, why in (
-        (wrong_text, rf"object {blob.hex()} from the server: its content has the id"),
-        (wrong_base, f"object {'00' * 19}01, which what came rests on, is missing here: run `git fsck`"),
-        (short_key, "not a git object of this repository's format"),
-        (odd_meta, "not a git object of this repository's format"),
-    ):
-        target = Builder(tmp_path / f"{abs(hash(why))}.git", env)
-        with pytest.raises(VcsError, match=why) as raised:
-            insert(target, [segment])
-        assert type(raised.value) is (BaseNotHere if segment is wrong_base else WrongContent)
-        assert leftovers(target) == []
-        assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
 
 
 def children() -> set[str]:
@@ -272,23 +194,6 @@ def test_an_interrupted_pull_leaves_nothing(tmp_path: Path, env: dict[str, str],
         assert leftovers(target) == []
         assert target.git("cat-file", "--batch-all-objects", "--batch-check") == b""
         assert held() == others
-
-
-def test_disk_full_is_reported(tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    exported = Exported(source, 31, 60)
-    target = Builder(tmp_path / "b.git", env)
-    real = os.rename
-
-    def rename(old: str, new: str) -> None:
-        if new.endswith(".idx"):
-            raise OSError(28, "No space left on device")
-        real(old, new)
-
-    monkeypatch.setattr(os, "rename", rename)
-    with pytest.raises(OSError, match="No space left"):
-        insert(target, list(exported.segments.values()))
-    assert list((target.path / "objects" / "pack").iterdir()) == []
 
 
 @BOTH
@@ -329,28 +234,6 @@ def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:
     assert used[1] & used[0] - {b""}, "the other bases stay"
 
 
-@BOTH
-def test_a_large_blob_and_an_incompressible_one(tmp_path: Path, env: dict[str, str], part: None) -> None:
-    source = Builder(tmp_path / "a.git", env)
-    rng = random.Random(1)
-    rows = [b"%d,%d\n" % (n, rng.randrange(10**6)) for n in range(200_000)]
-    old = source.blob(b"".join(rows))
-    rows[1000] = b"changed\n"
-    new, noise = source.blob(b"".join(rows)), source.blob(rng.randbytes(2 << 20))
-    first = source.commit(source.tree({b"f": (b"100644", old), b"n": (b"100644", noise)}), [])
-    second = source.commit(source.tree({b"f": (b"100644", new), b"n": (b"100644", noise)}), [first])
-    target = Builder(tmp_path / "b.git", env)
-    with (target.path / "config").open("a") as file:
-        file.write("[fetch]\n\tunpackLimit = 1\n")
-    with GitRepository(source.path, env) as repository:
-        segments = list(plan(repository, [second], []).segments())
-    assert len(segments[1]) < 3000
-    insert(target, segments[:1])
-    insert(target, segments[1:])
-    assert target.fsck("--full")[0] == 0
-    assert target.reachable(second) == source.reachable(second)
-
-
 @pytest.mark.parametrize("limit", [None, 100])
 def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
     tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, limit: int | None
@@ -361,20 +244,12 @@ def test_a_few_large_objects_become_a_pack_where_no_limit_is_set(
     commit = source.commit(source.tree({b"n": (b"100644", noise)}), [])
     target = Builder(tmp_path / "b.git", env)
     if limit is not None:
-        with (target.path / "config").open("a") as file:
-            file.write(f"[fetch]\n\tunpackLimit = {limit}\n")
+        target.configure(f"[fetch]\n\tunpackLimit = {limit}\n")
     with GitRepository(source.path, env) as repository:
         insert(target, list(plan(repository, [commit], []).segments()))
     assert len(list((target.path / "objects" / "pack").glob("*.pack"))) == (limit is None)
     assert target.fsck("--full")[0] == 0
     assert target.reachable(commit) == source.reachable(commit)
-
-
-def test_start_up_is_light() -> None:
-    heavy = {"twisted", "click", "asyncio", "importlib.metadata", "tempfile", "multiprocessing", "zstandard"}
-    code = "import sys, smartserver.vcs.git.read, smartserver.vcs.git.insert; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert heavy.isdisjoint(done.stdout.split())
 
 
 @pytest.mark.parametrize(
@@ -394,8 +269,7 @@ def test_packs_are_readable_as_the_repository_is_shared(
     source = Builder(tmp_path / "a.git", env)
     commit = source.commit(source.tree({b"f": (b"100644", source.blob(b"x"))}), [])
     target = Builder(tmp_path / "b.git", env)
-    with (target.path / "config").open("a") as file:
-        file.write(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
+    target.configure(f"[fetch]\n\tunpackLimit = 1\n[core]\n\tsharedRepository = {shared}\n")
     with GitRepository(source.path, env) as repository:
         segments = list(plan(repository, [commit], []).segments())
     before = os.umask(mask)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import os
 import random
 import re
@@ -12,25 +11,19 @@ from pathlib import Path
 from typing import IO
 
 import pytest
-from git_histories import Builder, RandomHistory, Tree, environment
+from git_histories import Builder, RandomHistory, Tree
 from twins import both
 
 from smartserver.records import limits
 from smartserver.records.bases import SegmentWriter
 from smartserver.records.native import PARTS
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.collector import RARELY
 from smartserver.vcs.git import read as git_read
 from smartserver.vcs.git.objects import GitObject, ObjectReader
 from smartserver.vcs.git.plan import graph_of, introduced, revisions
 from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return environment(tmp_path / "home")
 
 
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
@@ -58,8 +51,7 @@ def test_both_ways_agree_and_every_tip_is_whole(tmp_path: Path, env: dict[str, s
             assert carried == builder.reachable(tip)
 
 
-def test_a_plan_against_haves_is_the_difference_of_the_graphs(tmp_path: Path, env: dict[str, str]) -> None:
-    builder = Builder(tmp_path / "r.git", env)
+def test_a_plan_against_haves_is_the_difference_of_the_graphs(builder: Builder, env: dict[str, str]) -> None:
     history = RandomHistory(builder, 7, 80)
     with GitRepository(builder.path, env) as repository:
         for tip, *haves in ((-1, 40), (-1, 30, 60), (70, 75), (-2, 20, 21, 22)):
@@ -72,23 +64,9 @@ def test_a_plan_against_haves_is_the_difference_of_the_graphs(tmp_path: Path, en
                 seen.add(announced.revision)
 
 
-def test_garbage_is_looked_for_rarely_while_a_plan_is_read(tmp_path: Path, env: dict[str, str]) -> None:
-    """Be it whole or not."""
-    builder = Builder(tmp_path / "r.git", env)
-    history = RandomHistory(builder, 7, 3)
-    before = gc.get_threshold()
-    with GitRepository(builder.path, env) as repository:
-        segments = git_read.plan(repository, history.commits, []).segments()
-        assert isinstance(segments, Generator)
-        next(segments)
-        assert gc.get_threshold()[0] == RARELY
-        segments.close()
-        assert gc.get_threshold() == before
-
-
 @both("smartserver.records.bases", "SegmentWriter")
 def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
-    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, part: type[SegmentWriter]
+    builder: Builder, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, part: type[SegmentWriter]
 ) -> None:
     monkeypatch.setattr(git_read, "SegmentWriter", part)
     monkeypatch.setattr(git_read, "_CACHE", 0)  # Every base is read again.
@@ -103,7 +81,6 @@ def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
                 raise
 
     monkeypatch.setattr(git_read, "ObjectReader", Bases)
-    builder = Builder(tmp_path / "r.git", env)
     lines = b"a line that stays\n" * 20
     tip: list[bytes] = []
     for number in range(git_read.FEW + 10):
@@ -131,8 +108,7 @@ def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
         assert [process.args for process in started if process.returncode is None] == []
 
 
-def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) -> None:
-    builder = Builder(tmp_path / "r.git", env)
+def test_moved_content_is_not_sent_again(builder: Builder, env: dict[str, str]) -> None:
     first = builder.blob(b"first\n" * 50)
     second = builder.blob(b"second\n" * 50)
     edited = builder.blob(b"second\n" * 50 + b"edit\n")
@@ -150,8 +126,7 @@ def test_moved_content_is_not_sent_again(tmp_path: Path, env: dict[str, str]) ->
     assert records[3].candidates == (second,)
 
 
-def test_a_missing_object_is_named(tmp_path: Path, env: dict[str, str]) -> None:
-    builder = Builder(tmp_path / "r.git", env)
+def test_a_missing_object_is_named(builder: Builder, env: dict[str, str]) -> None:
     gone = builder.tree({b"d": {b"f": (b"100644", builder.blob(b"1"))}})
     first = builder.commit(gone, [])
     second = builder.commit(builder.tree({}), [first])
@@ -165,27 +140,12 @@ def test_a_missing_object_is_named(tmp_path: Path, env: dict[str, str]) -> None:
             revisions(repository, [bytes(20)], [])
 
 
-def test_a_have_without_its_ancestors_does_not_stop_a_push(tmp_path: Path, env: dict[str, str]) -> None:
-    builder = Builder(tmp_path / "r.git", env)
-    tree = builder.tree({})
-    base = builder.commit(tree, [])
-    lost = builder.commit(tree, [base], message=b"lost\n")
-    have = builder.commit(tree, [lost], message=b"have\n")
-    tip = builder.commit(tree, [base], message=b"tip\n")
-    builder.ref("refs/heads/main", tip)
-    (builder.path / "objects" / lost.hex()[:2] / lost.hex()[2:]).unlink()
-    with GitRepository(builder.path, env) as repository:
-        assert [r.id for r in revisions(repository, [tip], [have])] == [base, tip]
-        assert [r.id for r in revisions(repository, [tip], [have, base])] == [tip]
-
-
 @pytest.mark.parametrize("few", [0, 64], ids=["bulk", "few"])
 def test_what_no_server_takes_is_named_before_it_is_sent(
-    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, few: int
+    builder: Builder, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
     monkeypatch.setattr(git_read, "FEW", few)
-    builder = Builder(tmp_path / "r.git", env)
     fits = [builder.blob(random.Random(number).randbytes(550)) for number in range(2)]
     large = builder.blob(bytes(1001))
     folders: list[Tree] = [

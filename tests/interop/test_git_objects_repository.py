@@ -7,25 +7,15 @@ from pathlib import Path
 
 import pytest
 from agents import children
-from git_histories import Builder, environment
+from git_histories import Builder
 
-from smartserver.vcs.base import ToolFailed, VcsError
-from smartserver.vcs.git.objects import BLOB, MissingObject
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.git.objects import BLOB
 from smartserver.vcs.git.plan import revisions
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 pytestmark = pytest.mark.interop
-
-
-@pytest.fixture
-def env(tmp_path: Path) -> dict[str, str]:
-    return environment(tmp_path / "home")
-
-
-@pytest.fixture
-def builder(tmp_path: Path, env: dict[str, str]) -> Builder:
-    return Builder(tmp_path / "r.git", env)
 
 
 def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes = b"") -> list[bytes]:
@@ -77,10 +67,9 @@ def test_head_is_read_where_its_file_names_a_branch(
 
 
 def test_settings(env: dict[str, str], builder: Builder) -> None:
-    with (builder.path / "config").open("a") as file:
-        file.write(
-            '[fetch]\n\tfsckObjects\n\tunpackLimit = 2k\n[remote "A.b"]\n\turl = one\n\turl = two\nlines = off\n'
-        )
+    builder.configure(
+        '[fetch]\n\tfsckObjects\n\tunpackLimit = 2k\n[remote "A.b"]\n\turl = one\n\turl = two\nlines = off\n'
+    )
     with GitRepository(builder.path, env) as repository:
         assert repository.flag("fetch.fsckobjects")
         assert repository.flag("nothing.set", "fetch.fsckobjects")
@@ -104,14 +93,6 @@ def test_what_gets_ready_is_the_same_and_is_ended(env: dict[str, str], builder: 
     assert children(os.getpid()) == before
 
 
-def test_a_failed_command_says_why(env: dict[str, str], builder: Builder) -> None:
-    with GitRepository(builder.path, env) as repository:
-        with pytest.raises(ToolFailed, match=r"git rev-parse failed with status 128: fatal: Needed a single revision"):
-            repository.run("rev-parse", "--verify", "--end-of-options", "nowhere..")
-        with pytest.raises(MissingObject, match=bytes(20).hex()):
-            repository.objects.read(bytes(20))
-
-
 def test_the_reader_survives_its_process(env: dict[str, str], builder: Builder) -> None:
     key = builder.blob(b"text")
     with GitRepository(builder.path, env) as repository:
@@ -130,15 +111,6 @@ def test_a_closed_reader_starts_no_process(env: dict[str, str], builder: Builder
         repository.objects.open()
     with pytest.raises(RuntimeError, match="no object is read after `close`"):
         repository.objects.open()
-
-
-def test_is_ancestor(env: dict[str, str], builder: Builder) -> None:
-    commits = chain(builder, 3)
-    with GitRepository(builder.path, env) as repository:
-        assert repository.is_ancestor(commits[0], commits[2])
-        assert repository.is_ancestor(commits[1], commits[1])
-        assert not repository.is_ancestor(commits[2], commits[0])
-        assert not repository.is_ancestor(bytes(20), commits[0])
 
 
 def test_haves_begin_with_what_the_remote_had(env: dict[str, str], builder: Builder) -> None:
@@ -165,11 +137,6 @@ def test_without_knowledge_ancestors_are_offered(env: dict[str, str], builder: B
         assert repository.complete_haves([], MAX_HAVES) == [main[-1 - back] for back in (0, 1, 2, 4, 8, 16, 32)]
         assert len(repository.complete_haves([], limit=3)) == 3
         assert repository.complete_haves([main[4]], MAX_HAVES) == [main[4], main[-1]]
-
-
-def test_an_empty_repository_has_nothing(env: dict[str, str], builder: Builder) -> None:
-    with GitRepository(builder.path, env) as repository:
-        assert repository.complete_haves([bytes(20)], MAX_HAVES) == []
 
 
 def remove(builder: Builder, key: bytes) -> None:

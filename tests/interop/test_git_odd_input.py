@@ -150,17 +150,6 @@ def test_odd_trees(ours: Begin) -> None:
     check_there_and_back(side)
 
 
-def test_many_files_in_one_folder(ours: Begin) -> None:
-    side = ours("history")
-    lines = [b"commit refs/heads/many\ncommitter A <a@b> 1 +0000\ndata 1\na\n"]
-    lines += [b"M 100644 inline d/f%06d\ndata 6\n%06d\n" % (n, n) for n in range(5_000)]
-    lines.append(
-        b"commit refs/heads/many\ncommitter A <a@b> 2 +0000\ndata 1\nb\nM 100644 inline d/f000005\ndata 1\nx\n"
-    )
-    raw(side, b"fast-import", b"--quiet", given=b"".join(lines))
-    check_there_and_back(side)
-
-
 def raw(side: Side, *arguments: bytes, given: bytes = b"") -> bytes:
     """Return the output of a git command in user a's repository."""
     done = subprocess.run(

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from git_sides import Done, Served, Side, check_rounds, fine, server_refs
-
-from smartserver.records.limits import MAX_TAKEN
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -36,56 +34,15 @@ def test_a_repository_that_is_not_there(ours: Begin, command: str) -> None:
     assert not (side.folder / "c").exists()
 
 
-def test_a_repository_around_another(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare('a git push -q "$URL-around/inner" main')
-    base, _, path = side.url.rpartition("/")
-    line = only_line(side.run('a git push "$URL-around" main'))
-    refused = f"invalid repository path '{path}-around': a repository is below it at 'inner'"
-    assert line.startswith(f"fatal: hpss: {refused}")
-    line = only_line(side.run(f"a git push {base}/ main"))
-    assert line == "fatal: hpss: not allowed: create a repository: give it a name below the served folder"
-
-
-# -- sizes
-
-
-def test_a_file_over_the_limit_is_refused_before_anybody_is_asked(ours: Begin, served: Served) -> None:
-    side = ours("history")
-    side.prepare(f"cd a; truncate -s {MAX_TAKEN + 1} 'a film'; git add -A; git commit -q -m film")
-    film, commit = (side.git("a", "rev-parse", name).strip() for name in ("HEAD:a film", "HEAD"))
-    result = side.run("a git push origin main")
-    assert only_line(result) == (
-        f"fatal: hpss: cannot push 'a film' (blob {film}) of commit {commit}: "
-        f"it has {MAX_TAKEN + 1} bytes, expected no more than {MAX_TAKEN}"
-    )
-    assert server_refs(served, side.path) == {}
-
-
 # -- permissions
-
-
-@pytest.fixture(scope="session")
-def servers(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Served]]:
-    """A function that starts servers with other options over the same repositories."""
-    made: dict[tuple[str, ...], Served] = {}
-
-    def start(*options: str) -> Served:
-        if options not in made:
-            made[options] = Served(tmp_path_factory.mktemp("other"), *options, root=served.root)
-        return made[options]
-
-    yield start
-    for server in made.values():
-        assert server.close() == ""
 
 
 def snapshot_of(folder: Path) -> dict[str, bytes]:
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_a_read_only_server(ours: Begin, servers: Callable[..., Served]) -> None:
-    server = servers()
+def test_a_read_only_server(ours: Begin, served: Served, tmp_path: Path) -> None:
+    server = Served(tmp_path, root=served.root)
     side = ours("shared")
     path = side.path
     side.prepare("a git remote add reading $READING; a commit four", READING=server.url(path))
@@ -103,46 +60,7 @@ def test_a_read_only_server(ours: Begin, servers: Callable[..., Served]) -> None
     assert said in new
     assert snapshot_of(server.root / path) == before
     assert not (server.root / (path + "-new")).exists()
-
-
-def test_a_server_for_nobody(ours: Begin, servers: Callable[..., Served]) -> None:
-    server = servers("--anonymous", "none")
-    side = ours("shared")
-    url = server.url(side.path)
-    for command in ("push $CLOSED main", "fetch $CLOSED", "ls-remote $CLOSED"):
-        line = only_line(side.run(f"a git {command}", CLOSED=url))
-        assert "this server admits no anonymous users (`serve --anonymous none`)" in line
-
-
-# -- what a helper cannot do
-
-
-def test_an_object_inside_a_revision(ours: Begin) -> None:
-    """The object exists, but is no revision."""
-    side = ours("shared")
-    blob = side.git("a", "rev-parse", "main:one")
-    line = only_line(side.run(f"as c git init -q c; c git fetch $URL {blob}"))
-    why = "only commits, tags and what refs point at can be asked for by id"
-    assert line == f"fatal: hpss: no revision {blob}: {why}"
-
-
-# -- bans
-
-
-def test_a_banned_call_is_not_sent(ours: Begin) -> None:
-    side = ours("shared")
-    done = side.run("a git fetch origin", SMARTSERVER_DEBUG="hpss-ban=rpc:Repository.pull")
-    line = only_line(done)
-    assert line.startswith("fatal: hpss: Repository.pull is banned by the rule rpc:Repository.pull; called from ")
-    assert "smartserver/plugins/git" in line
-    assert done.counts.bytes_up == 0
-
-
-def test_a_flag_that_is_none(ours: Begin) -> None:
-    done = ours("shared").run("a git fetch origin", SMARTSERVER_DEBUG="nonsense")
-    assert only_line(done).startswith(
-        "fatal: hpss: no such debug flag in SMARTSERVER_DEBUG: 'nonsense' (there are hpss"
-    )
+    assert server.close() == ""
 
 
 # -- the default branch

@@ -10,7 +10,7 @@ import pytest
 from git_rows import Row
 from git_shallow_rows import SHALLOW_ROWS
 from git_sides import Pair
-from test_git_commands import check_left, check_said
+from test_git_commands import compared
 
 BUDGETS: dict[str, int] = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))["git"]
 
@@ -19,16 +19,8 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 @pytest.mark.parametrize("row", SHALLOW_ROWS, ids=lambda row: row.name)
 def test_a_command_of_a_part_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> None:
-    both = pair(row.start)
-    if row.before:
-        both.prepare(row.before)
-    ours, gits = both.run(row.run)
-    check_said(row, ours, gits)
-    assert ours.counts.rounds - ours.counts.connections == BUDGETS[f"git {row.name}"], ours.counts
-    if row.after:
-        after, expected = both.run(row.after)
-        assert (after.status, after.said) == (0, expected.said)
-    check_left(both)
+    counts = compared(row, pair(row.start))
+    assert counts.rounds - counts.connections == BUDGETS[f"git {row.name}"], counts
 
 
 def test_every_budget_is_used() -> None:

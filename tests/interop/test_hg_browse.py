@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from browse_sides import Browser, File, date, files_in, listed, shown
+from browse_sides import Browser, File, date, files_in, shown
 from git_sides import Served
 from hg_histories import open_repository
 from hg_sides import HgSide
@@ -50,9 +50,7 @@ class Sides:
         self._count = 0
 
     def hg(self, command: str, **variables: str) -> str:
-        done = self.side.run(f"cd a; {command}", **variables)
-        assert done.status == 0, done.said
-        return done.out
+        return self.side.prepare(f"cd a; {command}", **variables).out
 
     def archive(self, revision: str) -> dict[bytes, File]:
         self._count += 1
@@ -88,33 +86,6 @@ def test_an_export_is_what_hg_archives(sides: Sides) -> None:
     assert first[b"doc/deep/marked"].content == b"\1\ntext\n"
     assert b'a folder/odd \\ "name" \xe4' in first
     assert {file.sort for file in first.values()} == {"file", "executable", "link", "folder"}
-
-
-def test_lists(sides: Sides) -> None:
-    odd = b'a folder/odd \\ "name" \xe4'
-    for revision in ("v1", "default"):
-        files = sides.archive(revision)
-        lines = sides.browser.run("ls", "-R", f"{sides.browser.url}@{revision}").decode().splitlines()
-        assert len(lines) == len(files)
-        files.pop(odd, None)
-        assert sorted(line for line in lines if not line.startswith("a folder/odd")) == listed(files)
-    src = sides.browser.run("ls", "--json", f"{sides.browser.url}@v1", "src").splitlines()
-    assert list(map(json.loads, src)) == [
-        {"path": "link", "type": "link", "size": 16},
-        {"path": "run", "type": "executable", "size": 10},
-    ]
-
-
-def test_files(sides: Sides) -> None:
-    files = {path: file for path, file in sides.archive("v1").items() if file.sort in ("file", "executable")}
-    assert len(files) > 8
-    for path, file in files.items():
-        name = path.decode("utf-8", "surrogateescape")
-        assert sides.browser.run("cat", "--", f"{sides.browser.url}@v1", name) == file.content
-        hgs = sides.hg('hg cat -r "$REV" "path:$FILE"', REV="v1", FILE=name)
-        assert hgs == file.content.decode("utf-8", "backslashreplace")
-    assert sides.browser.run("cat", f"{sides.browser.url}/\u00fc.txt") == b"y"
-    assert b"nothing at absent" in sides.browser.run("cat", sides.browser.url, "absent", status=1)
 
 
 def test_a_log_says_what_hg_says(sides: Sides) -> None:
@@ -177,11 +148,6 @@ def test_the_log_of_a_path(sides: Sides, path: str) -> None:
     assert sides.browser.ids("", "--path", path) == expected
     assert sides.browser.ids(f"/{path}") == expected
     assert bool(expected) == (path != "absent")
-
-
-def test_what_is_not_there(sides: Sides) -> None:
-    for at, why in (("@absent", "unknown revision 'absent'"), ("@null", "null is no changeset"), ("/x", "nothing at")):
-        assert why in sides.browser.run("ls", sides.browser.url + at, status=1).decode()
 
 
 def test_the_bookmark_that_a_clone_checks_out(sides: Sides, served: Served, tmp_path: Path) -> None:

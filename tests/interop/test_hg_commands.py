@@ -1,21 +1,23 @@
 """plugins.mercurial.extension, plugins.mercurial.peer, plugins.mercurial.push, plugins.mercurial.remote,
-plugins.mercurial.server, plugins.mercurial.words: every command of an hg user over hpss has the effect of the same
-command on a folder, in the round trips of `budgets.toml`."""
+plugins.mercurial.server, plugins.mercurial.words, vcs.hg.repository: every command of an hg user over hpss has the
+effect of the same command on a folder, in the round trips of `budgets.toml`."""
 
 from __future__ import annotations
 
 import itertools
 import re
+import subprocess
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from builders import MAIN, History, push
-from git_sides import Served, fine
+from git_sides import TIMEOUT, Served, check_rounds, fine
 from hg_histories import verify
 from hg_rows import ROWS, STARTS, Row
 from hg_sides import BUDGETS, HgPair, HgSide, copy_hg_side, peer_bookmarks, peer_heads, server_bookmarks, server_heads
+from hg_two_users import run
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -243,3 +245,78 @@ def test_the_settings_of_a_repository_are_used(
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", hg_starts("shared").ours.url)
     side.prepare("printf '[hpss]\\ndebug = hpss\\n' >> b/.hg/hgrc")
     assert "hpss" in fine(side.run("b hg pull")).err
+
+
+def test_two_users(served: Served, tmp_path: Path) -> None:
+    """A few of the steps of `hg_two_users`, which runs as many as it is asked for."""
+    assert run(tmp_path, served, 36, 60) > 0
+
+
+# -- a long history that the server has, pushed by a user who knows nothing of the server
+
+
+LONG = """
+hg init a
+for n in 1 2 3; do head -c 60000 /dev/urandom > a/noise; a hg commit -q -A -m "noise $n"; done
+a hg push -q "$URL"
+a commit one; forget a
+"""
+
+
+def test_what_is_there_is_asked_before_it_is_sent(served: Served, tmp_path: Path) -> None:
+    side = HgSide(tmp_path / "ours", served.url("hg-first-contact"), served)
+    side.prepare(LONG)
+    done = fine(side.run('a hg push "$URL"'), 1 + BUDGETS["hg push by one who knows nothing, long"])
+    assert done.out.endswith("added 1 changesets\n")
+    assert done.counts.bytes_up < 2000
+    # Where all is public, it may be another server: it is sent at once.
+    side.prepare("a hg init ../other; a hg push -q ../other")
+    elsewhere = served.url("hg-first-contact-2")
+    fine(side.run(f'a hg push "{elsewhere}"'), 2)
+    # But not where it was cloned from.
+    side.prepare(f'as b hg clone -q "{elsewhere}" b; forget b')
+    done = side.run("b hg push")
+    check_rounds(done.counts, 1 + BUDGETS["hg push of nothing by one who knows nothing, long"])
+    assert (done.status, done.out.splitlines()[-1]) == (1, "no changes found")
+    assert done.counts.bytes_up < 2000
+
+
+# -- two pulls at once into one repository
+
+
+TWO_PULLS = """
+hg init a; a commit one; a commit two; a hg bookmark mark; a hg push -q -B mark "$URL"
+hg init b; mkfifo held gate
+"""
+
+
+def start(side: HgSide, *words: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        ["hg", "-R", "b", *words],
+        cwd=side.folder,
+        env=side.environment(),
+        text=True,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    )
+
+
+@pytest.mark.parametrize("words", [[], ["-B", "mark"]], ids=lambda words: " ".join(words) or "all")
+def test_two_pulls_at_once(served: Served, tmp_path: Path, words: list[str]) -> None:
+    """The second waits for the lock, and what the first one has added is there."""
+    side = HgSide(tmp_path / "ours", served.url(f"hg-{tmp_path.name}"), served)
+    side.prepare(TWO_PULLS)
+    held, gate = side.folder / "held", side.folder / "gate"
+    first = start(side, "--config", f"hooks.prechangegroup=echo x >{held}; cat {gate}", "pull", side.url)
+    held.read_text()
+    second = start(side, "--config", "ui.timeout.warn=0", "pull", *words, side.url)
+    assert second.stderr is not None
+    assert second.stderr.readline().startswith("waiting for lock on ")
+    gate.write_text("")
+    for process in (first, second):
+        out, err = process.communicate(timeout=TIMEOUT)
+        assert process.returncode == 0, out + err
+    assert "no changes found\n" in out
+    assert side.has()["b"] == side.has()["a"]
+    assert verify(side.folder / "b") == (0, "")

@@ -161,10 +161,6 @@ def test_it_is_loaded_once(stubbed: Mercurial) -> None:
     assert said.count("uisetup") == said.count("extsetup") == 1
 
 
-def test_without_a_repository(stubbed: Mercurial) -> None:
-    assert "peer for a user\nmake hpss://host/new create\n" in stubbed("init", "hpss://host/new")
-
-
 def test_a_scheme_of_the_users_own(stubbed: Mercurial) -> None:
     """The extension `schemes` uses Mercurial's table, and not the function that makes peers."""
     words = ("--config", "extensions.schemes=", "--config", "schemes.code=hpss://host/")

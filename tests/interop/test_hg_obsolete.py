@@ -196,18 +196,6 @@ def test_messages(pair: HgPair) -> None:
     assert done.out.partition("\n")[2] == other.partition("\n")[2]
 
 
-def test_the_server_does_not_exchange_markers(pair: HgPair, served: Served) -> None:
-    ours = pair.ours
-    ours.prepare('smartserver config "$URL" evolution no; forget a')
-    done = ours.run(START + 'a amend new; a hg push "$URL"')
-    assert done.status == 0, done  # As over a path: the local marker says that the old head is none.
-    assert "markers" not in done.out
-    path = ours.path
-    assert server_markers(served, path) == set()
-    assert len(server_heads(served, path)["default"]) == 2
-    assert "markers" not in fine(ours.run('b hg pull "$URL"')).out
-
-
 @pytest.mark.parametrize(
     ("others", "status", "rounds"),
     [
@@ -261,15 +249,20 @@ def test_the_repository_says_whether_markers_are_wanted(pair: HgPair, way: str) 
     assert fine(ours.run("c hg debugobsolete"), 0).out.count("\n") == (way == "extension")
 
 
-def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
-    """The repository has hundreds of markers. A user who has them does not get them again, and a new user gets few."""
-    ours = pair.ours
-    repository = open_repository(ours.folder / "a")
+def make_markers(side: HgSide, count: int, user: bytes) -> None:
+    """Make so many markers that name user a's tip as a successor."""
+    repository = open_repository(side.folder / "a")
     repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
     tip = repository[b"tip"].node()
     with repository.lock(), repository.transaction(b"test") as transaction:
-        for number in range(1, 301):
-            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u"})
+        for number in range(1, count + 1):
+            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": user})
+
+
+def test_a_pull_of_one_changeset_brings_few_markers(pair: HgPair) -> None:
+    """The repository has hundreds of markers. A user who has them does not get them again, and a new user gets few."""
+    ours = pair.ours
+    make_markers(ours, 300, b"u")
     fine(ours.run('a hg push -q "$URL" || :'))
     done = ours.run('a hg update -q 0; a commit beside; a hg push -q -f "$URL"')
     assert done.counts.bytes_up < 2000, done
@@ -296,12 +289,7 @@ sys.exit(main())
 def test_more_markers_than_fit_into_an_answer(pair: HgPair, served: Served, tmp_path: Path) -> None:
     """The markers come in parts, after the history, and are remembered as others are."""
     ours = pair.ours
-    repository = open_repository(ours.folder / "a")
-    repository.ui.setconfig(b"experimental", b"evolution", b"all", b"test")
-    tip = repository[b"tip"].node()
-    with repository.lock(), repository.transaction(b"test") as transaction:
-        for number in range(1, 91):
-            repository.obsstore.create(transaction, number.to_bytes(20, "big"), (tip,), metadata={b"user": b"u" * 200})
+    make_markers(ours, 90, b"u" * 200)
     ours.prepare(START + 'a hg push -q "$URL" || :; a commit four; a hg push -q "$URL"')
     with closing(Served(tmp_path, "--anonymous", "write", root=served.root, program=("-c", NARROW))) as narrow:
         through = HgSide(ours.folder, narrow.url(ours.path), narrow)

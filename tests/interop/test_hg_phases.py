@@ -1,4 +1,4 @@
-"""plugins.mercurial.phase: phases of a repository that does not publish."""
+"""plugins.mercurial.phase: phases of a repository that does not publish, and copies of a whole repository."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served, fine
-from hg_sides import HgSide, copy_hg_side
+from hg_sides import HgSide, copy_hg_side, server_bookmarks, server_heads, server_markers
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -71,35 +71,6 @@ def test_push_publish(side: HgSide) -> None:
     assert phases(side, "b") == ["public"] * 3
 
 
-def test_what_was_public_stays_public_beside_a_refused_branch(side: HgSide) -> None:
-    side.prepare("""
-    b commit five; b hg push -q "$URL"
-    a hg branch -q other; a commit four; a hg update -q default; a commit six
-    a hg push -q --new-branch "$URL-published"
-    smartserver pull "$URL-published" copy >/dev/null
-    """)
-    refused = side.run('smartserver push copy "$URL"')
-    assert refused.status == 1, refused
-    side.prepare('as b hg clone -q "$URL" copied')
-    assert log_phases(side, "hg -R copied log -r other") == ["public"]
-
-
-@pytest.mark.parametrize("commands", [
-    'smartserver push --ref default whole "$URL-part" >/dev/null',
-    'smartserver pull --ref default "$URL" part >/dev/null; smartserver push part "$URL-part" >/dev/null',
-], ids=["push", "pull"])  # fmt: skip
-def test_what_is_public_of_one_branch_stays_public(side: HgSide, commands: str) -> None:
-    """The changeset that records the phase is on a branch that is not copied."""
-    side.prepare(f"""
-    a hg branch -q other; a commit four; a hg phase --public -r .; a hg push -q --new-branch "$URL"
-    a hg update -q default; a commit five; a hg push -q "$URL"
-    smartserver pull "$URL" whole >/dev/null
-    {commands}
-    as b hg clone -q "$URL-part" copied
-    """)
-    assert log_phases(side, "hg -R copied log") == ["draft", "public", "public", "public"]
-
-
 def test_what_was_public_stays_public(side: HgSide) -> None:
     """Public changesets stay public when the repository stops publishing, and in a copy that does not publish."""
     side.prepare("""
@@ -113,3 +84,46 @@ def test_what_was_public_stays_public(side: HgSide) -> None:
     """)
     assert log_phases(side, "hg -R changed log") == ["draft", "public", "public", "public"]
     assert log_phases(side, "hg -R copied log") == ["public", "public", "public"]
+
+
+# -- copies of a whole repository
+
+HISTORY = r"""
+hg init a
+a commit one; a commit two; a hg update -q 0; a commit other; a hg commit -q --close-branch -m closed
+a hg update -q 1; a hg branch -q topic; a commit topical; a hg update -q default
+a hg bookmark -r topic mark
+a hg push -q -f --new-branch "$URL"; a hg push -q -B mark "$URL" || true
+"""
+"""The script of a branch with two heads, one of them closed, another branch, and a bookmark."""
+
+
+@pytest.fixture
+def whole(served: Served, tmp_path: Path) -> HgSide:
+    """A user with a repository of its own on the server, made by `HISTORY`."""
+    made = HgSide(tmp_path / "whole", served.url(tmp_path.name), served)
+    made.prepare(HISTORY)
+    return made
+
+
+def test_a_copy_has_all_heads_and_bookmarks(whole: HgSide, served: Served) -> None:
+    path, pull = whole.path, f'smartserver pull "$URL" {served.root}/{whole.path}-copy'
+    assert whole.prepare(pull).out.startswith("5 revisions")
+    assert server_heads(served, f"{path}-copy") == server_heads(served, path)
+    assert server_bookmarks(served, f"{path}-copy") == server_bookmarks(served, path) != {}
+    fine(whole.run('a hg pull "$URL-copy"'))
+    fine(whole.run('as c hg clone -q "$URL-copy" c'))
+    has = whole.has()
+    assert [row.replace("'mark'", "") for row in has["c"]] == [row.replace("'mark'", "") for row in has["a"]]
+    whole.prepare(f'a hg update -q topic; a commit more; a hg push -q "$URL"; {pull}')
+    assert server_heads(served, f"{path}-copy") == server_heads(served, path)
+
+
+def test_a_copy_has_all_markers(whole: HgSide, served: Served) -> None:
+    whole.prepare('smartserver config "$URL" publishing no; smartserver config "$URL" evolution yes')
+    with open(whole.folder / ".hgrc", "a") as file:
+        file.write("[experimental]\nevolution = all\n")
+    whole.prepare('a commit new; a hg commit --amend -q -m newer; a hg push -q "$URL"')
+    for _ in range(2):
+        whole.prepare(f'smartserver pull "$URL" {served.root}/{whole.path}-copy')
+        assert server_markers(served, f"{whole.path}-copy") == server_markers(served, whole.path) != set()

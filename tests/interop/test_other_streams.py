@@ -148,6 +148,7 @@ def test_files_change_places_as_in_git(side: Side, vcs: str) -> None:
         "C d e\nD d/x\n",
         "R a a/z\nR b a/b\nM 644 inline a/z\ndata 1\nz\n",
         "R d/x t\nR t d\n",
+        "D a\nM 644 inline a/x\ndata 1\nx\nD d/w/v\nM 644 inline d/w\ndata 1\ny\nR b b/d\n",
     )
     (side.folder / "moves").write_text(
         COMMIT
@@ -200,28 +201,6 @@ def test_a_branch_is_deleted_only_by_force(side: Side, vcs: str) -> None:
     side.prepare('smartserver fast-import --force "$URL" gone')
     back(side)
     assert side.git("back", "for-each-ref", "--format=%(refname)", "refs/heads/topic") == ""
-
-
-@SYSTEMS
-def test_a_path_is_a_file_or_a_folder(side: Side, vcs: str) -> None:
-    more = "commit refs/heads/master\nmark :{0}\ncommitter A <a@example.org> 1700000001 +0000\ndata 1\nm\nfrom :{1}\n"
-    (side.folder / "changes").write_text(
-        COMMIT
-        + "M 644 inline a\ndata 1\na\nM 644 inline b/c\ndata 1\nb\nM 644 inline d\ndata 1\nd\n"
-        + more.format(3, 2)
-        + "D a\nM 644 inline a/x\ndata 1\nx\nD b/c\nM 644 inline b\ndata 1\ny\nR d a/d\n"
-    )
-    side.prepare(f'smartserver fast-import --vcs {vcs} "$URL" changes')
-    back(side)
-    files = side.git("back", "ls-tree", "-r", "--name-only", "master").split("\n")
-    assert files == ["a/d", "a/x", "b"]
-    assert side.git("back", "show", "master:b") == "y"
-
-
-def test_a_stream_that_begins_anew_does_not_go_on_with_what_is_there(side: Side) -> None:
-    (side.folder / "one").write_text(COMMIT + "M 644 inline a\ndata 1\na\n")
-    side.prepare('smartserver fast-import --vcs bzr "$URL" one')
-    refused(side.run('smartserver fast-import "$URL" one'), "would lose commits; --force moves it")
 
 
 @SYSTEMS

@@ -117,12 +117,3 @@ def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
         assert not list(Path(user.folder).glob(".smartserver-*"))
     finally:
         blocked.close()
-
-
-def test_what_may_ask_or_change_something_is_run_here(user: User) -> None:
-    """A command that may ask or change something runs without the agent, like a push, and like one that starts ssh."""
-    blocked = Blocked(user, "smartserver verify {}")
-    try:
-        assert workers(zygote_of(user)) == []
-    finally:
-        blocked.close()

@@ -264,20 +264,6 @@ def use_brz(account: Account) -> list[tuple[str, Counts]]:
     return counted
 
 
-def test_none_is_made_in_the_folders_of_another(account: Account) -> None:
-    """`smartserver push` creates none, and takes the same trips as where it may: the checks share a request."""
-    account.run("git", "init", "-q", "a")
-    commit(account, "a", "one")
-    account.run("git", "push", "-q", account.url("one"), "main", where="a")
-    above = account.above.removeprefix("hpss+")
-    counts = account.run("smartserver", "push", str(account.served / "one"), f"{above}/two")
-    assert counts.rounds <= 15
-    (account.served / "one" / "packs" / "a").mkdir()
-    refused, _ = account.attempt("smartserver", "push", str(account.served / "one"), f"{above}/one/packs/a/n")
-    assert refused.returncode == 1
-    assert f"{above}/one is a repository: nothing is made inside it" in refused.stderr
-
-
 def test_a_dump_and_its_load(account: Account) -> None:
     """`smartserver dump` and `load` take the trips of the store."""
     account.run("git", "init", "-q", "a")
@@ -326,24 +312,3 @@ def test_what_goes_wrong_with_a_bucket_is_one_line(bucket: Account, monkeypatch:
     monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
     monkeypatch.setenv("AWS_TIMEOUT", "1 second")
     assert "no keys: set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY" in line(path)
-
-
-def test_what_goes_wrong_is_one_line(account: Account, sshd: Sshd) -> None:
-    def line(url: str) -> str:
-        done, _ = account.attempt("git", "ls-remote", url)
-        assert done.returncode, done.stdout
-        (said,) = done.stderr.splitlines()
-        return said
-
-    assert "is not there" in line(f"{account.url('').replace(account.served.as_posix(), '/absent')}project/trunk")
-    # The path as it is in the URL, and not from the folder on that its server serves.
-    path = account.url("project/trunk").removeprefix("hpss+")
-    assert line(account.url("project/trunk")) == f"fatal: hpss: no repository at '{path}'"
-    nobody = f"hpss+sftp://127.0.0.1:1{account.served}/project"
-    assert "cannot connect to" in line(nobody)
-    assert "has a NUL (%00) in it" in line(f"hpss+sftp://127.0.0.1:{account.proxy.port}/t%00mp/project")
-    (account.home / ".ssh" / "config").write_text(sshd.config.read_text().replace("known_hosts", "nowhere"))
-    assert "nobody knows its key" in line(account.url("project"))
-    old = 'sh -c "echo SSH-1.5-old; exec cat >/dev/null"'  # Of which paramiko writes a log.
-    (account.home / ".ssh" / "config").write_text(f"{sshd.config.read_text()}  ProxyCommand {old}\n")
-    assert "cannot log in to" in line(account.url("project"))

@@ -26,8 +26,7 @@ HG = "hg init hg; cd hg; echo one > f; hg commit -q -A -m one -u a"
 def traced(side: Side, script: str, **variables: str) -> Trace:
     """The trace of the one command of a script that is run under `RUN`."""
     path = side.folder / "trace"
-    done = side.run(script.replace("RUN", RUN), TRACE=str(path), **variables)
-    assert done.status == 0, done.said
+    side.prepare(script.replace("RUN", RUN), TRACE=str(path), **variables)
     (found,) = traces(path.read_bytes().splitlines())
     path.unlink()
     return found

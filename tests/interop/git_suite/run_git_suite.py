@@ -10,15 +10,13 @@ from __future__ import annotations
 import argparse
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
@@ -26,7 +24,7 @@ from shutil import rmtree
 from forks import Forks
 from gateway_httpd import RULES, USER
 from git_source import built, version
-from suites import CannotRun, Reasons, read_reasons, run_main, suite_server, summary
+from suites import CannotRun, Cases, Report, end, read_reasons, run_main, suite_server
 
 from smartserver.server.tokens import TokenChanges
 
@@ -66,21 +64,16 @@ def programs_of_http() -> str:
 
 
 @dataclass
-class Cases:
-    """The outcomes of the cases of one script, by their numbers."""
+class GitCases(Cases):
+    """The outcomes of the cases of one script."""
 
-    passed: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)
-    """The titles of the failed cases."""
     bridged: set[int] = field(default_factory=set)
     """The cases with a command over hpss."""
-    problem: str = ""
-    """The reason why the script did not reach its end."""
 
 
-def cases_of(lines: Sequence[str]) -> Cases:
+def cases_of(lines: Sequence[str]) -> GitCases:
     """Read the cases in the output of a script, without skipped cases and known breakages of git."""
-    cases = Cases()
+    cases = GitCases()
     bridged = complete = False
     for line in lines:
         if line == "# bridged":
@@ -150,10 +143,10 @@ class Suite:
             "PATH": f"{os.environ['PATH']}:{programs_of_http()}",
         }
 
-    def run(self, script: str, *, bridged: bool) -> Cases:
+    def run(self, script: str, *, bridged: bool) -> GitCases:
         """Run a script, over hpss or with git alone."""
         if self._stopped:
-            return Cases(problem="stopped")
+            return GitCases(problem="stopped")
         name = script.removesuffix(".sh")
         work = self._work / ("hpss" if bridged else "plain") / name
         rmtree(work, ignore_errors=True)
@@ -178,7 +171,7 @@ class Suite:
         command = ["sh", script, "--verbose", "--no-color", f"--root={work}"]
         with open(log, "ab") as file, self._lock:
             if self._stopped:
-                return Cases(problem="stopped")
+                return GitCases(problem="stopped")
             process = subprocess.Popen(
                 command,
                 cwd=self._tests,
@@ -212,13 +205,6 @@ class Suite:
                 end(process)
 
 
-def end(process: subprocess.Popen[bytes]) -> None:
-    """End a script and all processes that it started."""
-    with suppress(ProcessLookupError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-
-
 def main() -> int:
     """Run the scripts that the command line names, and return the exit status."""
     parser = argparse.ArgumentParser(prog="make git-suite ARGS=...", description=__doc__.split("\n\n")[0])
@@ -243,63 +229,40 @@ def main() -> int:
         if options.scripts:
             scripts = [path.stem for name in options.scripts for path in sorted((source / "t").glob(f"{name}*.sh"))]
         with suite.served(scripts):
-            return Report(suite, reasons).run(scripts, options.jobs)
+            return run(suite, Report(reasons), scripts, options.jobs)
     except CannotRun as wrong:
         print(wrong, file=sys.stderr)
         return 2
 
 
-@dataclass
-class Report:
-    """The outcomes of the scripts, printed as each ends."""
+def run(suite: Suite, report: Report, scripts: Sequence[str], jobs: int) -> int:
+    """Run scripts, print the outcome of each as it ends, and return the exit status."""
+    with ThreadPoolExecutor(jobs) as pool:
+        running = {pool.submit(suite.run, f"{name}.sh", bridged=True): name for name in scripts}
+        try:
+            for done in as_completed(running):
+                ended(suite, report, running[done], done.result())
+        except BaseException:
+            suite.stop()
+            raise
+    print()
+    print("\n".join(report.summary("git")))
+    if report.wrong:
+        print("\n".join(["", *report.wrong]))
+    return 1 if report.wrong else 0
 
-    suite: Suite
-    reasons: Reasons
-    wrong: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    """The number of cases by reason, and of those that passed."""
-    faulty: int = 0
-    """The number of cases that fail with git alone, too, and are left out."""
 
-    def run(self, scripts: Sequence[str], jobs: int) -> int:
-        """Run scripts, and return the exit status."""
-        with ThreadPoolExecutor(jobs) as pool:
-            running = {pool.submit(self.suite.run, f"{name}.sh", bridged=True): name for name in scripts}
-            try:
-                for done in as_completed(running):
-                    self._ended(running[done], done.result())
-            except BaseException:
-                self.suite.stop()
-                raise
-        print()
-        print("\n".join(summary(self.reasons, self.counts, "git", self.faulty)))
-        if self.wrong:
-            print("\n".join(["", *self.wrong]))
-        return 1 if self.wrong else 0
-
-    def _ended(self, name: str, cases: Cases) -> None:
-        known = {number: reason for (script, number), reason in self.reasons.cases.items() if script == name}
-        passed = cases.passed & cases.bridged
-        unknown = cases.failed.keys() - known.keys()
-        if is_http(name):  # Without Apache nobody knows which fail with git alone, too.
-            plain = Cases(passed=set(unknown))
-        else:
-            plain = self.suite.run(f"{name}.sh", bridged=False) if unknown or cases.problem else Cases()
-        self.counts["passed"] += len(passed)
-        for number in sorted(cases.failed):
-            if number in known:
-                self.counts[known[number]] += 1
-            elif number in plain.passed:
-                self.counts["without a reason"] += 1
-                self.wrong.append(f"{name}.{number} fails: {cases.failed[number]}")
-            else:
-                self.faulty += 1
-        self.wrong += [
-            f"{name}.{n} passes now; remove it from reasons.toml" for n in sorted(known.keys() & cases.passed)
-        ]
-        if cases.problem and not plain.problem:
-            self.wrong.append(f"{name} {cases.problem}")
-        print(f"{name}: {len(passed)} passed, {len(cases.failed)} failed, {len(unknown)} without a reason", flush=True)
+def ended(suite: Suite, report: Report, name: str, cases: GitCases) -> None:
+    """Add the outcomes of a script to a report, and print them."""
+    passed = cases.passed & cases.bridged
+    unknown = cases.failed.keys() - report.known(name).keys()
+    if is_http(name):  # Without Apache nobody knows which fail with git alone, too.
+        plain = Cases(passed=set(unknown))
+    else:
+        plain = suite.run(f"{name}.sh", bridged=False) if unknown or cases.problem else Cases()
+    report.counts["passed"] += len(passed)
+    report.judge(name, name, cases, plain)
+    print(f"{name}: {len(passed)} passed, {len(cases.failed)} failed, {len(unknown)} without a reason", flush=True)
 
 
 if __name__ == "__main__":

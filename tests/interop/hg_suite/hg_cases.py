@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
+
+from suites import Cases
 
 START = "  $ "
 FURTHER = "  > "
@@ -17,17 +18,6 @@ class Case(NamedTuple):
     line: int
     command: str
     printed: tuple[str, ...]
-
-
-@dataclass
-class Cases:
-    """The outcomes of the cases of one file, by their lines."""
-
-    passed: set[int] = field(default_factory=set)
-    failed: dict[int, str] = field(default_factory=dict)
-    """The commands of the failed cases."""
-    problem: str = ""
-    """The reason why the file did not reach its end."""
 
 
 def cases_in(text: str) -> list[Case]:

@@ -10,19 +10,17 @@ from __future__ import annotations
 import argparse
 import json
 import os
-import signal
 import subprocess
 import sys
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
 
-from hg_cases import Cases, bridged, outcome
+from hg_cases import bridged, outcome
 from hg_source import installed, tests_of
-from suites import CannotRun, Reasons, read_reasons, run_main, suite_server, summary
+from suites import CannotRun, Cases, Report, end, read_reasons, run_main, suite_server
 
 HERE = Path(__file__).resolve().parent
 REASONS = HERE / "reasons.toml"
@@ -68,9 +66,7 @@ class Suite:
         try:
             process.wait()
         finally:
-            with suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
+            end(process)
         report = results / "report.json"
         if not report.exists():
             raise CannotRun(f"run-tests.py ended with status {process.returncode} and no report")
@@ -85,19 +81,13 @@ class Suite:
 
 
 @dataclass
-class Report:
-    """The outcomes of the tests."""
+class HgReport(Report):
+    """The outcomes of the tests, and those that were skipped."""
 
-    reasons: Reasons
-    wrong: list[str] = field(default_factory=list)
-    counts: Counter[str] = field(default_factory=Counter)
-    """The number of cases by reason, and of those that passed."""
     skipped: list[str] = field(default_factory=list)
     """The tests that need something this machine lacks."""
     remote: int = 0
     """The number of operations over hpss."""
-    faulty: int = 0
-    """The number of cases that fail with Mercurial alone, too, and are left out."""
 
     def doubtful(self, outcomes: Mapping[str, Cases]) -> list[str]:
         """Return the files with a failure that has no reason, or without an end."""
@@ -105,8 +95,7 @@ class Report:
             {
                 name.partition("#")[0]
                 for name, cases in outcomes.items()
-                if (cases.problem and cases.problem != "skip")
-                or any(self._reason(name, n) is None for n in cases.failed)
+                if (cases.problem and cases.problem != "skip") or cases.failed.keys() - self.known(_key(name)).keys()
             }
         )
 
@@ -116,35 +105,22 @@ class Report:
             if cases.problem == "skip":
                 self.skipped.append(name)
                 continue
-            alone = plain.get(name, Cases())
             self.remote += operations.get(name, 0)
             self.counts["passed"] += len(cases.passed)
-            for line, command in sorted(cases.failed.items()):
-                reason = self._reason(name, line)
-                if reason is not None:
-                    self.counts[reason] += 1
-                elif line in alone.passed:
-                    self.counts["without a reason"] += 1
-                    self.wrong.append(f"{name}:{line} fails: {command}")
-                else:
-                    self.faulty += 1
-            known = {line for test, line in self.reasons.cases if test == name.replace(".t", "", 1)}
-            self.wrong += [
-                f"{name}:{line} passes now; remove it from reasons.toml" for line in sorted(known & cases.passed)
-            ]
-            if cases.problem and not alone.problem:
-                self.wrong.append(f"{name}: {cases.problem}")
+            self.judge(_key(name), name, cases, plain.get(name, Cases()))
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of the report."""
         more = f", {self.remote} operations over hpss"
-        yield from summary(self.reasons, self.counts, "Mercurial", self.faulty, more)
+        yield from self.summary("Mercurial", more)
         if self.skipped:
             yield f"{len(self.skipped)} tests are skipped on this machine: {' '.join(self.skipped)}"
         yield from self.wrong
 
-    def _reason(self, name: str, line: int) -> str | None:
-        return self.reasons.cases.get((name.replace(".t", "", 1), line))
+
+def _key(name: str) -> str:
+    """Return the name that reasons.toml has for a test."""
+    return name.replace(".t", "", 1)
 
 
 def main() -> int:
@@ -159,7 +135,7 @@ def main() -> int:
     options = parser.parse_args()
     reasons = read_reasons(REASONS.read_text(), "mercurial")
     work = options.work.resolve()
-    report = Report(reasons)
+    report = HgReport(reasons)
     try:
         release = installed(HG)
         if release != reasons.release:
