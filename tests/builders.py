@@ -365,7 +365,7 @@ def push(
     graph_first: bool = False,
     request: bytes | None = None,
     age: int = 0,
-    first: Callable[[Transaction], None] = create,
+    first: Callable[[Transaction], object] = create,
 ) -> CommitOutcome:
     """Push: create the repository, bring the revisions, move refs (None deletes one; without `force` only forward)."""
     listed = list(revisions)

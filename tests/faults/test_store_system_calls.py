@@ -1,6 +1,6 @@
 """A fault at every system call on the local disk: the repository is before or after, as the answer says, and whole.
 
-For n = 1, 2, ... the n-th call of an operation fails with an error of the system.
+For n = 1, 2, ... the n-th call of an operation fails with an error of the system, or the process is killed before it.
 """
 
 from __future__ import annotations
@@ -29,12 +29,15 @@ CALLS = {
 """The calls that may fail. An open descriptor's `fstat` and `close` are left out: they change nothing."""
 
 
-class System:
-    """The calls of `os`, of which the n-th fails."""
+NAMES = ["create with content", "push", "move a ref", "repack", "checkpoint and clean", "delete the repository"]
 
-    def __init__(self, at: int, number: int) -> None:
+
+class System:
+    """The calls of `os`; an act is run before the n-th, and may raise in its place."""
+
+    def __init__(self, at: int, act: Callable[[], None]) -> None:
         self.count = 0
-        self._at, self._number = at, number
+        self._at, self._act = at, act
         self.log: list[str] = []
 
     def __getattr__(self, name: str) -> object:
@@ -45,7 +48,7 @@ class System:
         self.count += 1
         self.log.append(name)
         if self.count == self._at:
-            raise OSError(self._number, os.strerror(self._number))
+            self._act()
         return call(*arguments, **named)
 
 
@@ -53,30 +56,71 @@ def opened(folder: Path, seed: int) -> PackRepository:
     return PackRepository(LocalTransport(folder), "project", randomness=Repeatable(seed))
 
 
-@pytest.mark.usefixtures("early_upkeep")
+class Place:
+    """A folder that is reset for each trial, and the operation to run there with a fault."""
+
+    def __init__(self, folder: Path, name: str) -> None:
+        self._start, self.folder, self.history = folder / "start", folder / "tried", History()
+        self._operation = OPERATIONS[name]
+        self._start.mkdir()
+        self._operation.prepare(opened(self._start, 1), self.history, Clock())
+        self._before, self._after = state_of(opened(self._start, 1)), self._operation.after(self.history)
+
+    def reset(self) -> None:
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(self._start, self.folder)
+
+    def run(self) -> None:
+        self._operation.run(opened(self.folder, 5), self.history)
+
+    def check(self, error: CodedError | None, what: str) -> None:
+        """Check that another process finds a state that the answer allows, and can push."""
+        other = opened(self.folder, 4)
+        check_next(other, self.history, check_answer(other, self.history, error, self._before, self._after, what), what)
+
+
+@pytest.fixture
+def place(request: pytest.FixtureRequest, tmp_path: Path, early_upkeep: None) -> Place:
+    return Place(tmp_path, request.param)
+
+
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EACCES], ids=errno.errorcode.__getitem__)
-@pytest.mark.parametrize(
-    "name",
-    ["create with content", "push", "move a ref", "repack", "checkpoint and clean", "delete the repository"],
-)
-def test_a_call_that_fails(name: str, number: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    start, folder, history, operation = tmp_path / "start", tmp_path / "tried", History(), OPERATIONS[name]
-    start.mkdir()
-    operation.prepare(opened(start, 1), history, Clock())
-    before, after = state_of(opened(start, 1)), operation.after(history)
+@pytest.mark.parametrize("place", NAMES, indirect=True)
+def test_a_call_that_fails(place: Place, number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail() -> None:
+        raise OSError(number, os.strerror(number))
+
     for at in itertools.count(1):
-        shutil.rmtree(folder, ignore_errors=True)
-        shutil.copytree(start, folder)
-        system, error = System(at, number), None
+        place.reset()
+        system, error = System(at, fail), None
         with monkeypatch.context() as patched:
             patched.setattr(local, "os", system)
             try:
-                operation.run(opened(folder, 5), history)
+                place.run()
             except CodedError as wrong:
                 error = wrong
         assert error is None or isinstance(error, TransportError | OutcomeUnknown), repr(error)
-        what = f"call {at}, {system.log[-3:]}: {error!r}"
-        other = opened(folder, 4)
-        check_next(other, history, check_answer(other, history, error, before, after, what), what)
+        place.check(error, f"call {at}, {system.log[-3:]}: {error!r}")
         if system.count < at:
+            return
+
+
+@pytest.mark.parametrize("place", NAMES, indirect=True)
+def test_a_process_that_is_killed(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    for at in itertools.count(1):
+        place.reset()
+        child = os.fork()
+        if child == 0:
+            status = 1
+            try:
+                monkeypatch.setattr(local, "os", System(at, lambda: os._exit(9)))
+                place.run()
+                status = 0
+            finally:
+                os._exit(status)
+        status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        assert status in (0, 9)
+        place.check(OutcomeUnknown("it was killed") if status else None, f"call {at}")
+        if status == 0:
+            assert at > 10
             return

@@ -264,7 +264,7 @@ def is_tidy(root: Path, path: str) -> bool:
     return not (incoming.exists() and any(incoming.iterdir()))
 
 
-def wait_until(holds: Callable[[], bool], what: str) -> None:
+def wait_until(holds: Callable[[], object], what: str) -> None:
     """Wait until a condition holds that gives no notice."""
     end = time.monotonic() + PATIENCE
     while not holds():

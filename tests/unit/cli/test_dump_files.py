@@ -104,7 +104,8 @@ def written(
     file: Path, body: bytes, piece: int, maps: Sequence[tuple[str, dict[bytes, bytes]]] = (), **fields: object
 ) -> str:
     """A dump of these fields of the header, and of others as they mostly are."""
-    header = {"vcs": "git sha1", "kinds": KINDS, "settings": {"HEAD": MAIN}, "refs": {}, "maps": {}, "rests_on": []}
+    header: dict[str, object] = {"vcs": "git sha1", "kinds": KINDS, "settings": {"HEAD": MAIN}}
+    header |= {"refs": {}, "maps": {}, "rests_on": []}
     header |= {"segments": 0, "size": len(body), **fields}
     made = MAGIC
     pieces = [body[at : at + piece] for at in range(0, len(body), piece)]

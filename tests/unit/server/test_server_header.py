@@ -153,7 +153,7 @@ def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = 
 
 
 def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
-    calls = [
+    calls: list[tuple[AnyVerb, Arguments]] = [
         (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
         (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/one", line[2], Rule.FF, create=False)),
         (branch_delete, BranchDeleteRequest(b"refs/heads/one", line[2])),

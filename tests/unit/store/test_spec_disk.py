@@ -174,8 +174,8 @@ def test_the_pack_is_read_and_written() -> None:
         assert text == expected
     transport = MemoryTransport()
     writer = PackWriter(transport.create("again"), KINDS)
-    for segment in segments.values():
-        writer.append(segment)
+    for content in segments.values():
+        writer.append(content)
     writer.finish()
     assert transport.get("again") == blocks()[PACK]
 

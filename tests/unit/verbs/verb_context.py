@@ -67,7 +67,7 @@ class Project:
         self,
         revisions: Iterable[bytes],
         refs: Mapping[bytes, bytes | None] = {},
-        first: Callable[[Transaction], None] = create,
+        first: Callable[[Transaction], object] = create,
     ) -> None:
         """Bring revisions and set refs."""
         push(self.repository, self.history, revisions, refs, first=first)
