@@ -87,8 +87,8 @@ def _wait_until_refused(connection: _socket.socket) -> None:
 
 
 def check_user(connection: _socket.socket) -> int:
-    """Check that the process at the other end is of this user, and return its number. It is the process that made the
-    connection, or that listened when it was made."""
+    """Check that the process at the other end runs as this user, and return its process id. It is the process that made
+    the connection, or that listened when it was made."""
     process, user, _ = CREDENTIALS.unpack(
         connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
     )
@@ -125,7 +125,7 @@ def open_process(process: str) -> int:
 
 
 def _check_number(connection: _socket.socket) -> None:
-    """Check that the process at the other end still has its number. A kernel before Linux 6.5 cannot tell."""
+    """Check that the process at the other end still has its process id. A kernel before Linux 6.5 cannot tell."""
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:

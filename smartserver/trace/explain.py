@@ -81,7 +81,7 @@ def needless(trace: Trace) -> list[Charge]:
 
 
 def charges(trace: Trace) -> list[Charge]:
-    """Return the findings, with those of the same line joined, the dearest first."""
+    """Return one charge for each behaviour at each line of each process, the dearest first."""
     found: dict[tuple[int, str, str], Charge] = {}
     waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()

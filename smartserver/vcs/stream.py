@@ -124,7 +124,7 @@ class StreamParser(ImportParser):
                 self._get_data(b"N")
 
     def read_bytes(self, count: int) -> bytes:
-        """Read the bytes of a text, at most `MAX_RECORD`."""
+        """Read a text of `count` bytes; more than `MAX_RECORD` is a ValueError."""
         if not 0 <= count <= MAX_RECORD:
             raise ValueError(f"{count} bytes of one text, at most {MAX_RECORD} are taken")
         return super().read_bytes(count)

@@ -174,7 +174,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return _Parents(self, super()._make_parents_provider())
 
     def get_parent_map(self, revision_ids: Iterable[RevisionId]) -> Parents:
-        """Return the parents of those of some revisions that exist."""
+        """Return the parents of each given revision that exists."""
         return self.parents_by(super().get_parent_map, revision_ids)
 
     def get_known_graph_ancestry(self, revision_ids: Sequence[RevisionId]) -> Any:

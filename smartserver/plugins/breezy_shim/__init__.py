@@ -43,10 +43,9 @@ class RunningCommand:
         self._again = TRIES
 
     def is_outdated(self, error: Exception | None) -> bool:
-        """Say whether the command must run again, because a branch was not as assumed.
+        """Tell whether the command must run again, because a branch was not in the assumed state.
 
-        An assumed state refuses nothing by itself: if no request was sent that a server could refuse, the server is
-        asked.
+        A command that sent no request cannot have noticed a wrong assumption. So the server is asked now.
         """
         assumed, self.assumed = self.assumed, []
         if self.has_changed or not self._again:
@@ -65,8 +64,7 @@ running: list[RunningCommand] = []
 
 
 def directory_format() -> Any:
-    """Return the format of a URL's control directory. Its module is imported by name, as Breezy does, and registers the
-    rest."""
+    """Import the adapter, which registers our formats with Breezy, and return that of a URL's control directory."""
     return get_named_object(CONTROLDIR, "HpssDirFormat")
 
 

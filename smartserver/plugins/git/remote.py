@@ -265,7 +265,7 @@ class GitRemote:
         self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
-        """Ask for the current refs, and return them: on these git can decide anything, as with its own servers."""
+        """Get the current refs from the server, and return them. On these git decides as with its own servers."""
         self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}

@@ -335,7 +335,7 @@ def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Se
 
 
 def _size(revision: RevisionId, difference: Difference) -> int:
-    """Return the bytes of the texts that a revision introduced, as its tree says."""
+    """Return the total size in bytes of the texts that a revision introduced, as its tree says."""
     sizes = [0]
     for entry, _ in difference.texts:
         size = int(entry.size or 0)
