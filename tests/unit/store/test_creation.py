@@ -27,7 +27,7 @@ from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository
-from smartserver.store.creation import LOOKED_AT
+from smartserver.store.creation import LOOKED_AT, holds_repository
 from smartserver.store.format import LINE
 from smartserver.store.repository import PackRepository
 from transports.base import Stat, Transport
@@ -115,7 +115,9 @@ def test_one_may_be_made_above_what_is_left_of_others(storage: Transport) -> Non
     for path in ("a/e", "a/e/packs", "a/e/log"):
         storage.make_directory(path)
     storage.put("a/e/log/0000000001", [b"The format was to follow."])
+    assert not holds_repository(storage, "a/b")
     assert make(storage).exists()
+    assert holds_repository(storage, "a")
     with pytest.raises(NestedRepository):
         make(storage, "a/b/c")
 

@@ -75,7 +75,7 @@ def push_one(stored: Stored, store: Transport) -> None:
 
 def test_nothing_that_names_a_pack_is_sent_before_all_that_brings_it_was_answered(stored: Stored) -> None:
     push_one(stored, stored.trips)
-    trips = [[step.split() for step in trip.split(", ")] for trip in stored.trips.log]
+    trips = [[step.partition(" ")[::2] for step in trip.split(", ")] for trip in stored.trips.log]
     brings, publishes = (
         next(at for at, trip in enumerate(trips) if any(name == first for name, _ in trip))
         for first in ("Rename", "Publish")

@@ -131,6 +131,8 @@ def test_tips_that_others_replace(
     # Its ancestor is a head in its place.
     superseded([line[1]], [])
     assert add_heads(project.context(), MAIN, tips(line[0])) == (tips(line[1]), tips(line[0]))
+    # Even one that is replaced must be there.
+    superseded([bytes(20)], [])
     with pytest.raises(MissingRevision):
         add_heads(project.context(), MAIN, tips(bytes(20)))
 
