@@ -72,6 +72,12 @@ SHALLOW_ROWS = [
         after=LEFT,
     ),
     Row(
+        "fetch --depth=1 of an id",
+        "c git fetch --no-tags --depth=1 origin +$(a git rev-parse topic):refs/remotes/origin/x",
+        before=SHALLOW,
+        after=LEFT,
+    ),
+    Row(
         "fetch with checks, shallow",
         "c git -c fetch.fsckObjects=true -c fetch.unpackLimit=1 fetch --depth 1",
         before=SHALLOW + MORE,
@@ -101,6 +107,12 @@ SHALLOW_ROWS = [
     Row("clone --filter=blob:limit", 'as c git clone -n --filter=blob:limit=5 "$URL" c', before=PARTIAL, after=LEFT),
     Row("clone --filter=tree:0", 'as c git clone -n --filter=tree:0 "$URL" c', before=PARTIAL, after=LEFT),
     Row("clone --filter=tree:0, checked out", 'as c git clone --filter=tree:0 "$URL" c', after=LEFT),
+    Row(
+        "clone --filter=combine",
+        'as c git clone -n --filter=tree:1 --filter=blob:none "$URL" c',
+        before=PARTIAL,
+        after=LEFT,
+    ),
     Row("clone --filter --depth", 'as c git clone -n --depth 1 --filter=blob:none "$URL" c', after=LEFT),
     Row(
         "fetch, partial",
@@ -112,6 +124,24 @@ SHALLOW_ROWS = [
         "checkout of an old commit, partial",
         "c git checkout -q HEAD~2",
         before=f'{PARTIAL} as c git clone -q --filter=blob:none "$URL" c;',
+        after=LEFT,
+    ),
+    Row(
+        "diff, partial",
+        "c git diff HEAD~2 HEAD",
+        before=f'{PARTIAL} as c git clone -nq --filter=blob:none "$URL" c;',
+        after=LEFT,
+    ),
+    Row(
+        "sparse-checkout, partial",
+        "c git sparse-checkout set d; c git checkout -q main",
+        before=f'{RENAMED} as c git clone -nq --filter=blob:none "$URL" c;',
+        after=LEFT,
+    ),
+    Row(
+        "fetch --refetch, partial",
+        "c git fetch -q --refetch --filter=blob:limit=1m",
+        before=f'{PARTIAL} as c git clone -nq --filter=blob:none "$URL" c;',
         after=LEFT,
     ),
     Row(

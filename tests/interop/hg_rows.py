@@ -64,6 +64,11 @@ ROWS = [
     Row("pull one", 'b hg pull "$URL"', before=A_HAS_MORE, says="added 1 changesets", most_down=1000),
     Row("pull of what diverged", 'b hg pull "$URL"', before=BOTH_HAVE_MORE, says="(+1 heads)"),
     Row(
+        "pull -r of a branch",
+        'b hg pull -r topic "$URL"',
+        before='a hg update -q topic; a commit x; a hg push -q "$URL"',
+    ),
+    Row(
         "pull -r leaves the rest",
         'b hg pull -r default "$URL"',
         before=f'{A_HAS_MORE}; a hg update -q topic; a commit x; a hg push -q "$URL"',
@@ -95,6 +100,19 @@ ROWS = [
         before="a hg branch -q new; a commit new",
         status=255,
         says="push creates new remote branches: new",
+    ),
+    Row(
+        "push of a new branch",
+        'a hg push --new-branch "$URL"',
+        before="a hg branch -q new; a commit new",
+        says="added 1 changesets",
+    ),
+    Row(
+        "push of a new head",
+        'a hg push "$URL"',
+        before="a hg update -q 1; a commit side",
+        status=255,
+        says="push creates new remote head",
     ),
     Row("push -f of a new head", 'a hg push -f "$URL"', before="a hg update -q 1; a commit side"),
     Row(
@@ -145,6 +163,14 @@ ROWS = [
         "push -B of nothing", 'a hg push -B none "$URL"', status=2, says="bookmark none does not exist on the local or"
     ),
     Row(
+        "push -B of one that another removed",
+        'b hg push -B mark "$URL"',
+        before=f'{MARK}; b hg pull -q "$URL"; b hg bookmark -d mark; a hg bookmark -d mark;'
+        ' a hg push -q -B mark "$URL" || true',
+        status=2,
+        says="bookmark mark does not exist on the local or",
+    ),
+    Row(
         "push with a bookmark on a secret changeset",
         'a hg push "$URL"',
         before='a hg bookmark mark; a hg push -q -B mark "$URL" || true; a commit four; a hg phase -q -s -f .;'
@@ -167,14 +193,41 @@ ROWS = [
     ),
     # -- what is asked
     Row("incoming", 'b hg incoming "$URL"', before=A_HAS_MORE, says="four"),
+    Row(
+        "incoming -r -b",
+        'b hg incoming -r default -b topic "$URL"',
+        before=f'{A_HAS_MORE}; a hg update -q topic; a commit x; a hg push -q "$URL"; a hg update -q 0;'
+        ' a hg branch -q z; a commit z; a hg push -q --new-branch "$URL"',
+        says="four",
+        is_same=False,  # Which of the changesets is the tip.
+    ),
     Row("outgoing", 'a hg outgoing "$URL"', before="a commit four", says="four", most_down=400),
     Row("identify", 'b hg identify "$URL"', most_down=600, is_same=False),
     Row("identify -r of a branch", 'b hg identify -r topic "$URL"', most_down=600, is_same=False),
     Row("identify -B", 'b hg identify -B "$URL"', before=MARK, says="mark", most_down=600, is_same=False),
+    Row(
+        "incoming -B",
+        'b hg incoming -B "$URL"',
+        before='a hg bookmark mark; a hg push -q -B mark "$URL" || true',
+        says="mark",
+    ),
     # -- as users set it up
     Row("push to default-push", "a hg push", before=f"a commit four; {DEFAULT_PUSH}", says="pushing to URL"),
     Row("push --publish", 'a hg push --publish "$URL"', before="a commit four", says="added 1 changesets"),
+    Row(
+        "pull --rebase",
+        'b hg --config extensions.rebase= pull --rebase "$URL"',
+        before=BOTH_HAVE_MORE,
+        says="rebasing 5:",
+    ),
     Row("pull after a strip", 'b hg pull "$URL"', before=f"b {STRIP}", says="added 1 changesets"),
+    Row(
+        "push after a strip",
+        'b hg push "$URL"',
+        before=f'b commit other; b hg push -q "$URL"; b {STRIP}; b commit again',
+        status=255,
+        says="push creates new remote head",
+    ),
     Row("clone from a pool", f'as c {POOL} "$URL" c', before=f'as b {POOL} "$URL" d', says="from existing pooled"),
     Row(
         "clone from an old pool",
