@@ -49,6 +49,7 @@ class Server:
             if self._hangs_up:
                 with contextlib.suppress(OSError):  # It has ended.
                     connection.shutdown(socket.SHUT_RDWR)
+                connection.close()  # Also ends one that looks at what it has not read.
             thread.join(PATIENCE)
             assert not thread.is_alive(), "the server still waits"
         for error in self._errors:
