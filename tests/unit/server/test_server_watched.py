@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+import threading
 from pathlib import Path
 from queue import SimpleQueue
 from typing import cast
@@ -101,12 +102,14 @@ TIMEOUT = 60
 
 
 class Answers:
-    """A database that answers as it is told to."""
+    """A database that is away for the first call, and answers the thread as it is told to."""
 
     def __init__(self) -> None:
         self.given, self.asked = SimpleQueue[int | Exception](), SimpleQueue[None]()
 
     def versions(self) -> dict[str, int]:
+        if threading.current_thread() is threading.main_thread():
+            raise TransportFailed("", "it is away")
         self.asked.put(None)
         answer = self.given.get()
         if isinstance(answer, Exception):
@@ -129,11 +132,9 @@ def test_the_database_fails(monkeypatch: pytest.MonkeyPatch) -> None:
             database.asked.get(timeout=TIMEOUT)
 
     away = TransportFailed("", "it is away")
-    database.given.put(away)  # The call and the thread ask at once.
     database.given.put(away)
     with pytest.raises(TransportFailed, match="it is away"):
         files.version("access")
-    database.asked.get(timeout=TIMEOUT)
     database.asked.get(timeout=TIMEOUT)
     database.asked.get(timeout=TIMEOUT)
     settle(1)
