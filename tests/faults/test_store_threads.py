@@ -29,7 +29,7 @@ def storage(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 @pytest.mark.parametrize("shared", [True, False])
 def test_all_push(storage: Transport, shared: bool) -> None:
-    """Each pushes on top of what it last saw of a ref, to a ref of its own, too; a refused one looks again. Nothing
+    """Each thread pushes onto the ref's tip as it last saw it, and to its own ref. If refused, it looks again. Nothing
     acknowledged is ever lost."""
     history, one = History(), PackRepository(storage, "project")
     (root,) = history.line(1)

@@ -162,7 +162,7 @@ class Padded:
 
 @pytest.fixture
 def sent(work: Work, monkeypatch: pytest.MonkeyPatch) -> list[Outgoing]:
-    """The requests of the client, whose bodies are made anew for each sending."""
+    """The requests that the client sent. A request that is sent again has a new body."""
     noted, request = list[Outgoing](), work.client.request
 
     def note(outgoing: Outgoing) -> Answer:

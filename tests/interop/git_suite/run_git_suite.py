@@ -256,7 +256,7 @@ def ended(suite: Suite, report: Report, name: str, cases: GitCases) -> None:
     """Add the outcomes of a script to a report, and print them."""
     passed = cases.passed & cases.bridged
     unknown = cases.failed.keys() - report.known(name).keys()
-    if is_http(name):  # Without Apache nobody knows which fail with git alone, too.
+    if is_http(name):  # Those need Apache, so git alone cannot be run for comparison.
         plain = Cases(passed=set(unknown))
     else:
         plain = suite.run(f"{name}.sh", bridged=False) if unknown or cases.problem else Cases()

@@ -39,7 +39,7 @@ def test_users_without_a_name(policy: Anonymous, local: bool, given: set[Permiss
         else:
             with pytest.raises(AccessDenied):
                 access.require(permission, "project")
-    # Whoever is refused is told what to do about it.
+    # A refusal tells the user what to do.
     assert bool(access.why) is (given != EVERYTHING)
 
 
