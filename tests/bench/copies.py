@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import ClassVar
 
-from bench.process import Cost, Watch, measure
+from bench.process import Cost, Watch, measure, until_idle
 from bench.report import Progress, Report, median
 from bench.servers import Server, Workspace, run
 from netem.proxy import Proxy
@@ -118,6 +118,7 @@ class Copies:
                 counts = proxy.take()
             runs.bytes_up, runs.bytes_down = counts.bytes_up, counts.bytes_down
             return
+        until_idle(server.pid)  # It tidies what the round before has pushed.
         with Watch(server.pid) as watch:
             cost, said = measure(self.command(what, server.url(name), target), self.source, environment)
         runs.client.append(cost)

@@ -79,6 +79,17 @@ def cpu_of(pid: int) -> float:
     return sum(int(ticks) for each in fields for ticks in each[11:15]) * _TICK
 
 
+def until_idle(pid: int) -> None:
+    """Wait until a process and its descendants have computed next to nothing for two seconds. A server tidies a
+    repository for some time after a push, with rests."""
+    quiet, before = 0, cpu_of(pid)
+    while quiet < 4:
+        time.sleep(0.5)
+        now = cpu_of(pid)
+        quiet = quiet + 1 if now - before < 0.025 else 0
+        before = now
+
+
 def memory_of(pid: int) -> tuple[int, int]:
     """Return the highest memory mark of a process and its descendants, and their memory together now, in bytes."""
     largest = together = 0
