@@ -13,6 +13,7 @@ use crate::bases::{Item, Looks, Siblings, Version, ALIKE, CANDIDATES, FRAME_CACH
 use crate::keys::Keys;
 use crate::limits::{MAX_ENTRIES, MAX_PARENTS, MAX_RECORD, MAX_SEGMENT};
 use crate::packing::{Packer, BULK_LEVEL, LEVEL};
+use crate::segment;
 use crate::texts::{Bytes, Cache};
 use crate::varint;
 
@@ -25,11 +26,10 @@ pub struct Kind {
 impl Kind {
     pub fn of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
         let name: String = kind.getattr("name")?.extract()?;
-        let check: usize =
-            kind.py().import("smartserver.records.check")?.call_method1("check_bytes", (kind,))?.extract()?;
+        let segment::Kind { check, base } = segment::Kind::of(kind)?;
         let mut begin = Vec::new();
         varint::write_bytes(&mut begin, name.as_bytes());
-        Ok(Kind { check: (check > 0).then_some(begin), base: kind.getattr("base")?.extract()? })
+        Ok(Kind { check: (check > 0).then_some(begin), base })
     }
 }
 

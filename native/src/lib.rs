@@ -11,6 +11,7 @@ mod bzr;
 mod delta;
 mod encoder;
 mod entries;
+mod expander;
 mod frame;
 mod frames;
 mod guard;
@@ -38,6 +39,7 @@ mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<expander::SegmentExpander>()?;
     module.add_class::<frames::Zstd>()?;
     module.add_class::<pack::PackBuilder>()?;
     module.add_class::<prover::Prover>()?;

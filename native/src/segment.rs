@@ -2,6 +2,8 @@
 
 use std::collections::HashSet;
 
+use pyo3::prelude::*;
+
 use crate::limits::{MAX_ENTRIES, MAX_ID, MAX_META, MAX_PARENTS, MAX_RECORD, MAX_SEGMENT, MAX_SEGMENT_TEXT};
 use crate::varint;
 
@@ -11,7 +13,7 @@ pub const HUNKS: u8 = 3;
 pub const ZSTD_HUNKS: u8 = 4;
 
 const LEAST_ENTRY: u64 = 7;
-const FULL_KEY: u64 = 1;
+pub const FULL_KEY: u64 = 1;
 
 /// In a segment of at most so many records, each is compared with all before it, which is quicker than a set.
 const FEW: usize = 12;
@@ -26,6 +28,12 @@ pub struct Kind {
 }
 
 impl Kind {
+    /// Return a kind of `records.model`.
+    pub fn of(kind: &Bound<'_, PyAny>) -> PyResult<Kind> {
+        let check = kind.py().import("smartserver.records.check")?.call_method1("check_bytes", (kind,))?;
+        Ok(Kind { check: check.extract()?, base: kind.getattr("base")?.extract()? })
+    }
+
     /// Tell whether records of this kind are bases, and may differ though they have one key.
     pub fn may_conflict(&self) -> bool {
         self.base && self.check > 0

@@ -1,6 +1,6 @@
 //! LEB128 in its shortest form, as in `records/varint.py`.
 
-const MAX_BYTES: usize = 9;
+pub const MAX_BYTES: usize = 9;
 
 /// Read the integer at `at`, and move `at` behind it. Return `None` if it is cut off, too long or not in its shortest
 /// form.

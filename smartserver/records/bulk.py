@@ -18,7 +18,9 @@ from smartserver.records.varint import Malformed
 if TYPE_CHECKING:
     import zstandard
 
-LEVEL: Final = 9
+LEVEL: Final = 8
+"""Level 9 makes a Mercurial history of 12,503 changesets 2.3 % smaller, and takes a third more of the server's time for
+its clone."""
 
 SEGMENT_LEVEL: Final = 3
 """The level for stored segments, whose records are compressed already: level 9 makes them 2 % smaller, three times

@@ -12,9 +12,11 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from smartserver.errors import LimitExceeded
 from smartserver.records import bulk
 from smartserver.records.delta import decompress, hunks_in
 from smartserver.records.model import BaseTag, Entry, Key, Kind
+from smartserver.records.native import twin
 from smartserver.records.segment import (
     HUNKS,
     STORED,
@@ -31,7 +33,7 @@ from smartserver.store.open_pack import SegmentReader
 LARGEST: Final = 4 << 20
 """The most bytes of a segment that is expanded, both before and after."""
 
-EXPANDED_AT_ONCE: Final = 16 << 20
+AT_ONCE: Final = 16 << 20
 """The most bytes to which the segments of one read are expanded; further segments are sent unchanged."""
 
 _ENDLESS: Final = sys.maxsize
@@ -39,9 +41,6 @@ _ENDLESS: Final = sys.maxsize
 
 REMEMBERED: Final = 200_000
 """Records of a stream that are remembered, some 30 MB."""
-
-Sent = set[tuple[int, Key]]
-"""The kinds and keys of records that were sent before."""
 
 
 class BulkReader:
@@ -53,12 +52,7 @@ class BulkReader:
         self.size = 0
         """The bytes of the stream that were read so far."""
         self._reader = segments
-        self._kinds = expanded
-        self._begun = b""
-        """The first bytes of a segment whose end was not read yet."""
-        self._passing = 0
-        """The bytes of a large segment that were not read yet; they are sent unchanged."""
-        self._sent: Sent = set()
+        self._expander = SegmentExpander(expanded) if expanded else None
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
         self._rest = b""
 
@@ -67,23 +61,42 @@ class BulkReader:
         flushed, so that a client keeps them if it is disconnected."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
-            parts = [self._writer.add(part) for part in (self._expanded(content) if self._kinds else [content])]
-            if self._reader.left and not parts:
-                continue  # A part of a segment was read.
-            if self._reader.left:
-                parts.append(self._writer.flush())
-            else:
-                parts.append(self._writer.finish())
+            is_last = not self._reader.left
+            if self._expander is not None:
+                content = self._expander.feed(content, is_last)
+            if is_last:
+                self._rest = self._writer.add(content) + self._writer.finish()
                 self._writer = None
-            self._rest = b"".join(parts)
+            elif content:  # Else a part of a segment was read.
+                self._rest = self._writer.add(content) + self._writer.flush()
         read, self._rest = self._rest[:size], self._rest[size:]
         self.size += len(read)
         return read
 
-    def _expanded(self, content: bytes) -> list[bytes]:
-        """Return the parts to send for the next bytes of the store."""
-        content = self._begun + content if self._begun else content
-        room = EXPANDED_AT_ONCE
+
+@twin
+class SegmentExpander:
+    """Decompresses those frames of segments that need no base. It is fed a stream of segments, front to back."""
+
+    def __init__(
+        self, kinds: Sequence[Kind], *, largest: int = LARGEST, at_once: int = AT_ONCE, remembered: int = REMEMBERED
+    ) -> None:
+        self._kinds = kinds
+        self._largest = largest
+        self._at_once = at_once
+        self._remembered = remembered
+        self._begun = b""
+        """The first bytes of a segment whose end was not read yet."""
+        self._passing = 0
+        """The bytes of a large segment that were not read yet; they are returned unchanged."""
+        self._sent = set[tuple[int, Key]]()
+        """The kinds and keys of records that were returned before."""
+
+    def feed(self, content: bytes, is_last: bool) -> bytes:
+        """Take the next bytes of the stream, and return all segments that are whole. A damaged segment is returned
+        unchanged, as the client will report it."""
+        content = self._begun + content
+        room = self._at_once
         parts: list[bytes] = []
         at = 0
         while at < len(content):
@@ -91,12 +104,12 @@ class BulkReader:
                 size = _size(content[at : at + MAX_BYTES])
                 if not size:
                     break
-                if size > LARGEST or room <= 0:
+                if size > self._largest or room <= 0:
                     self._passing = size
                 elif at + size > len(content):
                     break
                 else:
-                    parts.append(expand(content[at : at + size], self._kinds, self._sent))
+                    parts.append(self._expanded(content[at : at + size]))
                     room -= len(parts[-1])
                     at += size
             if self._passing:
@@ -104,9 +117,43 @@ class BulkReader:
                 self._passing -= len(parts[-1])
                 at += len(parts[-1])
         self._begun = content[at:]
-        if self._begun and not self._reader.left:
-            parts.append(self._begun)  # The segment is damaged, which the client will report.
-        return parts
+        if is_last:
+            parts.append(self._begun)
+        return b"".join(parts)
+
+    def _expanded(self, content: bytes) -> bytes:
+        try:
+            return self._decoded(content)
+        except (Malformed, LimitExceeded):
+            return content
+
+    def _decoded(self, content: bytes) -> bytes:
+        segment = decode_segment(content, 0, self._kinds)
+        room = self._largest
+        entries: list[Entry] = []
+        bodies: list[bytes] = []
+        for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
+            body, encoding = bytes(frame), entry.encoding
+            if (entry.kind, entry.key) in self._sent and entry.key != segment.revision:
+                entries.append(
+                    entry._replace(encoding=STORED, base=BaseTag.NONE, base_key=b"", length=0, frame_length=0)
+                )
+                bodies.append(b"")
+                continue
+            if encoding == ZSTD_HUNKS:
+                if decode(body, 0)[0] > room:
+                    return content
+                body, encoding = hunks_in(ZSTD_HUNKS, body), HUNKS
+            elif encoding == ZSTD and entry.base == BaseTag.NONE and entry.length <= room:
+                body, encoding = decompress(ZSTD, body, entry.length), STORED
+            room -= len(body)
+            if room < 0:
+                return content
+            entries.append(entry._replace(encoding=encoding, frame_length=len(body)))
+            bodies.append(body)
+        if len(self._sent) < self._remembered:
+            self._sent.update([(entry.kind, entry.key) for entry in segment.entries])
+        return encode_segment(segment.revision, segment.parents, entries, bodies, self._kinds)
 
 
 def _size(head: bytes) -> int:
@@ -115,41 +162,3 @@ def _size(head: bytes) -> int:
         return sum(read_length(head))
     except Malformed:
         return _ENDLESS
-
-
-def expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    """Return a segment with those frames decompressed that need no base. A damaged segment is returned unchanged, as
-    the client will report it."""
-    try:
-        return _expand(content, kinds, sent) if len(content) <= LARGEST else content
-    except Malformed:
-        return content
-
-
-def _expand(content: bytes, kinds: Sequence[Kind], sent: Sent) -> bytes:
-    segment = decode_segment(content, 0, kinds)
-    room = LARGEST
-    entries: list[Entry] = []
-    bodies: list[bytes] = []
-    for entry, frame in zip(segment.entries, frames(segment, content), strict=True):
-        body = bytes(frame)
-        if (entry.kind, entry.key) in sent and entry.key != segment.revision:
-            entries.append(entry._replace(encoding=STORED, base=BaseTag.NONE, base_key=b"", length=0, frame_length=0))
-            bodies.append(b"")
-            continue
-        if entry.encoding == ZSTD_HUNKS:
-            if decode(body, 0)[0] > room:
-                return content
-            body, encoding = hunks_in(ZSTD_HUNKS, body), HUNKS
-        elif entry.encoding == ZSTD and entry.base == BaseTag.NONE and entry.length <= room:
-            body, encoding = decompress(ZSTD, body, entry.length), STORED
-        else:
-            encoding = entry.encoding
-        room -= len(body)
-        if room < 0:
-            return content
-        entries.append(entry._replace(encoding=encoding, frame_length=len(body)))
-        bodies.append(body)
-    if len(sent) < REMEMBERED:
-        sent.update([(entry.kind, entry.key) for entry in segment.entries])
-    return encode_segment(segment.revision, segment.parents, entries, bodies, kinds)

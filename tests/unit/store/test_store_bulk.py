@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
 import pytest
 from builders import MAIN, History, push
+from hypothesis import given
+from hypothesis import strategies as st
 from memory_transport import MemoryTransport
+from twins import both
 
-from smartserver.records.bulk import BulkDecoder, read_bulk
+from smartserver.records.bulk import BulkDecoder
 from smartserver.records.delta import compress, hunks_in, pack_hunks
 from smartserver.records.hunks import encode_hunks
 from smartserver.records.model import BaseTag, Entry, Kind
+from smartserver.records.native import PARTS, native
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, encode_segment
-from smartserver.store import bulk as store_bulk
-from smartserver.store.bulk import BulkReader, expand
-from smartserver.store.open_pack import SegmentReader
+from smartserver.store.bulk import BulkReader
 from smartserver.store.repository import PackRepository
 from smartserver.store.snapshot import Snapshot
 
@@ -67,80 +72,92 @@ def whole(*records: tuple[Entry, bytes]) -> bytes:
     return encode_segment(b"revision", (), [entry for entry, _ in records], [frame for _, frame in records], KINDS)
 
 
-def test_what_needs_no_base_is_expanded() -> None:
+MIXED = whole(
+    record(b"a", ZSTD_BASE, len(BASE)),
+    record(b"b", HUNKED_FRAME, len(HUNKED), b"a"),
+    record(b"c", ON_BASE, len(HUNKED), b"a"),
+    record(b"revision", (STORED, b"own"), 3),
+)
+
+BOTH = both("smartserver.store.bulk", "SegmentExpander")
+
+
+@BOTH
+def test_what_needs_no_base_is_expanded(part: Any) -> None:
     before = whole(
         record(b"a", ZSTD_BASE, len(BASE)),
         record(b"b", HUNKED_FRAME, len(HUNKED), b"a"),
         record(b"c", ON_BASE, len(HUNKED), b"a"),
     )
     assert HUNKED_FRAME[0] == ZSTD_HUNKS
-    assert expand(before, KINDS, set()) == whole(
+    assert part(KINDS).feed(before, True) == whole(
         record(b"a", (STORED, BASE), len(BASE)),
         record(b"b", (HUNKS, hunks_in(*HUNKED_FRAME)), len(HUNKED), b"a"),
         record(b"c", ON_BASE, len(HUNKED), b"a"),
     )
 
 
-def test_a_large_or_damaged_segment_stays_as_it_lies(monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_a_large_or_damaged_segment_stays_as_it_lies(part: Any) -> None:
     damaged = whole(record(b"a", (ZSTD, ZSTD_BASE[1][:-1]), len(BASE)))
-    assert expand(damaged, KINDS, set()) == damaged
+    assert part(KINDS).feed(damaged, True) == damaged
     sound = whole(record(b"a", ZSTD_BASE, len(BASE)), record(b"b", HUNKED_FRAME, len(HUNKED), b"a"))
     for room in (len(sound) - 1, len(BASE) + 10, len(BASE) - 1):
-        monkeypatch.setattr(store_bulk, "LARGEST", room)
-        assert len(expand(sound, KINDS, set())) <= max(len(sound), room)
+        assert len(part(KINDS, largest=room).feed(sound, True)) <= max(len(sound), room)
 
 
-def test_what_is_expanded_at_once_has_a_limit(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_bulk, "EXPANDED_AT_ONCE", 1)
-    reader = BulkReader(snapshot.read_ranges([(0, 30)]), snapshot.state.kinds)
-    sent: store_bulk.Sent = set()
-    assert b"".join(read_bulk([reader.read(1 << 20)])) == b"".join(
-        [expand(SEGMENTS[0], snapshot.state.kinds, sent), *SEGMENTS[1:]]
-    )
+@BOTH
+def test_what_is_expanded_at_once_has_a_limit(part: Any) -> None:
+    first, second = (whole(record(key, ZSTD_BASE, len(BASE))) for key in (b"a", b"b"))
+    limited = part(KINDS, at_once=1)
+    assert limited.feed(first + second, False) == part(KINDS).feed(first, True) + second
+    assert limited.feed(first, True) == whole(record(b"a", (STORED, b""), 0))
 
 
-def test_a_large_segment_is_sent_as_it_is_read(snapshot: Snapshot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(store_bulk, "LARGEST", min(map(len, SEGMENTS)))
-    source = snapshot.read_ranges([(0, 30)])
-    reader, decoder = BulkReader(source, snapshot.state.kinds), BulkDecoder()
+@BOTH
+@pytest.mark.parametrize("size", [1, 7, 300])
+def test_segments_are_returned_as_soon_as_they_are_whole(part: Any, size: int) -> None:
+    """The bytes of a large one are returned as they come."""
+    expander, largest = part(KINDS, largest=min(map(len, SEGMENTS))), max(map(len, SEGMENTS))
+    content = b"".join(SEGMENTS)
     came = b""
-    while chunk := reader.read(300):
-        came += b"".join(decoder.feed(chunk))
-        assert source.size - source.left - len(came) < 2 * 300
-    sent: store_bulk.Sent = set()
-    assert came == b"".join([expand(each, snapshot.state.kinds, sent) for each in SEGMENTS])
+    for at in range(0, len(content), size):
+        came += expander.feed(content[at : at + size], at + size >= len(content))
+        assert at + size - len(came) <= largest
+    whole_one = part(KINDS, largest=min(map(len, SEGMENTS)))
+    assert came == b"".join([whole_one.feed(each, True) for each in SEGMENTS])
 
 
-class Kept(SegmentReader):
-    """Segments that lie in no pack."""
-
-    def __init__(self, content: bytes) -> None:
-        super().__init__((), 1)
-        self._content = content
-        self.left = len(content)
-
-    def read(self, size: int) -> bytes:
-        read, self._content = self._content[:size], self._content[size:]
-        self.left = len(self._content)
-        return read
-
-
-@pytest.mark.parametrize("content", [b"", b"\xff" * 20, b"\xff" * 5, SEGMENTS[0] + SEGMENTS[1][:-1]])
+@BOTH
+@pytest.mark.parametrize("content", [b"", b"\xff" * 20, b"\xff" * 5, SEGMENTS[0][:-1]])
 @pytest.mark.parametrize("size", [1, 7, 1 << 20])
-def test_what_is_damaged_is_sent_as_it_lies(content: bytes, size: int) -> None:
-    reader = BulkReader(Kept(content), KINDS)
-    chunks = []
-    while chunk := reader.read(size):
-        chunks.append(chunk)
-    assert b"".join(read_bulk(chunks)).endswith(content[-20:])
+def test_what_is_damaged_is_returned_unchanged(part: Any, content: bytes, size: int) -> None:
+    expander = part(KINDS)
+    came = [expander.feed(content[at : at + size], False) for at in range(0, len(content), size)]
+    assert b"".join([*came, expander.feed(b"", True)]) == content
 
 
-def test_a_record_that_came_before_comes_without_its_text(monkeypatch: pytest.MonkeyPatch) -> None:
+@BOTH
+def test_a_record_that_came_before_comes_without_its_text(part: Any) -> None:
     first = whole(record(b"a", (STORED, BASE), len(BASE)))
     again = whole(record(b"a", ON_BASE, len(HUNKED), b"z"), record(b"b", (STORED, b"b"), 1))
-    sent: store_bulk.Sent = set()
-    assert expand(first, KINDS, sent) == first
-    assert expand(again, KINDS, sent) == whole(record(b"a", (STORED, b""), 0), record(b"b", (STORED, b"b"), 1))
-    monkeypatch.setattr(store_bulk, "REMEMBERED", 0)
-    forgetful: store_bulk.Sent = set()
-    assert [expand(each, KINDS, forgetful) for each in (first, again)] == [first, again]
+    expander = part(KINDS)
+    assert expander.feed(first, False) == first
+    assert expander.feed(again, True) == whole(record(b"a", (STORED, b""), 0), record(b"b", (STORED, b"b"), 1))
+    assert part(KINDS, remembered=0).feed(first + again, True) == first + again
+
+
+@given(st.data())
+def test_both_forms_return_the_same(data: st.DataObject) -> None:
+    """Segments in which a byte was changed too, cut anywhere."""
+    if native("SegmentExpander") is None:
+        pytest.skip("native parts are not built")
+    content = bytearray(b"".join([MIXED, *SEGMENTS[:3], MIXED]))
+    for _ in range(data.draw(st.integers(0, 2))):
+        content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
+    cuts = sorted({0, len(content), *data.draw(st.lists(st.integers(0, len(content)), max_size=3))})
+    forms = [form(KINDS) for form in PARTS["SegmentExpander"]]
+    for start, stop in pairwise(cuts):
+        piece = bytes(content[start:stop])
+        python, natively = (form.feed(piece, stop == len(content)) for form in forms)
+        assert natively == python
