@@ -6,10 +6,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::frame::{decompress, Tally};
+use crate::frame::{decompress, hunks_in, Tally};
 use crate::guard::run;
 use crate::keys::Keys;
-use crate::limits::{MAX_HUNKS, MAX_ID, MAX_META};
+use crate::limits::{MAX_ID, MAX_META};
 use crate::segment::{decode, Kind, FULL_KEY, HUNKS, STORED, ZSTD, ZSTD_HUNKS};
 use crate::sys::Reader;
 use crate::system::name;
@@ -152,20 +152,20 @@ impl SegmentExpander {
         length: usize,
         room: usize,
     ) -> Option<(u8, Cow<'a, [u8]>)> {
-        let (made, at, size) = match encoding {
+        let body = match encoding {
             ZSTD_HUNKS => {
-                let at = &mut 0;
-                let size = varint::read(frame, at)?;
-                if size > room.min(MAX_HUNKS) as u64 {
+                if varint::read(frame, &mut 0)? > room as u64 {
                     return None;
                 }
-                (HUNKS, *at, size as usize)
+                (HUNKS, hunks_in(&mut self.reader, &mut self.tally, encoding, frame)?)
             }
-            ZSTD if !has_base && length <= room => (STORED, 0, length),
-            _ => return Some((encoding, Cow::Borrowed(frame))),
+            ZSTD if !has_base && length <= room => {
+                let text = decompress(&mut self.reader, &mut self.tally, encoding, frame, length, b"")?;
+                (STORED, Cow::Owned(text))
+            }
+            _ => (encoding, Cow::Borrowed(frame)),
         };
-        let body = decompress(&mut self.reader, &mut self.tally, ZSTD, &frame[at..], size, b"")?;
-        Some((made, Cow::Owned(body)))
+        Some(body)
     }
 }
 

@@ -1,5 +1,7 @@
 //! Decodes frames as `records/delta.py` does, and refuses the same ones.
 
+use std::borrow::Cow;
+
 use pyo3::prelude::*;
 
 use crate::limits::{MAX_BASED, MAX_HUNKS, MAX_RECORD, MAX_WINDOW_LOG, MIN_BASE, MIN_WINDOW_LOG};
@@ -37,16 +39,7 @@ pub fn decompress(
 ) -> Option<Vec<u8>> {
     match encoding {
         STORED => (frame.len() == length).then(|| frame.to_vec()),
-        HUNKS => apply_hunks(frame, length, base),
-        ZSTD_HUNKS => {
-            let at = &mut 0;
-            let size = varint::read(frame, at)?;
-            if size > MAX_HUNKS as u64 {
-                return None;
-            }
-            let hunks = decompress(reader, tally, ZSTD, &frame[*at..], size as usize, b"")?;
-            apply_hunks(&hunks, length, base)
-        }
+        HUNKS | ZSTD_HUNKS => apply_hunks(&hunks_in(reader, tally, encoding, frame)?, length, base),
         ZSTD => {
             if !is_sound(frame, length) {
                 return None;
@@ -66,6 +59,34 @@ pub fn decompress(
         }
         _ => None,
     }
+}
+
+/// Return the encoded hunks in a frame of encoding `HUNKS` or `ZSTD_HUNKS`.
+pub fn hunks_in<'a>(reader: &mut Reader, tally: &mut Tally, encoding: u8, frame: &'a [u8]) -> Option<Cow<'a, [u8]>> {
+    if encoding == HUNKS {
+        return Some(Cow::Borrowed(frame));
+    }
+    let at = &mut 0;
+    let size = varint::read(frame, at)?;
+    if size > MAX_HUNKS as u64 {
+        return None;
+    }
+    decompress(reader, tally, ZSTD, &frame[*at..], size as usize, b"").map(Cow::Owned)
+}
+
+/// A piece of a base, and the bytes that replace it.
+pub struct Hunk<'a> {
+    pub start: usize,
+    pub end: usize,
+    pub added: &'a [u8],
+}
+
+/// Read the hunk at `at`, after one that ended at byte `end` of a base of `size` bytes.
+pub fn read_hunk<'a>(hunks: &'a [u8], at: &mut usize, end: usize, size: usize) -> Option<Hunk<'a>> {
+    let start = (end as u64).checked_add(varint::read(hunks, at)?)?;
+    let end = start.checked_add(varint::read(hunks, at)?)?;
+    let added = varint::read_bytes(hunks, at, MAX_HUNKS)?;
+    (end <= size as u64).then_some(Hunk { start: start as usize, end: end as usize, added })
 }
 
 /// Tell whether a frame claims no more than it can hold, and ends where it says.
@@ -109,25 +130,25 @@ fn blocks_at(frame: &[u8], length: usize) -> Option<usize> {
     (said.checked_add(if field == 2 { 256 } else { 0 })? == length as u64).then_some(at)
 }
 
-fn apply_hunks(hunks: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
+/// Return the text of `length` bytes that hunks make of a base.
+pub fn apply_hunks(hunks: &[u8], length: usize, base: &[u8]) -> Option<Vec<u8>> {
     if hunks.len() > MAX_HUNKS || length > MAX_RECORD {
         return None;
     }
     let mut text = Vec::with_capacity(length.min(base.len() + hunks.len()));
     let at = &mut 0;
-    let mut end: u64 = 0;
+    let mut end = 0;
     while *at < hunks.len() {
-        let start = end.checked_add(varint::read(hunks, at)?)?;
-        let kept = base.get(usize::try_from(end).ok()?..usize::try_from(start).ok()?)?;
-        end = start.checked_add(varint::read(hunks, at)?)?;
-        let added = varint::read_bytes(hunks, at, MAX_HUNKS)?;
-        if text.len() + kept.len() + added.len() > length {
+        let hunk = read_hunk(hunks, at, end, base.len())?;
+        let kept = &base[end..hunk.start];
+        end = hunk.end;
+        if text.len() + kept.len() + hunk.added.len() > length {
             return None;
         }
         text.extend_from_slice(kept);
-        text.extend_from_slice(added);
+        text.extend_from_slice(hunk.added);
     }
-    let rest = base.get(usize::try_from(end).ok()?..)?;
+    let rest = &base[end..];
     if text.len() + rest.len() != length {
         return None;
     }

@@ -4,14 +4,14 @@
 use sha1::{Digest, Sha1};
 
 use crate::delta::{common_end, common_start};
-use crate::segment::{Entry, Segment};
+use crate::segment::Segment;
 use crate::system::{name, unhex, References, Version, ANY};
 
-const CHANGESET: u8 = 0;
+pub const CHANGESET: u8 = 0;
 pub const MANIFEST: u8 = 1;
-const FILE: u8 = 2;
-const NODE_BYTES: usize = 20;
-const NULL: &[u8] = &[0; NODE_BYTES];
+pub const FILE: u8 = 2;
+pub const NODE_BYTES: usize = 20;
+pub const NULL: &[u8] = &[0; NODE_BYTES];
 const CENSORED: &[u8] = b"\x01\ncensored:";
 const MARK: &[u8] = b"\x01\n";
 
@@ -19,7 +19,7 @@ const MARK: &[u8] = b"\x01\n";
 const DIGITS: usize = 15;
 
 /// Return the two parents in a meta, null for a missing one; `None` if it is no meta.
-fn both(meta: &[u8]) -> Option<(&[u8], &[u8])> {
+pub fn both(meta: &[u8]) -> Option<(&[u8], &[u8])> {
     match meta.len() {
         0 => Some((NULL, NULL)),
         NODE_BYTES if meta != NULL => Some((meta, NULL)),
@@ -35,17 +35,18 @@ fn parents(meta: &[u8]) -> Option<impl Iterator<Item = &[u8]>> {
 }
 
 /// Tell whether the key of a record is right: its node or, for a file's version, its path and node.
-pub fn has_key(entry: &Entry<'_>, text: &[u8]) -> bool {
-    let Some((first, second)) = both(entry.meta) else { return false };
+pub fn has_key(kind: u8, key: &[u8], meta: &[u8], text: &[u8]) -> bool {
+    let Some((first, second)) = both(meta) else { return false };
     let node =
         Sha1::new().chain_update(first.min(second)).chain_update(first.max(second)).chain_update(text).finalize();
-    if entry.kind != FILE {
-        return node[..] == *entry.key;
+    if kind != FILE {
+        return node[..] == *key;
     }
-    path_of(entry.key).is_some_and(|path| entry.key[path.len() + 1..] == node[..])
+    path_of(key).is_some_and(|path| key[path.len() + 1..] == node[..])
 }
 
-fn path_of(key: &[u8]) -> Option<&[u8]> {
+/// Return the path in the key of a file's version.
+pub fn path_of(key: &[u8]) -> Option<&[u8]> {
     let (path, rest) = key.split_at(key.len().checked_sub(NODE_BYTES + 1)?);
     let is_path = !path.is_empty() && rest[0] == 0 && !path.iter().any(|byte| matches!(byte, 0 | b'\n' | b'\r'));
     is_path.then_some(path)

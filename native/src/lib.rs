@@ -8,6 +8,7 @@ use pyo3::prelude::*;
 mod ancestry;
 mod bases;
 mod bzr;
+mod changegroup;
 mod delta;
 mod encoder;
 mod entries;
@@ -39,6 +40,7 @@ mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<changegroup::ChangegroupWriter>()?;
     module.add_class::<expander::SegmentExpander>()?;
     module.add_class::<frames::Zstd>()?;
     module.add_class::<pack::PackBuilder>()?;

@@ -30,7 +30,7 @@ pub struct Version<'a> {
     pub text: &'a [u8],
 }
 
-const HG_KINDS: [Kind; 3] = [OF_HASHES[0]; 3];
+pub const HG_KINDS: [Kind; 3] = [OF_HASHES[0]; 3];
 
 /// The names of the systems, as in Python's `System.name`.
 pub const NAMES: [&str; 4] = ["bzr 2a", "git sha1", "git sha256", "hg sha1"];
@@ -96,7 +96,7 @@ impl System {
                 let is_id = entry.key.len() == width && entry.meta.len() == 1;
                 is_id && objects::has_id(entry.meta[0], text, entry.key)
             }
-            System::Hg => hg::has_key(entry, text),
+            System::Hg => hg::has_key(entry.kind, entry.key, entry.meta, text),
             System::Bzr => bzr::has_key(entry, text),
         }
     }

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Final, NoReturn
 
 from smartserver.vcs.base import VcsError
+from smartserver.vcs.pipes import widen
 from smartserver.vcs.signals import be_ended_by_signals, held
 
 _REFUSED = 1
@@ -20,7 +21,7 @@ _FAILED = 2
 
 
 _PIECE: Final = 1 << 16
-"""Bytes that a pipe holds."""
+"""Bytes that are written and read at once."""
 
 
 class Child:
@@ -94,6 +95,7 @@ def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
 
     with tempfile.TemporaryFile() as answer:
         reading, writing = os.pipe()
+        widen(writing)
 
         def work() -> bytes:
             os.close(reading)

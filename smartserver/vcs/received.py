@@ -13,8 +13,8 @@ from smartserver.records.cache import Cache
 from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
 from smartserver.records.model import Entry, Key, Kind, RevisionId, Segment
-from smartserver.records.segment import decode_segment
-from smartserver.records.varint import Malformed
+from smartserver.records.segment import decode_segment, read_length
+from smartserver.records.varint import MAX_BYTES, Malformed
 from smartserver.vcs.base import WrongContent
 
 CACHE: Final = 64 << 20
@@ -71,10 +71,21 @@ class ReceivedRecords(ABC):
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
         """Keep a segment; parents come first. Return it decoded, with the entries of records that are new here."""
+        taken = self._note(block, self._size)
+        self._write(block)
+        return taken
+
+    def _write(self, block: bytes) -> None:
+        self._size += len(block)
+        while block:
+            block = block[os.write(self._spool.fileno(), block) :]
+
+    def _note(self, block: bytes, at: int) -> tuple[Segment, list[Entry]]:
+        """Decode the segment at `at` in the file."""
         segment = decode_segment(block, 0, self._kinds)
         revision = segment.revision
         self.parents[revision] = tuple([parent.id for parent in segment.parents])
-        at = self._size + segment.frames_at
+        at += segment.frames_at
         new = []
         for entry in segment.entries:
             came = self._rows[entry.kind]
@@ -87,10 +98,15 @@ class ReceivedRecords(ABC):
                 came[entry.key] = ReceivedRecord(*place, entry.meta, base, entry.check, base_is_local, revision)
                 new.append(entry)
             at += entry.frame_length
-        self._size += len(block)
-        while block:
-            block = block[os.write(self._spool.fileno(), block) :]
         return segment, new
+
+    def _note_all(self) -> None:
+        """Decode all segments in the file."""
+        at = 0
+        while at < self._size:
+            size = sum(read_length(os.pread(self._spool.fileno(), MAX_BYTES, at)))
+            self._note(os.pread(self._spool.fileno(), size, at), at)
+            at += size
 
     def _text(self, kind: int, key: Key) -> bytes:
         """Return the text of a received or local record, checked against its key or header."""

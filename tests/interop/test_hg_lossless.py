@@ -4,17 +4,22 @@ unchanged: random parts of random histories, pulled in random increments."""
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hg_histories import RandomHistory, Served, commit, new_repository, open_repository, verify
+from needs import needs
 
+from smartserver.errors import RequestError
 from smartserver.records import limits
 from smartserver.vcs import received
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.hg import insert
 from smartserver.vcs.hg import plan as hg_plan
 from smartserver.vcs.hg.format import changeset_manifest
+from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -216,3 +221,67 @@ def test_what_only_old_tools_made(tmp_path: Path) -> None:
     target = open_repository(tmp_path / "target")
     assert {target.changelog.rawdata(tip) for tip in tips} == {source.changelog.rawdata(tip) for tip in tips}
     assert verify(tmp_path / "target") == (0, "")
+
+
+# ---- the changegroup, made natively and in Python
+
+
+def made(
+    segments: Sequence[bytes], wanted: Collection[bytes], patched: pytest.MonkeyPatch, *, in_python: bool
+) -> tuple[bytes, str]:
+    """Return the changegroup of a clone, as far as it is made, and the error that ended it."""
+    with patched.context() as patch:
+        if in_python:
+            patch.setattr(insert, "native", lambda name: None)
+        came, said = b"", ""
+        with Arrived(None) as arrived:
+            try:
+                for segment in segments:
+                    arrived.add(segment)
+                for piece in arrived.chunks(wanted):
+                    came += piece
+            except (ValueError, RequestError, VcsError) as error:
+                said = f"{type(error).__name__}: {error}"
+    return came, said
+
+
+@needs("native parts")
+def test_both_forms_make_the_same_changegroup(
+    history: RandomHistory, served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = list(history.parents)
+    chance = random.Random(3)
+    as_pushed = list(hg_plan.plan(HgRepository(history.repository), order, ()).segments())
+    for segments in (as_pushed, served.segments(order)):
+        for heads in (order, chance.sample(order, 2), [order[0]]):
+            wanted = history.ancestors(*heads)
+            natively, python = (made(segments, wanted, monkeypatch, in_python=each) for each in (False, True))
+            assert natively == python
+            assert not python[1]
+            with Arrived(None) as arrived:
+                for segment in segments:
+                    arrived.add(segment)
+                assert len(b"".join(arrived.chunks(wanted))) == len(python[0])
+                assert arrived._writer is not None, "Python made it"
+
+
+@needs("native parts")
+def test_both_forms_refuse_the_same(served: Served, history: RandomHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments in which a byte was changed, or of which one is missing. What was made before the error is the same."""
+    order = list(history.parents)
+    segments = served.segments(order)
+    chance = random.Random(4)
+    errors = set()
+    for trial in range(150):
+        damaged = list(segments)
+        at = chance.randrange(len(damaged))
+        if trial % 10:
+            piece = bytearray(damaged[at])
+            piece[chance.randrange(len(piece))] ^= 1 << chance.randrange(8)
+            damaged[at] = bytes(piece)
+        else:
+            del damaged[at]
+        natively, python = (made(damaged, order, monkeypatch, in_python=each) for each in (False, True))
+        assert natively == python
+        errors.add(python[1].partition(":")[0])
+    assert {"", "WrongContent", "Malformed"} <= errors

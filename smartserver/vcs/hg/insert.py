@@ -16,6 +16,7 @@ from smartserver.records.cache import Cache
 from smartserver.records.delta import hunks_in
 from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks
 from smartserver.records.model import Key, RevisionId
+from smartserver.records.native import native
 from smartserver.records.segment import HUNKS, ZSTD_HUNKS
 from smartserver.vcs.base import WrongContent
 from smartserver.vcs.child import streamed
@@ -48,6 +49,18 @@ class Arrived(ReceivedRecords):
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
         """The record whose hunks were read last, and these hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
+        writer = native("ChangegroupWriter") if self._is_clone else None
+        self._writer = None if writer is None else writer(self._spool.fileno())
+        """Has the records in place of this object; None if it was not built, or left them to Python."""
+
+    @property
+    def _is_clone(self) -> bool:
+        return self._repository is None or not len(self._repository.changesets)
+
+    @property
+    def objects(self) -> int:
+        """The number of records, without copies."""
+        return super().objects if self._writer is None else int(self._writer.records)
 
     def add(self, block: bytes) -> None:
         """Add a whole segment; parents come first.
@@ -55,21 +68,44 @@ class Arrived(ReceivedRecords):
         Raises:
             Malformed: the segment cannot be decoded.
         """
+        added = None if self._writer is None else self._writer.add(block)
+        if added is not None:
+            revision, parents = added
+            self.parents[revision] = parents
+            self._write(block)
+            return
+        self._leave_to_python()
         segment, _ = self._take(block)
         own = self._rows[CHANGESET].get(segment.revision)
         if own is None:
             raise WrongContent(segment.revision, "its record did not come")
 
-    def text(self, revision: RevisionId) -> bytes:
-        """Return the text of a received changeset.
-
-        Raises:
-            WrongContent: the text does not match its key.
-        """
-        return self._text(CHANGESET, revision)
+    def _leave_to_python(self) -> None:
+        if self._writer is not None:
+            self._writer = None
+            self._note_all()
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets. Each parent is wanted, too, or in the repository."""
+        """Yield the changegroup of some received changesets. Each parent is wanted, too, or in the repository.
+
+        Raises:
+            WrongContent: a text does not match its key, or a record is missing.
+        """
+        made = 0
+        if self._writer is not None:
+            try:
+                self._writer.begin(list(wanted))
+                while piece := self._writer.piece():
+                    made += len(piece)
+                    yield piece
+                return
+            except ValueError:  # Python says what is wrong, or makes the rest.
+                self._leave_to_python()
+        for piece in self._chunks(wanted):
+            yield piece[made:]
+            made = max(0, made - len(piece))
+
+    def _chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
         with rare_collections():
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
@@ -88,8 +124,7 @@ class Arrived(ReceivedRecords):
     def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
         """Return the same as `chunks`. For a long clone, another process makes it while Mercurial stores it."""
         # Two processes must not read files that Mercurial has open here. In a clone, none is open.
-        is_clone = self._repository is None or not len(self._repository.changesets)
-        if is_clone and self.objects > FEW and hasattr(os, "fork"):
+        if self._is_clone and self.objects > FEW and hasattr(os, "fork"):
             return streamed(self.chunks(wanted))
         return self.chunks(wanted)
 
@@ -114,7 +149,7 @@ class Arrived(ReceivedRecords):
         return next((changeset for changeset in introduced if changeset in wanted), None)
 
     def _is_here(self, file: Key) -> bool:
-        if self._repository is None or not len(self._repository.changesets):
+        if self._is_clone:
             return False  # A clone opens no file's store here: Mercurial does.
         store = self._store(FILE, file)
         return store is not None and bool(store.hasnode(file[-len(NULL) :]))
