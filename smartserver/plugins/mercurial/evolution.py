@@ -36,8 +36,8 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
 
 def branch_of(local: HgRepository, changeset: bytes) -> bytes:
-    """Return the branch of a local changeset."""
-    branch: bytes = local.changesets.branchinfo(local.changesets.rev(changeset))[0]
+    """Return the branch of a local changeset, from Mercurial's own cache of branches if it is there."""
+    branch: bytes = local.mercurial.revbranchcache().branchinfo(local.changesets.rev(changeset))[0]
     return branch
 
 
