@@ -207,12 +207,6 @@ impl Encoder {
         let candidates = candidates.into_iter().take(CANDIDATES).map(name).collect();
         Item { kind, name: self.name(kind, &key), key, meta, candidates, path, text: text.map(own), length, parts }
     }
-
-    /// Tell whether a record that may be a base was sent before.
-    pub fn sent(&self, kind: u8, key: &[u8]) -> bool {
-        let found = self.names.find(&[&[kind], key].concat());
-        found.and_then(|name| self.version(name)).is_some_and(|version| version.last != NONE)
-    }
 }
 
 impl Made {

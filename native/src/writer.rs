@@ -165,11 +165,6 @@ impl SegmentWriter {
         self.encoder = None;
         self.made.clear();
     }
-
-    /// Tell whether a record that may be a base was sent before.
-    fn sent(&mut self, kind: u8, key: &[u8]) -> PyResult<bool> {
-        Ok(self.encoder()?.sent(kind, key))
-    }
 }
 
 impl SegmentWriter {

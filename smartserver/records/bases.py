@@ -262,11 +262,6 @@ class SegmentWriter:
         be used afterwards."""
         self._made.clear()
 
-    def sent(self, kind: int, key: Key) -> bool:
-        """Tell whether a record that may be a base was sent before."""
-        version = self._versions.get((kind, key))
-        return version is not None and bool(version.revisions)
-
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
         """Choose the encoding of a record. Return the record, with its text if a held one needs it, and the choice."""
         if isinstance(item, HeldRecord):

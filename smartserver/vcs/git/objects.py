@@ -195,24 +195,38 @@ def _unnamed(size: int) -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-def stream(start: Start, keys: Sequence[Key], most: int | None = None) -> Iterator[GitObject]:
-    """Yield the objects of `keys` in order, through one process that reads ahead of the caller.
+class ObjectStream(Iterator[GitObject]):
+    """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
 
-    Raises:
+    Raises while it is read:
         MissingObject: one is not here.
         ReadingEnded: the process failed.
     """
-    # A file, not a pipe: nobody has to feed the process while its answers are read.
-    with scratch(b"".join([b"%s\n" % hexlify(key) for key in keys])) as questions:
-        process = start("cat-file", "--batch", "--buffer", stdin=questions, stdout=subprocess.PIPE)
-    answers = process.stdout
-    assert answers is not None
-    widen(answers.fileno())
-    try:
-        for key in keys:
-            found = _next_object(answers, hexlify(key), most)
+
+    def __init__(self, start: Start, keys: Sequence[Key], most: int | None = None) -> None:
+        self._left = iter(keys)
+        self._most = most
+        # A file, not a pipe: nobody has to feed the process while its answers are read.
+        with scratch(b"".join([b"%s\n" % hexlify(key) for key in keys])) as questions:
+            self._process = start("cat-file", "--batch", "--buffer", stdin=questions, stdout=subprocess.PIPE)
+        assert self._process.stdout is not None
+        self._answers = self._process.stdout
+        widen(self._answers.fileno())
+
+    def __next__(self) -> GitObject:
+        for key in self._left:
+            found = _next_object(self._answers, hexlify(key), self._most)
             if found is None:
                 raise MissingObject(key)
-            yield found
-    finally:
-        end(process)
+            return found
+        raise StopIteration
+
+    def close(self) -> None:
+        """End the process."""
+        end(self._process)
+
+
+def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
+    """Yield the objects of `keys` in order, as `ObjectStream` reads them."""
+    with contextlib.closing(ObjectStream(start, keys)) as objects:
+        yield from objects

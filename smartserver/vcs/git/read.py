@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Self
+from typing import NamedTuple, Self
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
+from smartserver.records.keys import KeyTable
 from smartserver.records.model import GraphNode, Key, RevisionId
 from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
@@ -26,9 +27,9 @@ from smartserver.vcs.git.objects import (
     GitObject,
     MissingObject,
     ObjectReader,
+    ObjectStream,
     ReadingEnded,
     TooLarge,
-    stream,
 )
 from smartserver.vcs.git.plan import (
     Introduced,
@@ -49,11 +50,26 @@ writer then uses the direct predecessor as base."""
 _CACHE = 32 << 20
 """Bytes of texts that are cached as bases; git reads dropped ones again. Twice as much saves no time."""
 
-_CHUNK = 20_000
-"""The number of objects that a process which reads ahead is asked for at once."""
+_CHUNK = 5_000
+"""The number of objects that a process which reads ahead is asked for at once. With fewer, git caches too few of its
+own bases."""
 
 _HELD = 4 << 20
 """If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
+
+
+Job = tuple[Revision, Iterator[NewRecord | HeldRecord]]
+"""A revision, and an iterator that reads the records which it introduced."""
+
+
+class _Chunk(NamedTuple):
+    """Revisions whose objects are being read."""
+
+    revisions: list[tuple[Revision, list[Introduced]]]
+    unread: set[Key]
+    """The keys of the objects that were not read yet."""
+    objects: ObjectStream | Generator[GitObject]
+    """The objects that no earlier chunk has."""
 
 
 class GitPlan:
@@ -96,26 +112,51 @@ class GitPlan:
             return bases.read(key).text
 
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=text, cache=_CACHE)
-        pairs = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
-        odd: dict[Key, bytes] = {}
         try:
-            for chunk in _chunks(pairs):
-                asked = dict.fromkeys([record.key for _, records in chunk for record in records])
-                keys = [key for key in asked if not writer.sent(0, key)]
-                unread = set(keys)
-                if self.bulk:
-                    objects = stream(repository.start, keys, limits.MAX_TAKEN)
-                else:
-                    objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
-                jobs: Iterator[Job] = (
-                    (revision, (self._record(revision, record, objects, unread, odd) for record in records))
-                    for revision, records in chunk
-                )
+            with contextlib.closing(self._jobs()) as jobs:
                 yield from _made_behind(writer, jobs) if self.bulk else _made(writer, jobs)
         except (MissingObject, ReadingEnded) as error:
             raise cannot_send(repository, error) from error
         finally:
             writer.abandon()  # Its thread asks `bases`, which the caller closes next.
+
+    def _jobs(self) -> Generator[Job]:
+        """Yield each revision with its records."""
+        odd: dict[Key, bytes] = {}
+        reading: deque[_Chunk] = deque()
+        try:
+            for chunk in self._chunks():
+                reading.append(chunk)
+                if len(reading) > 1:  # The objects of the next chunk are read meanwhile.
+                    yield from self._jobs_of(reading[0], odd)
+                    reading.popleft().objects.close()
+            for chunk in reading:
+                yield from self._jobs_of(chunk, odd)
+        finally:
+            for chunk in reading:
+                chunk.objects.close()
+
+    def _chunks(self) -> Iterator[_Chunk]:
+        """Begin to read the objects of the plan, a chunk at a time."""
+        repository = self._repository
+        plan = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
+        asked = KeyTable()
+        for chunk in _chunks(plan):
+            keys = []
+            for _, records in chunk:
+                for record in records:
+                    count = len(asked)
+                    if asked.number(record.key) == count:
+                        keys.append(record.key)
+            if self.bulk:
+                yield _Chunk(chunk, set(keys), ObjectStream(repository.start, keys, limits.MAX_TAKEN))
+            else:
+                objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
+                yield _Chunk(chunk, set(keys), objects)
+
+    def _jobs_of(self, chunk: _Chunk, odd: dict[Key, bytes]) -> Iterator[Job]:
+        for revision, records in chunk.revisions:
+            yield revision, (self._record(revision, record, chunk.objects, chunk.unread, odd) for record in records)
 
     def _record(
         self,
@@ -141,10 +182,6 @@ class GitPlan:
         if found.type != record.type:
             odd[record.key] = meta
         return NewRecord(0, record.key, meta, found.text, candidates, record.path, found.parts)
-
-
-Job = tuple[Revision, Iterator[NewRecord | HeldRecord]]
-"""A revision, and an iterator that reads the records which it introduced."""
 
 
 def _made(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:

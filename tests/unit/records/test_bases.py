@@ -300,7 +300,6 @@ def test_what_is_put_is_what_is_made_at_once(bulk: bool) -> None:
             one.put(revision, parents, items)
             taken += [b"".join(parts) for parts in one.take(False)]
         taken += [b"".join(parts) for parts in one.take(True)]
-        assert one.sent(0, key_of(edited(prose(1), 49)))
     assert taken == [other.segment(*each) for _ in range(2) for each in line(50)]
 
 
