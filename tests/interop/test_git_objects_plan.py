@@ -171,7 +171,7 @@ def test_what_no_server_takes_is_named_before_it_is_sent(
     with pytest.raises(
         CannotSend,
         match=f"cannot push commit {of_both.hex()}: its new content has 1[0-9]{{3}} bytes .compressed., "
-        "expected no more than 1000 in one commit",
+        "expected no more than 1000",
     ):
         sent(of_both)
     monkeypatch.setattr(limits, "MAX_ENTRIES", 2)

@@ -7,15 +7,16 @@ read for some revisions together, then their texts, so that only so much is in m
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
+from itertools import chain
 from typing import NamedTuple, Self
 
-from smartserver.errors import LimitExceeded, shown
+from smartserver.errors import shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
-from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.bzr.compat import StoreKey, read_texts
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
@@ -24,6 +25,7 @@ from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import Inventory, read_inventory, read_revision
 from smartserver.vcs.bzr.trees import Asking, Difference, MapPage
 from smartserver.vcs.collector import rare_collections
+from smartserver.vcs.sending import Job, segment, segments_behind
 
 FEW = 64
 """The most revisions for which the writer uses the direct predecessor as base."""
@@ -120,7 +122,10 @@ class BrzExport:
 
     def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
         self._partial = partial
+        self._bulk = bulk
         self._stores = repository.stores
+        self._reading = threading.Lock()
+        """Held while a store is read, as only one thread may read it."""
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
         self._pages: dict[Key, MapPage] = {}
@@ -131,24 +136,38 @@ class BrzExport:
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Yield whole segments in the order of `graph`."""
+        jobs = self._jobs(graph)
+        try:
+            if self._bulk:
+                yield from segments_behind(self._writer, jobs)
+            else:
+                yield from chain.from_iterable(segment(self._writer, job) for job in jobs)
+        finally:
+            self._writer.abandon()  # Its thread reads the stores, which the caller unlocks next.
+
+    def _jobs(self, graph: Sequence[GraphNode]) -> Iterator[Job]:
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
             parents = {node.revision: node.parents for node in chunk}
             for batch in _batches(self._trees(chunk)):
                 texts = self._read_texts(batch)
                 for tree in batch:
-                    yield self._segment(tree, parents[tree.revision], texts)
+                    named = f"revision {shown(tree.revision)}"
+                    yield Job(named, tree.revision, parents[tree.revision], self._records(tree, texts))
                 self._before.clear()
             self._forget()
 
     # ---- reading
 
     def _read(self, kind: int, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
-        return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
+        with self._reading:
+            return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
 
     def _text(self, kind: int, key: Key) -> bytes:
-        if kind == CHK and key in self._pages:
-            return self._pages[key].text
+        """Return a text; the writer's thread asks for it."""
+        page = self._pages.get(key) if kind == CHK else None
+        if page is not None:
+            return page.text
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         found = self._read(kind, [name])
         if name not in found:
@@ -245,12 +264,10 @@ class BrzExport:
             return found
         return [candidate for candidate in found if candidate.text is not None or (kind, candidate.key) in self._sent]
 
-    def _segment(
-        self,
-        tree: _Tree,
-        parents: Sequence[Parent],
-        texts: Mapping[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]],
-    ) -> bytes:
+    def _records(
+        self, tree: _Tree, texts: Mapping[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]
+    ) -> list[NewRecord]:
+        """Return the records that a revision introduced."""
         records = list(tree.records)
         done: set[Key] = set()
         for page, candidates in tree.difference.pages:
@@ -276,15 +293,7 @@ class BrzExport:
         for record in records:
             self._sent.add((record.kind, record.key))
             _check_limits(record)
-        try:
-            segment = self._writer.segment(tree.revision, parents, records)
-        except LimitExceeded as error:
-            raise _refusal(tree.revision, error) from error
-        size, _ = decode(segment, 0)
-        if size > limits.MAX_TAKEN:
-            why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
-            raise _refusal(tree.revision, why)
-        return segment
+        return records
 
     def _forget(self) -> None:
         """Drop the oldest pages and roots beyond their limits."""

@@ -12,12 +12,10 @@ from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple, Self
 
-from smartserver.errors import LimitExceeded
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.keys import KeyTable
 from smartserver.records.model import GraphNode, Key, RevisionId
-from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git.objects import (
@@ -42,6 +40,7 @@ from smartserver.vcs.git.plan import (
     revisions,
 )
 from smartserver.vcs.git.repository import GitRepository
+from smartserver.vcs.sending import Job, segment, segments_behind
 
 FEW = 64
 """The most revisions for which trees are compared in this process, since starting another costs about as much. The
@@ -53,13 +52,6 @@ _CACHE = 32 << 20
 _CHUNK = 5_000
 """The number of objects that a process which reads ahead is asked for at once. With fewer, git caches too few of its
 own bases."""
-
-_HELD = 4 << 20
-"""If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
-
-
-Job = tuple[Revision, Iterator[NewRecord | HeldRecord]]
-"""A revision, and an iterator that reads the records which it introduced."""
 
 
 class _Chunk(NamedTuple):
@@ -114,7 +106,10 @@ class GitPlan:
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=text, cache=_CACHE)
         try:
             with contextlib.closing(self._jobs()) as jobs:
-                yield from _made_behind(writer, jobs) if self.bulk else _made(writer, jobs)
+                if self.bulk:
+                    yield from segments_behind(writer, jobs)
+                else:
+                    yield from chain.from_iterable(segment(writer, job) for job in jobs)
         except (MissingObject, ReadingEnded) as error:
             raise cannot_send(repository, error) from error
         finally:
@@ -156,7 +151,8 @@ class GitPlan:
 
     def _jobs_of(self, chunk: _Chunk, odd: dict[Key, bytes]) -> Iterator[Job]:
         for revision, records in chunk.revisions:
-            yield revision, (self._record(revision, record, chunk.objects, chunk.unread, odd) for record in records)
+            items = (self._record(revision, record, chunk.objects, chunk.unread, odd) for record in records)
+            yield Job(_named(revision), revision.id, parents_of(revision), items)
 
     def _record(
         self,
@@ -182,69 +178,6 @@ class GitPlan:
         if found.type != record.type:
             odd[record.key] = meta
         return NewRecord(0, record.key, meta, found.text, candidates, record.path, found.parts)
-
-
-def _made(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments in parts, each made before the next one is read."""
-    for revision, items in jobs:
-        yield from _segment(writer, revision, items)
-
-
-def _made_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments in parts. The writer's thread makes small ones while the next revisions are read."""
-    waiting: deque[Revision] = deque()
-    for revision, items in jobs:
-        held: list[NewRecord | HeldRecord] = []
-        size = 0
-        for item in items:
-            held.append(item)
-            size += len(item.text) + _HELD * (item.parts is not None) if isinstance(item, NewRecord) else 0
-            if size >= _HELD:
-                yield from _taken(writer, waiting, wait=True)
-                yield from _segment(writer, revision, chain(held, items))
-                break
-        else:
-            waiting.append(revision)
-            writer.put(revision.id, parents_of(revision), held)
-            yield from _taken(writer, waiting, wait=False)
-    yield from _taken(writer, waiting, wait=True)
-
-
-def _taken(writer: SegmentWriter, waiting: deque[Revision], *, wait: bool) -> Iterator[bytes]:
-    """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
-    while True:
-        try:
-            made = writer.take(wait)
-        except LimitExceeded as error:
-            raise _over(waiting[0], error) from error
-        for parts in made:
-            yield from _checked(waiting.popleft(), parts)
-        if not (wait and waiting):
-            break
-
-
-def _segment(writer: SegmentWriter, revision: Revision, items: Iterable[NewRecord | HeldRecord]) -> list[bytes]:
-    """Return the segment of a revision in parts. Raise CannotSend if a server would refuse it."""
-    try:
-        parts = writer.parts(revision.id, parents_of(revision), items)
-    except LimitExceeded as error:
-        raise _over(revision, error) from error
-    return _checked(revision, parts)
-
-
-def _over(revision: Revision, error: LimitExceeded) -> CannotSend:
-    return CannotSend(f"cannot push {_named(revision)}: {error}")
-
-
-def _checked(revision: Revision, parts: list[bytes]) -> list[bytes]:
-    """Return the parts of a segment. Raise CannotSend if a server would refuse it."""
-    size, _ = decode(parts[0], 0)
-    if size > limits.MAX_TAKEN:
-        raise CannotSend(
-            f"cannot push {_named(revision)}: its new content has {size} bytes (compressed), expected no more than "
-            f"{limits.MAX_TAKEN} in one commit"
-        )
-    return parts
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:

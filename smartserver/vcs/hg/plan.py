@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Final, Self
 
-from smartserver.errors import LimitExceeded, shown
+from smartserver.errors import shown
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
 from smartserver.records.cache import Cache
 from smartserver.records.delta import TextParts
 from smartserver.records.hunks import Hunk, apply_hunks
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId
-from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.hg.compat import Abort, LookupError, Revlog, RevlogError, unchecked  # noqa: A004
@@ -24,6 +23,7 @@ from smartserver.vcs.hg.delta import hunks, unpacked
 from smartserver.vcs.hg.format import changeset_manifest, copied_from, differing, differing_in
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, Node, file_key, meta_of, path_of
 from smartserver.vcs.hg.repository import HgRepository
+from smartserver.vcs.sending import Job, segment
 
 FEW = 64
 """The most changesets for which the writer uses the direct predecessor as base."""
@@ -127,15 +127,7 @@ class HgExport:
             records += self._tree(manifest, list(of_parents))
         for record in records:
             _check_limits(node, record)
-        try:
-            parts = self._writer.parts(node, parents, records)
-        except LimitExceeded as error:
-            raise _refusal(node, error) from error
-        size, _ = decode(parts[0], 0)
-        if size > limits.MAX_TAKEN:
-            why = f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN}"
-            raise _refusal(node, why)
-        return parts
+        return segment(self._writer, Job(f"changeset {shown(node)}", node, parents, records))
 
     def _tree(self, manifest: Node, of_parents: Sequence[Node]) -> Iterator[NewRecord | HeldRecord]:
         """Yield a manifest, and the versions of files that no parent has."""

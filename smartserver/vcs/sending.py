@@ -1,0 +1,95 @@
+"""Makes the segments of a push: each at once, or by the writer's thread while the next records are read."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import Final, NamedTuple
+
+from smartserver.errors import LimitExceeded
+from smartserver.records import limits
+from smartserver.records.bases import HeldRecord, NewRecord, SegmentWriter
+from smartserver.records.model import Parent, RevisionId
+from smartserver.records.varint import decode
+from smartserver.vcs.base import CannotSend
+
+HELD: Final = 4 << 20
+"""If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
+
+
+class Job(NamedTuple):
+    """A revision to send."""
+
+    named: str
+    """The revision as its refusal names it."""
+    revision: RevisionId
+    parents: Sequence[Parent]
+    records: Iterable[NewRecord | HeldRecord]
+    """The records that it introduced; they may be read one by one."""
+
+
+def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
+    """Return the segment of a revision, with a large text in parts.
+
+    Raises:
+        CannotSend: a server would refuse it.
+    """
+    try:
+        parts = writer.parts(job.revision, job.parents, job.records)
+    except LimitExceeded as error:
+        raise _refusal(job, error) from error
+    return _checked(job, parts)
+
+
+def segments_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
+    """Yield segments, those with a large text in parts. The writer's thread makes small ones while the next revisions
+    are read. The caller must call `writer.abandon` at the end.
+
+    Raises:
+        CannotSend: a server would refuse one.
+    """
+    waiting: deque[Job] = deque()
+    for job in jobs:
+        held: list[NewRecord | HeldRecord] = []
+        size = 0
+        records = iter(job.records)
+        for record in records:
+            held.append(record)
+            size += len(record.text) + HELD * (record.parts is not None) if isinstance(record, NewRecord) else 0
+            if size >= HELD:
+                yield from _taken(writer, waiting, wait=True)
+                yield from segment(writer, job._replace(records=chain(held, records)))
+                break
+        else:
+            waiting.append(job)
+            writer.put(job.revision, job.parents, held)
+            yield from _taken(writer, waiting, wait=False)
+    yield from _taken(writer, waiting, wait=True)
+
+
+def _taken(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterator[bytes]:
+    """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
+    while True:
+        try:
+            made = writer.take(wait)
+        except LimitExceeded as error:
+            raise _refusal(waiting[0], error) from error
+        for parts in made:
+            yield from _checked(waiting.popleft(), parts)
+        if not (wait and waiting):
+            break
+
+
+def _checked(job: Job, parts: list[bytes]) -> list[bytes]:
+    size, _ = decode(parts[0], 0)
+    if size > limits.MAX_TAKEN:
+        raise _refusal(
+            job,
+            f"its new content has {size} bytes (compressed), expected no more than {limits.MAX_TAKEN} in one commit",
+        )
+    return parts
+
+
+def _refusal(job: Job, why: object) -> CannotSend:
+    return CannotSend(f"cannot push {job.named}: {why}")
