@@ -163,7 +163,7 @@ class AccessDenied(RequestError, code="access-denied"):
     token: str = ""
 
     def __str__(self) -> str:
-        return f"not allowed: {self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
+        return f"not allowed to {self.what}{f' {self.path!r}' if self.path else ''}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -249,7 +249,7 @@ class InternalError(RequestError, code="internal"):
     reference: str
 
     def __str__(self) -> str:
-        return f"internal error of the server (its log has it as {self.reference})"
+        return f"internal error of the server: its administrator finds it in the log by {self.reference}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -276,7 +276,8 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
     found: str = ""
 
     def __str__(self) -> str:
-        return f"no repository at {place(self.path)}" + (f" but {self.found}" if self.found else "")
+        kind = "smartserver repository" if self.found else "repository"
+        return f"no {kind} at {place(self.path)}" + (f", but {self.found}" if self.found else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -356,7 +357,7 @@ class NewHeads(RepositoryError, code="new-heads"):
     heads: list[bytes]
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} would get a new head {_few(self.heads)}: merge with what is there first, or force it"
+        return f"{_name(self.ref)} would get a new head {_few(self.heads)}: pull and merge first, or force the push"
 
 
 @dataclasses.dataclass(eq=False)
@@ -378,8 +379,9 @@ class StaleLease(RepositoryError, code="stale-lease"):
     actual: bytes
 
     def __str__(self) -> str:
-        found = f"at {shown(self.actual)}" if self.actual else "missing"
-        return f"{_name(self.ref)} is {found}, expected {shown(self.expected) or 'no such ref'}"
+        found = f"is at {shown(self.actual)}" if self.actual else "does not exist"
+        expected = f"at {shown(self.expected)}" if self.expected else "not to exist"
+        return f"{_name(self.ref)} {found}, but was expected {expected}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -389,8 +391,8 @@ class HeadBranch(RepositoryError, code="head-branch"):
     ref: bytes
 
     def __str__(self) -> str:
-        advice = "before deleting it run `smartserver config PATH head ANOTHER-BRANCH`"
-        return f"{_name(self.ref)} is the branch HEAD names: {advice}"
+        advice = "first run `smartserver config PATH head ANOTHER-BRANCH`"
+        return f"{_name(self.ref)} cannot be deleted, because HEAD names it: {advice}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -401,7 +403,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.key)} of {self.map!r} is not as expected: somebody else changed it"
+        return f"somebody else has changed {_name(self.key)} of {self.map!r}: look at it again before you change it"
 
 
 @dataclasses.dataclass(eq=False)

@@ -52,7 +52,7 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
     """Read from the repository at a place (a folder, or the URL of a server or a store). Yield the answer to the
     selector."""
     if not (is_url(place) or is_store_url(place) or os.path.isdir(place) or "/" in place):
-        raise CommandError(f"{place!r} is not there")
+        raise CommandError(f"{place!r} does not exist")
     with one_line(place), _repository_at(place, flags) as repository:
         repository.below = True
         content = repository.read(encode_selector(selector))

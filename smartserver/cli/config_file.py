@@ -59,7 +59,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> Non
     except OSError as error:
         raise CommandError(f"{path}: {error.strerror}") from None
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise CommandError(f"{path}: no TOML: {error}") from None
+        raise CommandError(f"{path}: not valid TOML: {error}") from None
     options = {_key(param): param for param in ctx.command.params if isinstance(param, click.Option)}
     del options["config"]
     ctx.meta[FILE] = path

@@ -212,7 +212,7 @@ class StorePlan:
             CannotCopy: always.
         """
         raise CannotCopy(
-            f"the target lacks {shown(min(keys))}, although it has its revision: run `smartserver verify` on it"
+            f"the target is damaged: it lacks {shown(min(keys))} of a revision that it has: see `smartserver verify`"
         )
 
 

@@ -55,7 +55,7 @@ def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
         raise CommandError(f"{folder} already exists: name a new folder, or an empty one")
     if not os.path.isdir(above):
-        raise CommandError(f"{above} is not there: make it first")
+        raise CommandError(f"{above} does not exist: create it first")
     made = tempfile.mkdtemp(prefix=".smartserver-", dir=above)
     try:
         mask = os.umask(0)

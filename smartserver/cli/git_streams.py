@@ -67,7 +67,7 @@ class StreamRun(NamedTuple):
             FileNotFoundError: the folder of the file to write is missing.
         """
         if self.import_marks and not os.path.isfile(self.import_marks):
-            raise CommandError(f"{self.import_marks} is not there: an earlier run writes it with --export-marks")
+            raise CommandError(f"{self.import_marks} does not exist: an earlier run with --export-marks writes it")
         if self.export_marks:
             check_folder(self.export_marks)
 

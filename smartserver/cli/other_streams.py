@@ -46,7 +46,7 @@ Marks = dict[bytes, bytes]
 def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
     """Write a stream of a repository of Mercurial or Breezy to standard output."""
     if refs:
-        raise CommandError(f"{run.place} is a repository of {vcs}: all of it is exported, name no REF")
+        raise CommandError(f"{run.place} is a repository of {vcs}, which can only be exported whole: leave out the REF")
     marks = _read_marks(run.import_marks)
     with _copy(run, vcs, may_create=False) as (module, local):
         line = CountLine("fast-export", sys.stderr.isatty(), done="written")
@@ -116,7 +116,7 @@ def _kept(folder: str) -> str:
     mark = os.path.join(folder, KEPT)
     if has_content(folder, os.environ):
         if not os.path.isfile(mark):
-            raise VcsError(f"{folder} is no folder that smartserver created to keep: name a new one")
+            raise VcsError(f"{folder} was not created by --keep: name a folder that does not exist yet")
     else:
         os.makedirs(folder, exist_ok=True)
         with open(mark, "x", encoding="ascii"):
@@ -139,9 +139,7 @@ def _url(place: str) -> str:
         return place
     if is_store_url(place):
         return PREFIX + place
-    raise CommandError(
-        f"{place}: a repository of Mercurial or Breezy is reached by a URL: `smartserver serve` serves it"
-    )
+    raise CommandError(f"{place}: name a repository of Mercurial or Breezy by a URL; `smartserver serve` gives it one")
 
 
 def _read_marks(path: str | None) -> Marks:

@@ -166,7 +166,7 @@ def local_place(place: str) -> str:
 def check_folder(path: str) -> None:
     """Check that a path is a folder that can be read."""
     if not os.path.isdir(path):
-        raise CommandError(f"{path!r} is {'not a folder' if os.path.exists(path) else 'not there'}")
+        raise CommandError(f"{path!r} {'is not a folder' if os.path.exists(path) else 'does not exist'}")
     if not os.access(path, os.R_OK | os.X_OK):
         raise CommandError(f"{path} cannot be read by user {user()}")
 
@@ -180,10 +180,10 @@ def check_meant(place: str) -> None:
     host, _, path = place.partition(":")
     if ":" in first:
         url = f"sftp://{host}{path if path.startswith('/') else f'/~/{path}'}"
-        raise CommandError(f"{place} is not there: say {url} for a folder of {host}, ./{place} for one of this machine")
+        raise CommandError(f"{place} does not exist: use {url} for a folder of {host}, ./{place} for one here")
     home = os.path.expanduser(first)
     if home != first:
-        raise CommandError(f"{place} is not there: say {home}/{rest} for a folder below a home, ./{place} for one here")
+        raise CommandError(f"{place} does not exist: use {home}/{rest} for one below a home, ./{place} for one here")
 
 
 def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: RequestT) -> ResultT:

@@ -69,7 +69,7 @@ def command(
         here = [change for change in findings.changes if not change.elsewhere]
         chosen = _named(findings, changes) if changes else here if every else usual
         if not (chosen or findings.needs_repair):
-            raise CommandError("nothing was restored: name a change by its ID, or say --all")
+            raise CommandError("nothing was restored: give the ID of a change, or --all")
         if not yes:
             confirm(f"{_repair(findings)}estore {count(len(chosen), 'change')}?", "--yes")
         failed = 0
@@ -85,7 +85,7 @@ def command(
         done = recovery.restore(repository, findings, chosen, report, conflict)
     click.echo(f"{count(done, 'change')} restored, {len(findings.changes) - done} left")
     if failed:
-        raise CommandError("not everything could be restored; the rest is unchanged")
+        raise CommandError("not every change could be restored; the others were not touched")
 
 
 def _repair(findings: Findings) -> str:
@@ -126,6 +126,8 @@ def _named(findings: Findings, names: tuple[str, ...]) -> list[LostChange]:
     for name in names:
         found = [each for each in findings.changes if each.entry.request.hex().startswith(name.lower())]
         if len(found) != 1:
-            raise CommandError(f"{name!r} names {'no change' if not found else f'{len(found)} changes'}")
+            raise CommandError(
+                f"the ID {name!r} matches {len(found) or 'no'} change{'s' * (len(found) > 1)}: give more of it"
+            )
         chosen += found
     return [change for change in findings.changes if change in chosen]

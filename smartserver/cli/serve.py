@@ -375,5 +375,5 @@ def _check_asked(root: str, original: str) -> None:
     if not asked["stdio"] or not folder or folder == "." or os.path.realpath(folder) == os.path.realpath(root):
         return
     raise UsageConflict(
-        f"{folder} is not served: this login serves one folder alone, and hpss+ssh://HOST/~/PATH names PATH in it"
+        f"{folder} is not served: this login serves only one folder; use hpss+ssh://HOST/~/PATH for PATH in that folder"
     )

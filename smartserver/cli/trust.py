@@ -76,8 +76,8 @@ def _fingerprint(place: TlsLocation) -> str:
 
 def _ask(place: TlsLocation, known: str, found: str) -> None:
     if not sys.stdin.isatty():
-        how = "to confirm it without a terminal, give what its owner told you by --fingerprint SHA256:..."
-        raise CommandError(f"{place.where} has {found}: {how}")
+        how = "without a terminal, confirm it by --fingerprint SHA256:..., as its owner told you"
+        raise CommandError(f"{place.where} has the certificate {found}: {how}")
     if known:
         click.echo(f"The certificate of {place.where} has changed. It was {known}.")
     click.confirm(f"{place.where} has the certificate {found}\nIs that what its owner told you?", abort=True, err=True)

@@ -48,7 +48,7 @@ def command(url: str) -> None:
 
 def _page(url: str) -> str:
     if not url.startswith(("http://", "https://")):
-        raise CommandError(f"{url} is no URL of metrics: name http://HOST:PORT, as `serve --metrics` says it")
+        raise CommandError(f"{url} is not a URL of metrics: use http://HOST:PORT, which `serve --metrics` prints")
     try:
         with urllib.request.urlopen(url, timeout=TIMEOUT) as page:
             return str(page.read().decode("utf-8", "replace"))

@@ -19,8 +19,7 @@ if TYPE_CHECKING:
     import zstandard
 
 LEVEL: Final = 8
-"""Level 9 makes a Mercurial history of 12,503 changesets 2.3 % smaller, and takes a third more of the server's time for
-its clone."""
+"""Level 9 makes a history of 12,503 revisions 2.3 % smaller, and takes a server a third more time."""
 
 SEGMENT_LEVEL: Final = 3
 """The level for stored segments, whose records are compressed already: level 9 makes them 2 % smaller, three times

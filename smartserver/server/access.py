@@ -188,7 +188,7 @@ class RuledUser:
         """
         rules = self.file.rules
         if self.by and not any(key.fingerprint == self.by and key.user == self.user for key in rules.keys):
-            raise AccessDenied("log in", f"the key {self.by} is no longer one of {self.user}")
+            raise AccessDenied("log in", f"the access file no longer gives the key {self.by} to {self.user}")
         return RuledAccess(self.user, rules, self.by)
 
 

@@ -418,7 +418,9 @@ class RequestContext:
                 raise AccessDenied("create the repository", NO_CREATE, path)
             if not path:
                 # A repository at the root would contain all others.
-                raise AccessDenied("create a repository", "give it a name below the served folder")
+                raise AccessDenied(
+                    "create a repository in the served folder itself", "give it a name below that folder"
+                )
         self.access.require(permission, self.transaction.path, ref)
 
     def stream(self, plan: PullPlan | ContentPlan) -> None:

@@ -36,7 +36,7 @@ def look_at(root: Transport, mark: bytes | None) -> None:
     if folder.result is None:
         raise NoSuchFile(root.describe())
     if file.result != mark:
-        raise TransportFailed(CLUSTER, "it changed since this server started: restart the server")
+        raise TransportFailed(CLUSTER, "the file has changed since this server started: restart the server")
 
 
 class Health:

@@ -270,7 +270,7 @@ class Site:
             InvalidPath: the path cannot be that of a file.
         """
         if not self.allows_vfs:
-            raise AccessDenied("file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
+            raise AccessDenied("use file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
         return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str, may_read: MayRead) -> list[PackRepository]:
@@ -369,11 +369,11 @@ class Site:
         for request in outside:
             place, _, file = request.path.rpartition("/")
             if file == CLUSTER and request.was_performed and request.result is not None:
-                why = "has its logs in a database, which cannot be reached this way: use one of its servers"
+                why = "has its logs in a database, which cannot be reached from here: use one of its servers"
                 raise InvalidPath(path, f"{self._whole.describe(place)} {why}")
             with contextlib.suppress(TransportError):  # A folder that cannot be read does not count.
                 if file == FORMAT and _may_be_format(request) and holds_repository(self._whole, place):
-                    raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: nothing is made inside it")
+                    raise InvalidPath(path, f"{self._whole.describe(place)} is a repository: name a place outside it")
 
     def _formats(self, names: Sequence[str]) -> list[GetStat]:
         """Return requests to the whole store for the `format` files of places."""

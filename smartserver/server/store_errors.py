@@ -11,7 +11,7 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 
 log = logging.getLogger("smartserver")
 
-GONE = "is not there"
+GONE = "does not exist"
 """The text for a missing served folder. Requests for its repositories get it too, because these were not deleted one by
 one."""
 

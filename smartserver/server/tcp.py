@@ -166,7 +166,7 @@ class TcpProtocol(SessionProtocol):
                 return
             self.refuse_if_full()
             if self.encryption.required and self.refusal is None:
-                self.session.refuse(AccessDenied("connect without TLS", "this server wants hpss+tls:// in the URL"))
+                self.session.refuse(AccessDenied("connect without TLS", "use hpss+tls:// in the URL"))
         super().dataReceived(data)
 
     def note_tls_step(self) -> None:

@@ -134,7 +134,7 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
 def _private_key(content: bytes) -> RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey:
     found = serialization.load_pem_private_key(content, None)
     if not isinstance(found, (RSAPrivateKey, EllipticCurvePrivateKey, Ed25519PrivateKey)):
-        raise ValueError("a key of a kind that TLS 1.3 does not have")
+        raise ValueError("TLS 1.3 has no keys of this kind: it takes RSA, EC or Ed25519")
     return found
 
 

@@ -87,7 +87,7 @@ def _make(folder: Path) -> None:
         folder.mkdir(mode=0o700)
     found = folder.lstat()
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise PermissionError(0, f"{folder} is not a folder of this account alone")
+        raise PermissionError(0, f"{folder} must be a folder that only this account owns and can open")
 
 
 @contextlib.contextmanager

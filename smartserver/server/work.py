@@ -318,7 +318,7 @@ class RequestWork:
     def _graph(self) -> Sequence[GraphNode]:
         """Return the graph in the complete body of a check."""
         if self._announcement is None:
-            raise Unsupported("a check without the graph it is about", "the graph in the body")
+            raise Unsupported("a check whose body has no graph", "a graph in the body")
         if self._bulk is not None:
             self._bulk.finish()
         self._announcement.finish()

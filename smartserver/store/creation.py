@@ -83,7 +83,7 @@ class LookAbove:
             looks = [look for look in self._foreign[place] if look.result is not None]
             other = foreign_in([paths.split(look.path)[1] for look in looks])
             if other is not None:
-                raise InvalidPath(self._path, f"{name_of(place)} is {other}: nothing is made inside it")
+                raise InvalidPath(self._path, f"{name_of(place)} is {other}: name a place outside it")
             if is_ours(line.result or b"") and _is_live(self._above, place, clock):
                 raise NestedRepository(self._path, place)
 

@@ -213,7 +213,8 @@ class State:
             return draft.state()
         except (KeyError, ValueError) as error:
             if len(records) == 1:
-                raise Misfit(str(error) if isinstance(error, ValueError) else f"{error} is not there", self) from error
+                said = str(error) if isinstance(error, ValueError) else f"{error} does not exist"
+                raise Misfit(said, self) from error
         state = self
         for pair in records:  # Find the one that does not follow.
             state = state.after_all([pair])

@@ -135,7 +135,7 @@ def test_one_that_the_environment_has(user: User) -> None:
     assert "2 round trips" not in user(f"git ls-remote {user.url}", SMARTSERVER_TOKEN=user.given(token))
     assert user.log() == []
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=user.given("hpss_wrong"))
-    assert "not allowed: log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
+    assert "not allowed to log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=f"example.org={token}")
     assert "give anonymous nothing here; SMARTSERVER_TOKEN has none for this server: set SMARTSERVER_TOKEN to " in said
 
@@ -147,7 +147,7 @@ def test_one_that_is_revoked(user: User) -> None:
     user.log()
     user.revoke(token)
     user.token()
-    assert "not allowed: log in: the token is unknown; no token was given\n" in user(
+    assert "not allowed to log in: the token is unknown; no token was given\n" in user(
         f"git ls-remote {user.url}", status=128
     )
     assert user.log() == ["get", "erase", "get", "get"]

@@ -124,7 +124,7 @@ def test_what_could_not_be_pushed_is_pushed_by_the_next_run(side: Side) -> None:
 def test_a_kept_folder_is_ours(side: Side) -> None:
     side.prepare("hg init mine; echo '[hooks]' >mine/.hg/hgrc")
     done = side.run('smartserver fast-import --vcs hg --keep mine "$URL" </dev/null')
-    refused(done, "is no folder that smartserver created to keep")
+    refused(done, "was not created by --keep")
 
 
 COMMIT = "commit refs/heads/master\nmark :2\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nm\n"

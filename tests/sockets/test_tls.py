@@ -127,7 +127,7 @@ def test_where_tls_is_required_a_client_without_is_told_so(secure: Secure, user:
     write_history(user, "w", 1, seed="plain", size=10)
     with secure.serve("--require-tls") as server:
         said = user.git("push", server.url("p"), "main", folder="w").failed("push")
-        assert said.endswith("not allowed: connect without TLS: this server wants hpss+tls:// in the URL")
+        assert said.endswith("not allowed to connect without TLS: use hpss+tls:// in the URL")
         with Client(lambda: TcpMedium(HOST, server.port)) as client, pytest.raises(AccessDenied, match="hpss\\+tls"):
             client.call(server_info, InfoRequest())
         assert answered(server) == 0
@@ -345,7 +345,7 @@ def test_trust_is_confirmed_once(secure: Secure, user: User, monkeypatch: pytest
         assert "run `smartserver trust" in user.git("push", url, "main", folder="w").failed("push")
         status, said = trust(where)
         assert status == 1
-        found = said.split()[3].rstrip(":")
+        found = said.split()[5].rstrip(":")
         assert found.startswith("SHA256:")
         assert trust(where, "--fingerprint", "SHA256:other") == (
             1,

@@ -188,13 +188,13 @@ def test_a_path_that_is_none(server: Server, user: User, path: str, why: str) ->
         (
             "git.git",
             "invalid repository path 'git.git': a git repository is there",
-            "no repository at 'git.git' but a git repository, which is not served: to have it served, "
+            "no smartserver repository at 'git.git', but a git repository, which is not served: to have it served, "
             "run `git push --mirror URL/ANOTHER-PATH` in it",
         ),
         (
             "file/below",
             "invalid repository path 'file/below': 'file' is a file",
-            "no repository at 'file/below' but a file, 'file', above it",
+            "no smartserver repository at 'file/below', but a file, 'file', above it",
         ),
         (
             "full",

@@ -126,8 +126,8 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
     ("error", "said"),
     [
         (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
-        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, expected no such ref"),
-        (errors.StaleLease(b"a", b"\x01", b""), "'a' is missing, expected 01"),
+        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, but was expected not to exist"),
+        (errors.StaleLease(b"a", b"\x01", b""), "'a' does not exist, but was expected at 01"),
         (
             errors.MissingBase([b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"]),
             "the repository lacks delta bases: 01, 02, 03 and 2 more",
@@ -141,14 +141,14 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         ),
         (
             errors.NewHeads(b"default", [b"\xab", b"\xac"]),
-            "'default' would get a new head ab, ac: merge with what is there first, or force it",
+            "'default' would get a new head ab, ac: pull and merge first, or force the push",
         ),
         (
             errors.DivergedBranches(b"trunk", b"\xab", behind=True),
             "'trunk' is ahead: it is at ab, which descends from the new tip",
         ),
         (errors.NoSuchRepository("a"), "no repository at 'a'"),
-        (errors.NoSuchRepository("a", "a file"), "no repository at 'a' but a file"),
+        (errors.NoSuchRepository("a", "a file"), "no smartserver repository at 'a', but a file"),
         (errors.NoSuchRepository(""), "no repository at the server's root"),
         (errors.WrongVcs("/", "hg", "git"), "the repository at the server's root is hg, not git"),
         (errors.NestedRepository("a", ""), "'a' is inside the repository at the server's root"),

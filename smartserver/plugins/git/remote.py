@@ -72,7 +72,7 @@ FORMATS = frozenset({"git sha1", "git sha256"})
 """The systems that a remote may have. Only the object formats of these are passed on, as a word of a line that git
 reads."""
 
-BY_ID = ": only commits, tags and what refs point at can be asked for by id"
+BY_ID = ": by its id, only a commit, a tag or the object of a ref can be fetched"
 
 
 class GitRemote:
@@ -156,7 +156,7 @@ class GitRemote:
     def _local_or_fail(self, command: str) -> GitRepository:
         local = self._local()
         if local is None:
-            raise CannotGoOn(f"{command} outside a repository")
+            raise CannotGoOn(f"{command} needs a git repository, and the current folder is in none")
         return local
 
     def _command(self, line: bytes) -> None:

@@ -59,7 +59,7 @@ def test_it_asks_repairs_the_log_and_restores_what_was_surely_made(project: Path
     assert "Continue from change 2, and restore 1 change? [y/N]" in result.output
     assert (result.exit_code, result.output.splitlines()[-1]) == (0, "1 change restored, 1 left")
     assert refs(project) == {MAIN: line[0], OTHER: line[0]}
-    assert "name a change by its ID, or say --all" in why(run("recover", project, "--yes"))
+    assert "give the ID of a change, or --all" in why(run("recover", project, "--yes"))
     assert run("recover", project, "--yes", "--all").output.endswith("1 change restored, 0 left\n")
     assert refs(project) == {MAIN: line[2], OTHER: line[0]}
     assert run("recover", project).output == f"{project}: the log has everything that is there\n"
@@ -67,10 +67,10 @@ def test_it_asks_repairs_the_log_and_restores_what_was_surely_made(project: Path
 
 def test_a_change_is_named_by_its_id(project: Path, line: list[bytes]) -> None:
     first, second = (each.split()[0] for each in run("recover", project, "--list").output.splitlines()[2:])
-    assert "'zz' names no change" in why(run("recover", project, "--yes", "zz"))
+    assert "'zz' matches no change" in why(run("recover", project, "--yes", "zz"))
     assert run("recover", project, "--yes", first).output.endswith("1 change restored, 1 left\n")
     assert refs(project) == {MAIN: line[2]}
-    assert f"{first!r} names no change" in why(run("recover", project, "--yes", first))
+    assert f"{first!r} matches no change" in why(run("recover", project, "--yes", first))
     assert run("recover", project, "--yes", second).output.endswith("1 change restored, 0 left\n")
 
 

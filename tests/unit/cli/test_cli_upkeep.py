@@ -114,7 +114,7 @@ def test_deletion_asks_first(places: Places) -> None:
 @pytest.mark.parametrize("command", ["stats", "pack", "delete", "list", "verify"])
 def test_what_is_none(tmp_path: Path, command: str) -> None:
     yes = ["--yes"] if command == "delete" else []
-    assert why(run(command, *yes, tmp_path / "absent")) == f"'{tmp_path / 'absent'}' is not there"
+    assert why(run(command, *yes, tmp_path / "absent")) == f"'{tmp_path / 'absent'}' does not exist"
     said = "'http://h/a' is not a URL of a repository: it does not begin with hpss://"
     assert why(run(command, *yes, "http://h/a")) == said
     if command != "list":
@@ -206,7 +206,7 @@ def test_a_damage_is_named_as_text_and_fails(tmp_path: Path) -> None:
 def test_what_cannot_be_verified(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     assert why(run("verify", tmp_path / "file")) == f"{tmp_path / 'file'} is not a dump of smartserver"
-    assert why(run("verify", "")) == "'' is not there"
+    assert why(run("verify", "")) == "'' does not exist"
 
 
 @pytest.mark.parametrize("scheme", ["sftp", "vfs"])

@@ -70,7 +70,7 @@ def test_the_command_line_wins(file: Path) -> None:
         ("listen = []", "listen: expected a string, got []"),
         ('ban = "rpc:*"', "ban: expected an array of strings, got 'rpc:*'"),
         ('fsck = "much"', "fsck: 'much' is not one of "),
-        ("workers = ", "no TOML: Invalid value (at "),
+        ("workers = ", "not valid TOML: Invalid value (at "),
         ('compression = "best"', "compression 'best': expected auto, or a level of 0 to 19"),
         ('metrics = "0.0.0.0:9155"', "metrics 0.0.0.0:9155: other machines can connect to that address"),
         ('ban = ["rpc"]', "ban: no such rule: 'rpc'"),

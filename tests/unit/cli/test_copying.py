@@ -139,7 +139,7 @@ def test_none_is_made_in_the_folders_of_another(
     for below in ("packs/n", "packs/a/n", "packs/a/.b/n", "packs/c/d/n", "tables/n"):
         there = around / below
         said = why(run("push", folder, there.as_uri() if as_store else there))
-        assert f"{around} is a repository: nothing is made inside it" in said
+        assert f"{around} is a repository: name a place outside it" in said
         assert not there.exists()
     for way in ("n", tmp_path / "link" / "n"):
         assert f"{around} is a repository" in why(run("push", folder, way))
@@ -159,7 +159,7 @@ def test_what_a_server_would_log_is_not_said_besides(source: tuple[Path, History
     words = [sys.executable, "-m", "smartserver.cli.main", "push", str(source[0]), "/absent/code/project"]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (1, "")
-    assert done.stderr == "smartserver: /absent/code/project: /absent is not there\n"
+    assert done.stderr == "smartserver: /absent/code/project: /absent does not exist\n"
 
 
 @pytest.mark.parametrize(
@@ -167,7 +167,7 @@ def test_what_a_server_would_log_is_not_said_besides(source: tuple[Path, History
     [
         ("me@host:srv/x", "sftp://me@host/~/srv/x for a folder of me@host"),
         ("host:/srv/x", "sftp://host/srv/x for a folder of host"),
-        ("~/x", "/home/me/x for a folder below a home"),
+        ("~/x", "/home/me/x for one below a home"),
     ],
 )
 def test_what_is_rather_another_place_is_made_only_when_said_so(
@@ -179,7 +179,7 @@ def test_what_is_rather_another_place_is_made_only_when_said_so(
     before = sorted(tmp_path.rglob("*"))
     for command in ("push", "pull"):
         said = why(run(command, folder, place))
-        assert said.startswith(f"{place} is not there: say {meant}, ./{place} for one "), said
+        assert said.startswith(f"{place} does not exist: use {meant}, ./{place} for one "), said
     assert sorted(tmp_path.rglob("*")) == before
     (tmp_path / place.partition("/")[0]).mkdir()
     assert run("push", folder, place).exit_code == 0

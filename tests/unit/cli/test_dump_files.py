@@ -62,7 +62,7 @@ def test_what_cannot_be(tmp_path: Path) -> None:
     assert not (tmp_path / "x").exists()
     for words in (("load", tmp_path / "absent", tmp_path / "x"), ("dump", "hpss://localhost:1/none", tmp_path / "a/x")):
         assert isinstance(run(*words).exception, FileNotFoundError)
-    assert "is not there" in why(run("dump", str(tmp_path / "nothing"), str(tmp_path / "y")))
+    assert "does not exist" in why(run("dump", str(tmp_path / "nothing"), str(tmp_path / "y")))
     assert not (tmp_path / "y").exists()
     assert run("dump", "a", "b", "c").exit_code == 2
 

@@ -285,7 +285,7 @@ def test_the_second_one_that_is_wrong_is_the_last() -> None:
     server, user = Server([wanting("right")]), User(["wrong", "right"])
     with (
         server.client(credentials=user) as client,
-        pytest.raises(Refusal, match=r"^not allowed: log in: the token is unknown$"),
+        pytest.raises(Refusal, match=r"^not allowed to log in: the token is unknown$"),
     ):
         client.request(PING)
     assert sent(server) == [None, "wrong"]
@@ -306,7 +306,7 @@ def test_a_call_that_wants_one_is_enough() -> None:
     silent = Server([answering])
     with silent.client(credentials=User()) as client, pytest.raises(Refusal) as refusal:
         client.request(DELETE)
-    assert str(refusal.value.outcomes[0]) == "not allowed: read: the rules say so; the user knows none"
+    assert str(refusal.value.outcomes[0]) == "not allowed to read: the rules say so; the user knows none"
 
 
 def test_a_body_is_sent_again_whole() -> None:

@@ -35,7 +35,7 @@ BUSY = "the server is busy: it takes no more than 3 connections at a time; try a
         (NoSuchRepository("project", "a file\n"), errors.NotBranchError, f"{NO_BRANCH}: there is a file ."),
         (NoSuchBranch(b"."), errors.NotBranchError, f"{NO_BRANCH}: location is a repository."),
         (NoSuchBranch(b"trunk"), errors.NotBranchError, f"{NO_BRANCH}."),
-        (AccessDenied("write", "read only"), errors.PermissionDenied, f"{DENIED}not allowed: write: read only"),
+        (AccessDenied("write", "read only"), errors.PermissionDenied, f"{DENIED}not allowed to write: read only"),
         (PermissionDenied("x"), errors.PermissionDenied, f"{DENIED}permission denied: 'x'"),
         (CannotConnect("h", "refused"), errors.ConnectionError, "Connection error: cannot connect to h: refused "),
         (ConnectionLost("gone"), errors.ConnectionError, f"{LOST}gone "),

@@ -21,9 +21,9 @@ PUSH = parse(["git", "push", "o"])
     [
         ("import refs/heads/x\n", "git sent an unknown command: import refs/heads/x"),
         ("push a:b\nfetch c\n\n", "git sent fetch among push commands"),
-        ("push a:b\n\n", "push outside a repository"),
-        ("list for-push\n", "push outside a repository"),
-        (f"fetch {key(1).hex()} refs/heads/x\n\n", "fetch outside a repository"),
+        ("push a:b\n\n", "push needs a git repository"),
+        ("list for-push\n", "push needs a git repository"),
+        (f"fetch {key(1).hex()} refs/heads/x\n\n", "fetch needs a git repository"),
     ],
 )
 def test_what_cannot_be_answered(lines: str, why: str) -> None:

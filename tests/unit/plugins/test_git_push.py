@@ -66,8 +66,8 @@ def test_rules() -> None:
     [
         (DivergedBranches(MAIN, key(1)), "non-fast forward"),
         (StaleLease(MAIN, key(1), key(2)), "stale info"),
-        (AccessDenied("write", "this is\nread-only"), "not allowed: write: this is read-only"),
-        (AccessDenied("write", "\x1b[2Jno \udcff"), "not allowed: write: [2Jno"),
+        (AccessDenied("write", "this is\nread-only"), "not allowed to write: this is read-only"),
+        (AccessDenied("write", "\x1b[2Jno \udcff"), "not allowed to write: [2Jno"),
     ],
 )
 def test_refusals_are_said_in_words_git_knows(error: CodedError, words: str) -> None:

@@ -111,7 +111,7 @@ def test_the_folder_is_looked_at(tmp_path: Any) -> None:
     with pytest.raises(NoSuchFile, match="gone"):
         look_at(LocalTransport(tmp_path / "gone"), None)
     store.put(CLUSTER, [b"new"])
-    with pytest.raises(TransportFailed, match="'smartserver-cluster': it changed since"):
+    with pytest.raises(TransportFailed, match="'smartserver-cluster': the file has changed since"):
         look_at(store, None)
     look_at(store, b"new")
     assert is_ready(Server(InlineExecutor()).ask())

@@ -390,7 +390,8 @@ def test_a_verdict_is_that_of_all_processes_of_the_account(tmp_path: Path) -> No
     assert ran[3:] == [b"3", b"4"]
     (tmp_path / "open").mkdir(mode=0o755)
     with pytest.raises(
-        RefusedByHook, match=r"c: its verdict cannot be stored: .*/open is not a folder of this account alone"
+        RefusedByHook,
+        match=r"c: its verdict cannot be stored: .*/open must be a folder that only this account owns and can open",
     ):
         judge(b"5", folder=tmp_path / "open")
     assert len(ran) == 5

@@ -135,14 +135,14 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
     def at(path: str) -> Site:
         return Site(Asked(served.transport, path, asked, store))
 
-    with pytest.raises(InvalidPath, match=r"team/project is a repository: nothing is made inside it"):
+    with pytest.raises(InvalidPath, match=r"team/project is a repository: name a place outside it"):
         at("team/project/packs/a").find("it")
     folders = ("cluster", "cluster/team")
     for folder in folders:
         served.transport.make_directory(folder)
     served.transport.put("cluster/smartserver-cluster", [b"{}"])
     for folder in folders:
-        with pytest.raises(InvalidPath, match=r"cluster has its logs in a database, which cannot be reached this way"):
+        with pytest.raises(InvalidPath, match=r"cluster has its logs in a database, which cannot be reached from here"):
             at(folder).find("it")
     listed = {each.path: each.problem for each in served.site.listing("")}
     assert listed["cluster"] == "a store whose logs are in a database: list that by itself"

@@ -296,7 +296,7 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
         caplog.clear()
     nobody = Dialog(served.site, anonymous(Anonymous.NONE, local=True))
     assert refused(nobody.ask(message(PULL))).code == "access-denied"
-    why = "access-denied: not allowed: read: this server admits no anonymous users (`serve --anonymous none`)"
+    why = "access-denied: not allowed to read: this server admits no anonymous users (`serve --anonymous none`)"
     assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {why}"]
     caplog.clear()
     assert refused(Dialog(served.site).ask(message(PULL, path="absent"))).code == "no-such-repository"

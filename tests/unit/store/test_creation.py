@@ -157,7 +157,7 @@ FOREIGN = {
         (["a/format/letters"], "", "the folder holds 'format', which belongs to no repository", None),
         (["a"], "a file", "a file is there", "'a' is a file"),
         *[
-            (there, owner, f"{owner} is there", f"'a' is {owner}: nothing is made inside it")
+            (there, owner, f"{owner} is there", f"'a' is {owner}: name a place outside it")
             for owner, places in FOREIGN.items()
             for there in places
         ],

@@ -114,7 +114,7 @@ def test_a_record_has_at_most_64_mib(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         ({"number": 3}, "record 1 is"),
         ({"parent": b"o" * 16}, "follows 6f6f6f"),
-        ({"entries": (Entry(b"", "", b"", (Change(REFS, b"main", None, b"v"),)),)}, "'refs' is not there"),
+        ({"entries": (Entry(b"", "", b"", (Change(REFS, b"main", None, b"v"),)),)}, "'refs' does not exist"),
         ({"joins": (records.Join((b"a" * 16,), PACK),)}, "side by side"),
     ],
 )

@@ -10,13 +10,14 @@ from builders import MAIN, History, push
 from hypothesis import given
 from hypothesis import strategies as st
 from memory_transport import MemoryTransport
+from needs import needs
 from twins import both
 
 from smartserver.records.bulk import BulkDecoder
 from smartserver.records.delta import compress, hunks_in, pack_hunks
 from smartserver.records.hunks import encode_hunks
 from smartserver.records.model import BaseTag, Entry, Kind
-from smartserver.records.native import PARTS, native
+from smartserver.records.native import PARTS
 from smartserver.records.segment import HUNKS, STORED, ZSTD, ZSTD_HUNKS, encode_segment
 from smartserver.store.bulk import BulkReader
 from smartserver.store.repository import PackRepository
@@ -147,11 +148,10 @@ def test_a_record_that_came_before_comes_without_its_text(part: Any) -> None:
     assert part(KINDS, remembered=0).feed(first + again, True) == first + again
 
 
+@needs("native parts")
 @given(st.data())
 def test_both_forms_return_the_same(data: st.DataObject) -> None:
     """Segments in which a byte was changed too, cut anywhere."""
-    if native("SegmentExpander") is None:
-        pytest.skip("native parts are not built")
     content = bytearray(b"".join([MIXED, *SEGMENTS[:3], MIXED]))
     for _ in range(data.draw(st.integers(0, 2))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
