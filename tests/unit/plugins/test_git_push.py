@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
-from git_local import key
+from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, key, local_with
 
 from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
