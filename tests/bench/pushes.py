@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 import click
@@ -10,7 +11,7 @@ import click
 from bench import options
 from bench.copies import folder_size
 from bench.git_histories import copy
-from bench.push import Pusher, revisions_of
+from bench.push import Pushed, Pusher, git_push, revisions_of
 from bench.report import Progress, Report, median, percentile
 from bench.servers import Server, Workspace
 from bench.store import look
@@ -31,14 +32,22 @@ _LOOK_EVERY = 25
 @click.command()
 @options.path()
 @options.number("-n count", 2000, "The oldest commits.")
-def command(path: Path, count: int) -> None:
-    """One-commit pushes in a row by the client library, into an empty repository: what they leave, beside one push.
+@click.option(
+    "--by",
+    type=click.Choice(["library", "git"]),
+    default="library",
+    show_default=True,
+    help="What pushes: the client library on one connection, or a `git push` each, beside git's own server.",
+)
+def command(path: Path, count: int, by: str) -> None:
+    """One-commit pushes in a row, into an empty repository: what they leave, beside one push of the same.
 
     None may be refused, no base chain be deeper than 128; under 20 packs, at most 1.5 times the store of one push, and
     p99 of a push at most 2 times its median.
 
     \b
     bench pushes ~/src/project -n 200
+    bench pushes history.bundle --by git
     """
     progress = Progress()
     with Workspace("bench") as work, one_line():
@@ -48,56 +57,82 @@ def command(path: Path, count: int) -> None:
         branch = copy(path, source, environment)
         revisions = revisions_of(source, environment, "--topo-order", "--reverse", branch)[:count]
         server = work.start_ours()
-        with Pusher(source, server.url(SINGLY), environment) as pusher:
-            times, most = _push_each(pusher, server, revisions, progress)
+        daemon = work.start_git_daemon(SINGLY, AT_ONCE) if by == "git" else None
+
+        def git(url: str, revision: Revision) -> Pushed:
+            return git_push(source, url, f"+{revision.id.hex()}:{REF}", environment)
+
+        def by_git(server: Server) -> tuple[list[float], int]:
+            push = partial(git, server.url(SINGLY))
+            return _push_each(push, server, revisions, progress, f"git push over {server.scheme}")
+
+        def by_library() -> tuple[list[float], int]:
+            with Pusher(source, server.url(SINGLY), environment) as pusher:
+                push = lambda revision: pusher.push([revision], REF)  # noqa: E731
+                return _push_each(push, server, revisions, progress, "pushes")
+
+        times, most = by_git(server) if by == "git" else by_library()
+        git_times = [] if daemon is None else by_git(daemon)[0]
         progress.step("the same in one push")
         with Pusher(source, server.url(AT_ONCE), environment) as pusher:
             pusher.push(revisions, REF).check()
-        report = Report(f"{len(revisions)} one-commit pushes in a row: the oldest of {branch}")
-        _add_times(report, times)
-        _add_store(report, server, most)
+        if daemon is not None:
+            git(daemon.url(AT_ONCE), revisions[-1]).check()
+        report = Report(
+            f"{len(revisions)} one-commit pushes in a row, by {'`git push`' if by == 'git' else 'the library'}: "
+            f"the oldest of {branch}"
+        )
+        _add_times(report, times, git_times)
+        _add_store(report, server, daemon, most)
     report.finish()
 
 
 def _push_each(
-    pusher: Pusher, server: Server, revisions: Sequence[Revision], progress: Progress
+    push: Callable[[Revision], Pushed], server: Server, revisions: Sequence[Revision], progress: Progress, what: str
 ) -> tuple[list[float], int]:
     """Seconds of each push, and the most packs seen meanwhile."""
     times: list[float] = []
     most = 0
     for revision in revisions:
-        times.append(pusher.push([revision], REF).check().seconds)
-        if not len(times) % _LOOK_EVERY:
+        times.append(push(revision).check().seconds)
+        if server.scheme == "hpss" and not len(times) % _LOOK_EVERY:
             most = max(most, look(server.served, SINGLY).packs)
-        progress.count("pushes", len(times), len(revisions))
+        progress.count(what, len(times), len(revisions))
     return times, most
 
 
-def _add_times(report: Report, times: Sequence[float]) -> None:
-    report.add("refused", "0", "", "0", True)  # The first refusal ends the measurement.
+def _add_times(report: Report, ours: Sequence[float], git: Sequence[float]) -> None:
+    report.add("refused", "0", "0" if git else "", "0", True)  # The first refusal ends the measurement.
 
     def shown(values: Sequence[float], percent: float) -> str:
-        return f"{percentile(values, percent) * 1000:.1f} ms"
+        return f"{percentile(values, percent) * 1000:.1f} ms" if values else ""
 
     for name, percent in (("median", 50), ("p90", 90)):
-        report.add(f"a push: {name}", shown(times, percent))
-    ratio = percentile(times, 99) / median(times)
-    worst = f"{shown(times, 99)} ({ratio:.1f} x median)"
-    report.add("a push: p99", worst, "", f"{TIME_RATIO:g} x median", ratio <= TIME_RATIO)
-    report.add("a push: longest", shown(times, 100))
-    tenth = max(1, len(times) // 10)
-    report.add("the first tenth, median", shown(times[:tenth], 50))
-    report.add("the last tenth, median", shown(times[-tenth:], 50))
+        report.add(f"a push: {name}", shown(ours, percent), shown(git, percent))
+    ratios = [f"{percentile(v, 99) / median(v):.1f} x median" if v else "" for v in (ours, git)]
+    ok = percentile(ours, 99) <= TIME_RATIO * median(ours)
+    report.add(
+        "a push: p99", f"{shown(ours, 99)} ({ratios[0]})", shown(git, 99) + (f" ({ratios[1]})" if git else ""),
+        f"{TIME_RATIO:g} x median", ok,
+    )  # fmt: skip
+    report.add("a push: longest", shown(ours, 100), shown(git, 100))
+    tenth = max(1, len(ours) // 10)
+    report.add("the first tenth, median", shown(ours[:tenth], 50), shown(git[:tenth], 50))
+    report.add("the last tenth, median", shown(ours[-tenth:], 50), shown(git[-tenth:], 50))
 
 
-def _add_store(report: Report, server: Server, most: int) -> None:
+def _add_store(report: Report, server: Server, daemon: Server | None, most: int) -> None:
     singly, at_once = look(server.served, SINGLY), look(server.served, AT_ONCE)
     deepest = f"{singly.deepest} ({at_once.deepest} by one push)"
     report.add("deepest base chain", deepest, "", f"{DEEPEST}", singly.deepest <= DEEPEST)
     report.add("packs at the end", str(singly.packs), "", f"under {PACKS}", singly.packs < PACKS)
     report.add("packs, most seen", str(most))  # Repacking comes after the answer: on a busy machine it lags.
+    sizes = [f"{size:,}" for size in (singly.size, at_once.size)]
     ratio = singly.size / at_once.size
-    report.add("store of one push, bytes", f"{at_once.size:,}")
-    shown = f"{singly.size:,} ({ratio:.2f} x)"
-    report.add("store, bytes", shown, "", f"{SIZE_RATIO:g} x", ratio <= SIZE_RATIO)
+    git_sizes = [folder_size(daemon.served / name / "objects") if daemon else 0 for name in (SINGLY, AT_ONCE)]
+    git = [f"{size:,}" if size else "" for size in git_sizes]
+    report.add("store of one push, bytes", sizes[1], git[1])
+    git_ratio = f" ({git_sizes[0] / git_sizes[1]:.2f} x)" if daemon else ""
+    ok = ratio <= SIZE_RATIO
+    report.add("store, bytes", f"{sizes[0]} ({ratio:.2f} x)", git[0] + git_ratio, f"{SIZE_RATIO:g} x", ok)
     report.add("on disk, with what is kept for a day", f"{folder_size(server.served / SINGLY):,}")
