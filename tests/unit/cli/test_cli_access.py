@@ -22,7 +22,6 @@ from smartserver.cli.logs import NO_SYSLOG
 from smartserver.cli.place import open_store, repository_in
 from smartserver.cli.serve_options import check_root
 from smartserver.records.model import RevisionId
-from smartserver.server.rules import PublicKey
 from smartserver.server.tokens import TokenFile, token_path
 from smartserver.store.preview_folder import NEW, PREVIEW, PreviewedStore
 
@@ -166,11 +165,6 @@ def test_a_file_that_locks_everybody_out_is_in_the_log(keys: Path, tmp_path: Pat
         assert (tmp_path / "log").exists() is bool(lookup)
     (line,) = (tmp_path / "log").read_text().splitlines()
     assert f" ERROR nobody can log in by a key: {done.stderr.removeprefix('smartserver: ').strip()}" in line
-
-
-def test_a_fingerprint_is_that_of_ssh_keygen() -> None:
-    kind, content = "ssh-ed25519", "AAAAC3NzaC1lZDI1NTE5AAAAIANwpMv1I/B9SccdBtX3WlLguRY+ZZ7nGyNaWPaEFCG9"
-    assert PublicKey("anna", kind, content).fingerprint == "SHA256:NMyC8JYHoXpVMr+ecYCZvhfj3VJWAd/kpC3NXU6l6vY"
 
 
 # -- tokens

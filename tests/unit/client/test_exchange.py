@@ -84,9 +84,6 @@ def test_ids_and_parents_come_as_the_body_does() -> None:
     assert next(came) == NODE
     with pytest.raises(ConnectionLost):
         next(came)
-
-
-def test_no_body_is_no_graph() -> None:
     assert nodes([]) == []
 
 

@@ -287,33 +287,21 @@ def test_bad_urls_of_other_schemes(url: str, why: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "served"),
+    ("url", "served", "store"),
     [
-        ("hpss://h/a/b", "hpss://h:4155/"),
-        ("hpss://[::1]/a/b", "hpss://[::1]:4155/"),
-        ("hpss+ssh://h/srv/a", "hpss+ssh://h/srv/"),
-        ("hpss+sftp://me@h/srv/a", "hpss+sftp://me@h/srv/"),
-        ("hpss+vfs://h/a/b", "hpss+vfs://h/"),
+        ("hpss://h/a/b", "hpss://h:4155/", ""),
+        ("hpss://[::1]/a/b", "hpss://[::1]:4155/", ""),
+        ("hpss+ssh://h/srv/a", "hpss+ssh://h/srv/", ""),
+        ("hpss+sftp://me@h/srv/a", "hpss+sftp://me@h/srv/", "sftp://me@h/srv/"),
+        ("hpss+s3://bucket/a", "hpss+s3://bucket/", "s3://bucket/"),
+        ("hpss+vfs://h/a/b", "hpss+vfs://h/", "vfs://h/"),
     ],
 )
-def test_what_a_server_serves(url: str, served: str) -> None:
+def test_what_a_server_serves_and_a_process_of_this_machine_works_on(url: str, served: str, store: str) -> None:
+    assert behind(parse_place(url)) == store
     assert served_by(parse_place(url)) == served
     assert served_by(parse_place(f"{served}x")) == served
     assert f"run `brz push {served}ANOTHER-PATH` in it" in how_to_serve(parse_place(url), "brz push")
-
-
-@pytest.mark.parametrize(
-    ("url", "store"),
-    [
-        ("hpss://h/a", ""),
-        ("hpss+ssh://h/srv/a", ""),
-        ("hpss+sftp://h/srv/a", "sftp://h/srv/"),
-        ("hpss+s3://bucket/a", "s3://bucket/"),
-        ("hpss+vfs://h/a", "vfs://h/"),
-    ],
-)
-def test_what_a_process_of_this_machine_works_on(url: str, store: str) -> None:
-    assert behind(parse_place(url)) == store
 
 
 @pytest.mark.parametrize("scheme", SCHEMES)
