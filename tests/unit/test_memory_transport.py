@@ -53,15 +53,12 @@ def test_content_is_durable_up_to_its_last_sync() -> None:
     assert transport.crash().get("new") == b"synced"
 
 
-def test_names_in_a_folder_that_is_gone_are_gone() -> None:
+def test_a_folder_is_gone_with_its_names_or_back_with_what_it_held() -> None:
     transport = started()
     transport.make_directory("packs/deep")
     transport.put("packs/deep/x", [b"x"])
     transport.sync_directory("packs/deep")
     assert tree(transport.crash()) == START
-
-
-def test_removed_folder_is_back_with_what_it_held() -> None:
     transport = started()
     transport.put("packs/x", [b"x"])
     transport.sync_directory("packs")

@@ -220,12 +220,9 @@ def test_stores(url: str, location: StoreLocation) -> None:
     assert location.command()[-3:] == ["--stdio", "--", location.above]
 
 
-def test_nothing_is_loaded_from_where_it_is_started() -> None:
+def test_a_server_that_is_started_loads_nothing_from_here_and_is_told_flags() -> None:
     """A repository somebody cloned may have a module of any name in it."""
     assert parse_store(f"{VFS}://h/a").command()[:4] == [sys.executable, "-P", "-m", "smartserver.cli.main"]
-
-
-def test_flags_are_told() -> None:
     words = parse_store(f"{VFS}://h/a").command(["hpss", "hpss-ban=vfs:*"])
     assert words[4:] == ["-Dhpss", "-Dhpss-ban=vfs:*", "serve", "--stdio", "--", "vfs://h/"]
 

@@ -266,12 +266,9 @@ def test_nothing_is_lost_and_the_time_is_bytes_over_rate(sizes: list[int], rate:
         assert all(p.left == p.at for p in out if p.content)
 
 
-def test_packets_leave_one_after_the_other_and_the_queue_drops() -> None:
+def test_packets_leave_one_after_the_other_and_a_queue_of_a_second_or_64_kib_drops() -> None:
     out = packets_through(Rate(1000, 150), *[(0, bytes([n]) * 100) for n in range(5)], (1000, b"x"))
     assert [(at, packet[:1]) for at, packet in out] == [(100, b"\0"), (200, b"\1"), (1001, b"x")]
-
-
-def test_the_queue_is_a_second_or_64_kib() -> None:
     slow = packets_through(Rate(1000), *[(0, bytes(1000))] * 100)
     assert len(slow) == QUEUE_BYTES // 1000 + 1
     fast = packets_through(Rate(1_000_000), *[(0, bytes(1000))] * 2000)
@@ -287,32 +284,23 @@ def test_nothing_arrives_after_so_many_bytes(effect: Effect) -> None:
     assert out == [(0, b"abc", MORE), (1, b"d", MORE), (-1, b"ef", MORE), (-1, b"g", MORE), (-1, b"", EOF)]
 
 
-def test_for_a_time_from_the_first_byte_held() -> None:
+def test_for_a_time_from_the_first_byte_held_and_a_shorter_stream_ends() -> None:
     out = through(Stall(3, 0.1), (0, b"abc"), (10, b"d"), (50, b"e"), (200, b"f"))
     assert out == [(0, b"abc", MORE), (110, b"d", MORE), (110, b"e", MORE), (200, b"f", MORE)]
-
-
-def test_the_end_of_a_shorter_stream_passes() -> None:
     assert through(Stall(4), (0, b"abc"), (1, b"", EOF)) == [(0, b"abc", MORE), (1, b"", EOF)]
 
 
-def test_held_bytes_stay_with_the_sender() -> None:
+def test_held_bytes_stay_with_the_sender_who_believes_a_black_hole() -> None:
     (parcel,) = Stall(0, 0.1).begin()(Parcel(b"a", 0, 0))
     assert parcel.left == 100 * MS
-
-
-def test_whole_packets() -> None:
-    out = packets_through(Stall(7, 0.1), (0, b"abcd"), (10, b"efgh"), (20, b"i"), (200, b"j"))
-    assert out == [(0, b"abcd"), (110, b"efgh"), (110, b"i"), (200, b"j")]
-    assert packets_through(Stall(4), (0, b"abcd"), (1, b"e")) == [(0, b"abcd"), (-1, b"e")]
-
-
-def test_the_sender_believes_a_black_hole() -> None:
     (parcel,) = Blackhole().begin()(Parcel(b"a", 3, 3))
     assert parcel.left == 3
 
 
-def test_whole_packets_are_swallowed() -> None:
+def test_whole_packets_are_held_or_swallowed() -> None:
+    out = packets_through(Stall(7, 0.1), (0, b"abcd"), (10, b"efgh"), (20, b"i"), (200, b"j"))
+    assert out == [(0, b"abcd"), (110, b"efgh"), (110, b"i"), (200, b"j")]
+    assert packets_through(Stall(4), (0, b"abcd"), (1, b"e")) == [(0, b"abcd"), (-1, b"e")]
     assert packets_through(Blackhole(7), (0, b"abcd"), (1, b"efgh"), (2, b"i")) == [(0, b"abcd")]
     assert packets_through(Blackhole(8), (0, b"abcd"), (1, b"efgh"), (2, b"i")) == [(0, b"abcd"), (1, b"efgh")]
     assert packets_through(Blackhole(), (0, b"a")) == []

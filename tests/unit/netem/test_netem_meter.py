@@ -141,11 +141,8 @@ def test_it_has_no_input_and_its_output_is_dropped(capfd: pytest.CaptureFixture[
     assert capfd.readouterr().out == ""
 
 
-def test_a_signal_is_128_and_its_number() -> None:
+def test_a_signal_is_128_and_its_number_and_the_last_of_a_long_complaint_is_kept() -> None:
     assert timed(python("import os, signal; os.kill(os.getpid(), signal.SIGTERM)")).status == 128 + signal.SIGTERM
-
-
-def test_the_last_of_a_long_complaint_is_kept() -> None:
     ended = timed(python(f"import sys; sys.stderr.write('a' * {KEPT} + 'the end')"))
     assert len(ended.stderr) == KEPT
     assert ended.stderr.endswith("aathe end")

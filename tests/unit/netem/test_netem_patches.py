@@ -204,9 +204,6 @@ def test_a_socket_may_be_used_before_and_after_a_transport() -> None:
     send(log, 4, C)
     send(log, 2, C)
     assert [log.received(3), log.received(4), log.received(2)] == [A, B, C]
-
-
-def test_nothing_is_known_of_a_connection_that_nobody_wrote_to() -> None:
     assert SendLog().received(5) == ()
 
 

@@ -152,16 +152,13 @@ def test_an_option_without_an_effect_is_not_asked_for(server: Files) -> None:
 STATE = BranchState("p", "", b"r3", b"3", {"v1": b"r1", "v2": b"r2"}, b"nickname = a\n")
 
 
-def test_files_and_back() -> None:
+def test_files_and_back_of_a_branch_that_keeps_a_revision() -> None:
     files = files_of(STATE)
     assert files[TIP_FILE] == b"3 r3\n"
     assert tip_of(files[TIP_FILE]) == (3, b"r3")
     assert files[OPTIONS_FILE] == b"nickname = a\n"
     assert changed_tags(STATE.tags, files[TAGS_FILE]) == []
     assert files_of(BranchState("p", "")) == {TIP_FILE: b"0 null:\n", TAGS_FILE: b"", OPTIONS_FILE: b""}
-
-
-def test_a_branch_keeps_a_revision() -> None:
     with pytest.raises(NotOnServer, match="cannot be empty"):
         tip_of(b"0 null:\n")
 
@@ -190,14 +187,11 @@ def test_names_of_tags(tag: str, why: str) -> None:
     assert bool(why) == bool(objection(tag))
 
 
-def test_a_change_goes_with_what_it_was() -> None:
+def test_a_change_goes_with_what_it_was_and_many_tags_in_several_calls() -> None:
     update = options_change(b"b", b"a")
     assert update.strict
     assert update.entries == [EntryChange(b"", b"b", How.EQUAL, b"a")]
     assert options_change(b"", b"a").entries == [EntryChange(b"", None, How.EQUAL, b"a")]
-
-
-def test_many_tags_are_several_calls() -> None:
     entries = [EntryChange(b"%d" % number, b"r") for number in range(MAX_IDS + 1)]
     assert [len(each.entries) for each in tags_updates(entries)] == [MAX_IDS, 1]
     assert tags_updates([]) == []

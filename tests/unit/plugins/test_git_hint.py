@@ -90,11 +90,13 @@ def test_the_nearest_known_command_counts() -> None:
     assert read(processes.get, 3) == Hint()
 
 
-def test_a_chain_is_followed_only_so_far() -> None:
+def test_a_process_that_is_gone_and_a_chain_that_is_too_long() -> None:
     deep = {number: (number - 1, ["sh"]) for number in range(1, 50)}
     deep[40] = (39, ["git", "fetch"])
     assert read(deep.get, 40 + ANCESTORS - 1).command == "fetch"
     assert read(deep.get, 40 + ANCESTORS).command == ""
+    assert proc_command_line(2**22 + 1) is None
+    assert ps_command_line(2**22 + 1) is None
 
 
 @pytest.mark.parametrize(
@@ -107,11 +109,6 @@ def test_this_process_is_read(reader: Callable[[int], tuple[int, list[str]] | No
     parent, words = found
     assert parent == os.getppid()
     assert any("py" in word for word in words)
-
-
-def test_a_process_that_is_gone() -> None:
-    assert proc_command_line(2**22 + 1) is None
-    assert ps_command_line(2**22 + 1) is None
 
 
 HEADS = b"refs/heads/"

@@ -51,16 +51,13 @@ def test_a_repository_takes_changegroups_of_version_3(
 P, Q, R, S, T = (bytes([n]) * 20 for n in (1, 2, 3, 4, 5))
 
 
-def test_of_what_came_alone() -> None:
+def test_roots_of_what_came() -> None:
     """A line of three and a side of two that leaves it at the first."""
     came: dict[bytes, tuple[bytes, ...]] = {P: (), Q: (P,), R: (Q,), S: (P,), T: (S,)}
     assert draft_roots(None, came, (), ()) == [P]
     assert draft_roots(None, came, (), (P,)) == [Q, S]
     assert draft_roots(None, came, (), (Q, T)) == [R]
     assert draft_roots(None, came, (), (R, T)) == []
-
-
-def test_what_is_public_and_did_not_come() -> None:
     assert draft_roots(None, {P: (), Q: (P,)}, (), (R,)) == [P]
 
 

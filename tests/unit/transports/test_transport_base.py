@@ -97,20 +97,17 @@ def test_a_file_of_bytes() -> None:
     assert file.read_at(0, 2) == b"01"
 
 
-def test_a_step_holds_nothing_before_it_was_performed() -> None:
+def test_a_step_holds_nothing_before_it_was_performed_and_that_once() -> None:
     step = Get("there")
     for what in ("result", "content"):
         with pytest.raises(LookupError, match=r"Get\(path='there', size=None\) was not performed"):
             getattr(step, what)
-
-
-def test_a_step_is_performed_once() -> None:
     storage = MemoryTransport()
-    step = ListDirectory("")
-    storage.perform([step])
-    assert step.result == []
+    once = ListDirectory("")
+    storage.perform([once])
+    assert once.result == []
     with pytest.raises(LookupError, match="performed twice"):
-        storage.perform([step])
+        storage.perform([once])
 
 
 @pytest.mark.parametrize("path", ["", "a", "a/b", "..a", "a..", "...", "a\\b", " ", "naïve 文"])
