@@ -49,11 +49,9 @@ def trace_of(*events: Event, end: int = 1_000_000, trips: int = 1) -> Trace:
     return found
 
 
-def request(
-    start: int, end: int, verb: str = "Repository.pull", *, up: int = 100, down: int = 100, in_server: int = 0
-) -> RequestEnded:
+def request(start: int, end: int, verb: str = "Repository.pull", *, up: int = 100, down: int = 100) -> RequestEnded:
     """A request that is answered at its end."""
-    return RequestEnded(PROCESS, [verb], "p", start, end, "ok", answered=end, up=up, down=down, in_server=in_server)
+    return RequestEnded(PROCESS, [verb], "p", start, end, "ok", answered=end, up=up, down=down)
 
 
 def span(part: str, start: int, end: int, name: str = "") -> SpanEnded:
