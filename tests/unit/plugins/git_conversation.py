@@ -88,9 +88,6 @@ class FakeLocal:
     def _here(self) -> set[bytes]:
         return {*self.tips.values(), *self.objects}
 
-    def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        return [(found, b"commit") for found in map(bytes.fromhex, map(bytes.decode, names)) if found in self._here()]
-
     def present(self, keys: Iterable[RevisionId]) -> set[RevisionId]:
         return self._here().intersection(keys)
 
