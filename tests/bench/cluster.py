@@ -349,10 +349,11 @@ def _brz(work: Workspace) -> dict[str, str]:
 
 COPIES: Mapping[str, Sequence[Sequence[str]]] = {
     "git": (
-        ("git", "clone", "--quiet", "--mirror", "{url}", "{copy}"), ("git", "--git-dir", "{copy}", "fsck", "--strict")
+        ("git", "clone", "--quiet", "--mirror", "{url}", "{copy}"),
+        ("git", "--git-dir", "{copy}", "fsck", "--strict"),
     ),
     "hg": ((*OURS, "clone", "--quiet", "--noupdate", "{url}", "{copy}"), ("hg", "-R", "{copy}", "verify", "--quiet")),
-}  # fmt: skip
+}
 """The commands that copy a repository of a system, and check the copy."""
 
 LINES: Mapping[str, Sequence[str]] = {
@@ -360,7 +361,7 @@ LINES: Mapping[str, Sequence[str]] = {
     "brz": (*BRZ, "log", "--long", "--show-ids", "{url}/{ref}"),
     "hg": ("hg", "-R", "{copy}", "log", "-r", "::bookmark({ref})", "-T", "{{node}}\n"),
 }
-"""The command that prints, among other words, the revisions that a ref reaches."""
+"""The command that prints the revisions that a ref reaches, each on a line of its own."""
 
 
 def judged(work: Workspace, cluster: Cluster, seen: Seen) -> Counter[str]:
@@ -380,7 +381,7 @@ def judged(work: Workspace, cluster: Cluster, seen: Seen) -> Counter[str]:
             said(words, **names)
         for (name, ref), tips in seen.acknowledged.items():
             if name == repository:
-                there = set(said(LINES[system], **names, ref=ref).split())
+                there = set(re.findall(r"(?m)^(?:revision-id: )?(\S+)$", said(LINES[system], **names, ref=ref)))
                 lost = [tip for tip in tips if tip not in there]
                 seen.wrong += [f"acknowledged and lost: {repository} {ref} {tip}" for tip in lost]
                 found[system] += len(tips) - len(lost)
