@@ -12,7 +12,7 @@ import threading
 import time
 import urllib.request
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -339,8 +339,7 @@ def command(minutes: float, log_in: str) -> None:
                 thread.join()
         progress.step("looking for what was acknowledged")
         cluster.wait()
-        found = Judge(work, cluster, seen).found()
-        _report(cluster, seen, found, seconds)
+        _report(cluster, seen, judged(work, cluster, seen), seconds)
     end(seen.wrong)
 
 
@@ -348,55 +347,45 @@ def _brz(work: Workspace) -> dict[str, str]:
     return work.environment("brz") | settings(work.folder) | {"BRZ_PLUGINS_AT": plugin_at()}
 
 
-class Judge:
-    """Looks for acknowledged pushes that were lost."""
+COPIES: Mapping[str, Sequence[Sequence[str]]] = {
+    "git": (
+        ("git", "clone", "--quiet", "--mirror", "{url}", "{copy}"),
+        ("git", "--git-dir", "{copy}", "fsck", "--strict"),
+    ),
+    "hg": ((*OURS, "clone", "--quiet", "--noupdate", "{url}", "{copy}"), ("hg", "-R", "{copy}", "verify", "--quiet")),
+}
+"""The commands that copy a repository of a system, and check the copy."""
 
-    def __init__(self, work: Workspace, cluster: Cluster, seen: Seen) -> None:
-        self._work, self._cluster, self._seen = work, cluster, seen
+LINES: Mapping[str, Sequence[str]] = {
+    "git": ("git", "--git-dir", "{copy}", "rev-list", "{ref}"),
+    "brz": (*BRZ, "log", "--long", "--show-ids", "{url}/{ref}"),
+    "hg": ("hg", "-R", "{copy}", "log", "-r", "::bookmark({ref})", "-T", "{{node}}\n"),
+}
+"""The command that prints the revisions that a ref reaches, each on a line of its own."""
 
-    def found(self) -> Counter[str]:
-        """Count, by system, the acknowledged pushes that are in the repositories. Note each error in `Seen.wrong`."""
-        found: Counter[str] = Counter()
-        for repository in sorted({repository for repository, _ in self._seen.acknowledged}):
-            system = repository[:-1]
-            verify = ["smartserver", "verify", f"{self._cluster.root}/{repository}"]
-            verified = attempt(verify, None, self._cluster.environment)
-            if verified.returncode:
-                self._seen.wrong.append(f"verify {repository}: {verified.stdout}{verified.stderr}")
-            url = self._cluster.url + repository
-            copy = self._work.folder / f"{repository}.copy"
-            getattr(self, f"_copy_{system}")(url, copy)
-            for (name, ref), tips in self._seen.acknowledged.items():
-                if name != repository:
-                    continue
-                there = set(getattr(self, f"_line_{system}")(url, copy, ref))
+
+def judged(work: Workspace, cluster: Cluster, seen: Seen) -> Counter[str]:
+    """Count, by system, the acknowledged pushes that are in the repositories. Note each error in `Seen.wrong`."""
+
+    def said(words: Sequence[str], **names: object) -> str:
+        return run([word.format_map(names) for word in words], None, _brz(work) | dict(SETTINGS))
+
+    found: Counter[str] = Counter()
+    for repository in sorted({repository for repository, _ in seen.acknowledged}):
+        system = repository[:-1]
+        verified = attempt(["smartserver", "verify", f"{cluster.root}/{repository}"], None, cluster.environment)
+        if verified.returncode:
+            seen.wrong.append(f"verify {repository}: {verified.stdout}{verified.stderr}")
+        names = {"url": cluster.url + repository, "copy": work.folder / f"{repository}.copy"}
+        for words in COPIES.get(system, ()):
+            said(words, **names)
+        for (name, ref), tips in seen.acknowledged.items():
+            if name == repository:
+                there = set(re.findall(r"(?m)^(?:revision-id: )?(\S+)$", said(LINES[system], **names, ref=ref)))
                 lost = [tip for tip in tips if tip not in there]
-                self._seen.wrong += [f"acknowledged and lost: {repository} {ref} {tip}" for tip in lost]
+                seen.wrong += [f"acknowledged and lost: {repository} {ref} {tip}" for tip in lost]
                 found[system] += len(tips) - len(lost)
-        return found
-
-    def _run(self, *words: str) -> str:
-        return run(words, None, _brz(self._work) | dict(SETTINGS))
-
-    def _copy_git(self, url: str, copy: Path) -> None:
-        self._run("git", "clone", "--quiet", "--mirror", url, str(copy))
-        self._run("git", "--git-dir", str(copy), "fsck", "--strict")
-
-    def _line_git(self, url: str, copy: Path, ref: str) -> Sequence[str]:
-        return self._run("git", "--git-dir", str(copy), "rev-list", ref).split()
-
-    def _copy_brz(self, url: str, copy: Path) -> None:
-        pass
-
-    def _line_brz(self, url: str, copy: Path, ref: str) -> Sequence[str]:
-        return re.findall(r"(?m)^revision-id: (\S+)", self._run(*BRZ, "log", "--long", "--show-ids", f"{url}/{ref}"))
-
-    def _copy_hg(self, url: str, copy: Path) -> None:
-        self._run(*OURS, "clone", "--quiet", "--noupdate", url, str(copy))
-        self._run("hg", "-R", str(copy), "verify", "--quiet")
-
-    def _line_hg(self, url: str, copy: Path, ref: str) -> Sequence[str]:
-        return self._run("hg", "-R", str(copy), "log", "-r", f"::bookmark({ref})", "-T", "{node}\n").split()
+    return found
 
 
 def _report(cluster: Cluster, seen: Seen, found: Counter[str], seconds: float) -> None:

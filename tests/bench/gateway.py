@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import math
+import os
 import shutil
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import click
@@ -27,6 +30,56 @@ NOTHING = 0.02
 
 SETTLED = 3.0
 """Seconds without work after which a server has finished its work after an answer."""
+
+
+PIECE = 256 << 10
+
+
+class Backend(BaseHTTPRequestHandler):
+    """Runs git's CGI program for each request (http-backend(1))."""
+
+    protocol_version = "HTTP/1.1"
+    root = ""
+
+    def do_GET(self) -> None:
+        path, _, query = self.path.partition("?")
+        length = self.headers.get("Content-Length", "0")
+        environment = {
+            **os.environ,
+            "GIT_PROJECT_ROOT": self.root,
+            "GIT_HTTP_EXPORT_ALL": "1",
+            "PATH_INFO": path,
+            "QUERY_STRING": query,
+            "REQUEST_METHOD": self.command,
+            "CONTENT_TYPE": self.headers.get("Content-Type", ""),
+            "CONTENT_LENGTH": length,
+            "HTTP_CONTENT_ENCODING": self.headers.get("Content-Encoding", ""),
+            "GIT_PROTOCOL": self.headers.get("Git-Protocol", ""),
+        }
+        body = self.rfile.read(int(length))
+        pipe = subprocess.PIPE
+        # Without a buffer, in which a part of the content would stay behind the fields.
+        with subprocess.Popen(["git", "http-backend"], stdin=pipe, stdout=pipe, bufsize=0, env=environment) as process:
+            assert process.stdin is not None
+            assert process.stdout is not None
+            process.stdin.write(body)
+            process.stdin.close()
+            status, fields = b"200 OK", []
+            while line := process.stdout.readline().strip():
+                if line.lower().startswith(b"status:"):
+                    status = line.partition(b":")[2].strip()
+                else:
+                    fields.append(line)
+            fields.append(b"Transfer-Encoding: chunked")
+            self.wfile.write(b"HTTP/1.1 " + status + b"\r\n" + b"\r\n".join(fields) + b"\r\n\r\n")
+            while part := os.read(process.stdout.fileno(), PIECE):
+                self.wfile.write(b"%x\r\n%b\r\n" % (len(part), part))
+            self.wfile.write(b"0\r\n\r\n")
+
+    do_POST = do_GET
+
+    def log_message(self, format: str, *args: object) -> None:  # noqa: A002  # As it is called.
+        """Nobody reads it."""
 
 
 class Side:
@@ -81,7 +134,7 @@ def command(path: Path, count: int) -> None:
         program = [sys.executable, "-m", "smartserver.cli.main", "serve", str(served), "--anonymous", "write"]
         program += ["--listen", f"127.0.0.1:{ports[0]}", "--http", f"127.0.0.1:{ports[1]}", "--cache-dir", str(cache)]
         ours = Side(work.folder, f"http://127.0.0.1:{ports[1]}/project", work.serve(program, ports[1]), environment)
-        backend = [sys.executable, "-m", "bench.http_backend", str(bare), str(ports[2])]
+        backend = [sys.executable, "-m", "bench.gateway", str(bare), str(ports[2])]
         process = work.serve(backend, ports[2], {**environment, **MODULES})
         git = Side(work.folder, f"http://127.0.0.1:{ports[2]}/project", process, environment)
         push = ["git", "push", "--quiet", "--mirror", f"hpss://127.0.0.1:{ports[0]}/project"]
@@ -116,3 +169,8 @@ def command(path: Path, count: int) -> None:
 
 def _shown(seconds: float) -> str:
     return f"{1000 * seconds:,.0f} ms"
+
+
+if __name__ == "__main__":  # The server beside which the gateway is measured.
+    Backend.root = sys.argv[1]
+    ThreadingHTTPServer(("127.0.0.1", int(sys.argv[2])), Backend).serve_forever()

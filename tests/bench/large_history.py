@@ -24,8 +24,9 @@ import string
 import subprocess
 import tempfile
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, NamedTuple
+from typing import IO
 
 from bench.git_histories import copy
 
@@ -38,31 +39,25 @@ DATE = re.compile(rb"(\d+) ([-+]\d{4})\n$")
 REF = re.compile(rb"^((?:commit|reset) refs/(?:heads|tags)/|tag )")
 
 
-class Source(NamedTuple):
-    """The properties of the history that all copies share."""
+@dataclass
+class Copy:
+    """The changes that one copy makes to a `git fast-export` stream."""
 
-    path: Path
-    tip: bytes
+    source_tip: bytes
     """The commit, in hex, that the first commits of each copy follow."""
     first: int
     span: int
     """`first` is the time of the oldest commit; `first + span` is after the newest."""
+    number: int
+    times: int
+    last: int
+    """The highest mark so far, at first of the copies before."""
+    after: int
+    tip: int = 0
+    """The mark of the source's tip in this copy, once it is written."""
 
-
-class Copy:
-    """The changes that one copy makes to a `git fast-export` stream."""
-
-    def __init__(self, source: Source, number: int, times: int, marks: int, after: int) -> None:
-        self._source = source
-        self._number = number
-        self._times = times
-        self._marks = marks
-        self._after = after
-        self._table = letters(number)
-        self.tip = 0
-        """The mark of the source's tip in this copy, once it is written."""
-        self.last = marks
-        """The highest mark so far."""
+    def __post_init__(self) -> None:
+        self._marks, self._table = self.last, letters(self.number)
 
     def write(self, stream: IO[bytes], out: IO[bytes]) -> None:
         """Write the whole stream with this copy's changes."""
@@ -72,7 +67,7 @@ class Copy:
             word = line.split(b" ", 1)[0].rstrip(b"\n")
             if root and word != b"from":
                 # Without a parent: in a later copy it is a child of the tip before, and its files are all it has.
-                out.write(b"from :%d\ndeleteall\n" % self._after)
+                out.write(b"from :%d\ndeleteall\n" % self.after)
             root = False
             if word == b"data":
                 text = stream.read(int(line[5:]))
@@ -80,10 +75,10 @@ class Copy:
                     text = self._changed(text)
                 out.write(b"data %d\n" % len(text))
                 out.write(text)
-                root = kind == b"commit" and bool(self._after)
+                root = kind == b"commit" and bool(self.after)
                 continue
             if word == b"original-oid":
-                if line[13:-1] == self._source.tip:
+                if line[13:-1] == self.source_tip:
                     self.tip = mark
                 continue
             if word in (b"blob", b"commit", b"tag", b"reset"):
@@ -93,7 +88,7 @@ class Copy:
             out.write(self._line(word, line))
 
     def _changed(self, text: bytes) -> bytes:
-        return text if not self._number else text.translate(self._table) + b"%d\n" % self._number
+        return text if not self.number else text.translate(self._table) + b"%d\n" % self.number
 
     def _renamed(self, found: re.Match[bytes]) -> bytes:
         what, path = found.groups()
@@ -110,26 +105,22 @@ class Copy:
             return MARK.sub(lambda found: b"%s:%d" % (found[1], int(found[2]) + self._marks), line)
         if word in (b"author", b"committer", b"tagger"):
             return DATE.sub(self._date, line)
-        if self._number + 1 < self._times:
-            return REF.sub(rb"\g<1>copy-%d/" % (self._number + 1), line)
+        if self.number + 1 < self.times:
+            return REF.sub(rb"\g<1>copy-%d/" % (self.number + 1), line)
         return line
 
     def _date(self, found: re.Match[bytes]) -> bytes:
-        first, span = self._source.first, self._source.span
-        since = min(max(int(found[1]) - first, 0), span) + self._number * span
-        return b"%d %s\n" % (first + since // self._times, found[2])
+        since = min(max(int(found[1]) - self.first, 0), self.span) + self.number * self.span
+        return b"%d %s\n" % (self.first + since // self.times, found[2])
 
 
 def letters(number: int) -> bytes:
     """Return the table by which copy `number` exchanges letters; copy 0 leaves them as they are."""
-    table = bytearray(range(256))
+    shuffled = list(string.ascii_lowercase)
     if number:
-        shuffled = list(string.ascii_lowercase)
         random.Random(number).shuffle(shuffled)
-        for old, new in zip(string.ascii_lowercase, shuffled, strict=True):
-            table[ord(old)] = ord(new)
-            table[ord(old.upper())] = ord(new.upper())
-    return bytes(table)
+    new = "".join(shuffled)
+    return bytes.maketrans(string.ascii_letters.encode(), (new + new.upper()).encode())
 
 
 @contextlib.contextmanager
@@ -153,13 +144,13 @@ def repeat(history: Path, out: Path, times: int) -> None:
         branch = copy(history.absolute(), path, os.environ)
         tip = _said(path, "rev-parse", f"refs/heads/{branch}").strip()
         dates = [int(date) for date in _said(path, "log", "--all", "--format=%ct").split()]
-        source = Source(path, tip, min(dates), max(dates) - min(dates) + 1)
+        span = max(dates) - min(dates) + 1
         _said(path.parent, "init", "--quiet", "--bare", f"--initial-branch={branch}", str(out.absolute()))
         with _process(out, "fast-import", "--quiet", stdin=subprocess.PIPE) as importer:
             assert importer.stdin is not None
             marks = after = 0
             for number in range(times):
-                changed = Copy(source, number, times, marks, after)
+                changed = Copy(tip, min(dates), span, number, times, marks, after)
                 with _process(path, *EXPORT, stdout=subprocess.PIPE) as exporter:
                     assert exporter.stdout is not None
                     changed.write(exporter.stdout, importer.stdin)

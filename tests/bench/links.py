@@ -9,17 +9,16 @@ import json
 import os
 import sys
 import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Self, TypeVar
+from typing import Self, TypeVar
 
 from certificates import Authority
 
 from bench import servers
-from bench.process import MODULES, Cost, Watch
+from bench.process import MODULES
 from bench.servers import (
     HOST,
     LinkCost,
@@ -32,7 +31,6 @@ from bench.servers import (
     written,
 )
 from netem.link import Link
-from netem.packets.command import Command
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
 from netem.proxy import Proxy
@@ -47,8 +45,6 @@ T = TypeVar("T")
 @dataclass(frozen=True)
 class Done:
     status: int
-    seconds: float
-    """Wall time from start to end."""
     stdout: str
     stderr: str
 
@@ -58,38 +54,8 @@ class Done:
         return self
 
 
-class Client:
-    def __init__(self, command: Command, begun: float, output: IO[bytes], errors: IO[bytes]) -> None:
-        self.pid = command.pid
-        self._command = command
-        self._begun = begun
-        self._output = output
-        self._errors = errors
-
-    def wait(self) -> Done:
-        status = self._command.wait()
-        seconds = time.monotonic() - self._begun
-        return Done(status, seconds, written(self._output), written(self._errors))
-
-
 @contextmanager
-def client(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Client]:
-    """Start a command on the client's side, in `folder`, and end it with the context at the latest."""
-    with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
-        begun = time.monotonic()
-        running = network.run(
-            CLIENT, command, environment=environment, folder=str(folder),
-            stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
-        )  # fmt: skip
-        try:
-            yield Client(running, begun, output, errors)
-        finally:
-            running.kill()
-            running.close()
-
-
-@contextmanager
-def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[Command]:
+def server(network: Packets, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Iterator[None]:
     """Start a command on the server's side, in `folder`, and wait until it listens. It ends with the network."""
     others = network.listening(SERVER)
     with tempfile.TemporaryFile() as log, open(os.devnull, "rb") as nothing:
@@ -99,7 +65,7 @@ def server(network: Packets, command: Sequence[str], folder: Path, environment: 
         )  # fmt: skip
         try:
             until_it_listens(lambda: network.listening(SERVER) > others, running.ended, " ".join(command[:4]), log)
-            yield running
+            yield
         finally:
             running.close()
 
@@ -113,19 +79,12 @@ def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T
 
 
 class ProxyLine:
-    """A proxy on this machine with a server behind it; a context manager that stops both."""
+    """A proxy on this machine with a server behind it, until the stack is closed."""
 
-    def __init__(self) -> None:
-        self._stack = ExitStack()
-
-    def __enter__(self) -> Self:
+    def __init__(self, stack: ExitStack) -> None:
         self._server = free_port()
-        self.network = self._stack.enter_context(Proxy(0.0, (HOST, self._server)))
+        self.network = stack.enter_context(Proxy(0.0, (HOST, self._server)))
         self.host, self.port = HOST, self.network.port
-        return self
-
-    def __exit__(self, *exc: object) -> None:
-        self._stack.close()
 
     def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
         """Start the server and wait until it listens."""
@@ -133,33 +92,34 @@ class ProxyLine:
 
     def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
         """Run a client's command to its end."""
-        begun = time.monotonic()
         done = attempt(command, folder, environment)
-        return Done(done.returncode, time.monotonic() - begun, done.stdout, done.stderr)
+        return Done(done.returncode, done.stdout, done.stderr)
 
 
 class Across:
     """A server of ours on the far side of packets, and commands on the near side; made by `across`."""
 
-    def __init__(self, work: Workspace, network: Packets, server: int) -> None:
+    def __init__(self, work: Workspace, network: Packets) -> None:
         self.network = network
-        self.server = server
-        """The process of the server."""
         self._work = work
 
     def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
         """Run a client's command to its end."""
-        with client(self.network, command, folder, environment) as running:
-            return running.wait()
+        with tempfile.TemporaryFile() as output, tempfile.TemporaryFile() as errors, open(os.devnull, "rb") as nothing:
+            running = self.network.run(
+                CLIENT, command, environment=environment, folder=str(folder),
+                stdin=nothing.fileno(), stdout=output.fileno(), stderr=errors.fileno(),
+            )  # fmt: skip
+            try:
+                status = running.wait()
+            finally:
+                running.kill()
+                running.close()
+            return Done(status, written(output), written(errors))
 
-    def url(self, name: str) -> str:
-        return f"hpss://{self.network.server_address}:{PORT}/{name}"
-
-    def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> tuple[float, Cost]:
+    def git(self, folder: Path, environment: Mapping[str, str], *arguments: str) -> None:
         words = ["git", *arguments]
-        with client(self.network, words, folder, environment) as running, Watch(running.pid) as watch:
-            done = running.wait().check(words)
-        return done.seconds, watch.cost
+        self.run(words, folder, environment).check(words)
 
     def ask(self, module: str, *arguments: str) -> list[list[object]]:
         """Run a module of ours on the near side, and return the JSON that it prints."""
@@ -204,7 +164,7 @@ def across(work: Workspace, link: Link) -> Iterator[Across]:
         with Packets(link) as network:
             tls = tls_options(work, network.server_address)
             words = serving(served, network.server_address, PORT, "--fast-open", *tls)
-            with server(network, words, work.folder, work.environment("server")) as running:
-                yield Across(work, network, running.pid)
+            with server(network, words, work.folder, work.environment("server")):
+                yield Across(work, network)
     except (Unavailable, PacketsError) as wrong:
         raise CommandError(str(wrong)) from wrong

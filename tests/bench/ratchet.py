@@ -135,7 +135,7 @@ class _Measuring:
         self.kind = kind
         self.work = work
         self.folder = work.folder / kind.name
-        self.line = stack.enter_context(ProxyLine())
+        self.line = ProxyLine(stack)
         settings = {**kind.settings(self.folder / "live"), **settings}
         self.place = Place(work, self.folder, self.line, kind.label, settings)
 

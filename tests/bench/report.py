@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import os
 import platform
-import statistics
 import sys
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -14,7 +13,7 @@ from typing import TypeVar
 
 import click
 
-from bench.servers import LinkCost, Say
+from bench.servers import LinkCost
 from netem.meter import Slope, fit
 
 T = TypeVar("T")
@@ -99,11 +98,6 @@ class Runs:
     """RTT and cost of each run."""
 
     @property
-    def rounds(self) -> int:
-        """The counted round trips of the median run."""
-        return statistics.median_low([cost.round_trips for _, cost in self.costs])
-
-    @property
     def most(self) -> int:
         """The most round trips of a run."""
         return max(cost.round_trips for _, cost in self.costs)
@@ -140,17 +134,13 @@ def circumstances() -> str:
 class Progress:
     """Reports the progress of a long measurement, with a line at most every second."""
 
-    def __init__(self, said: Say | None = None, clock: Callable[[], float] = time.monotonic) -> None:
-        self._say = said or say
-        self._clock = clock
-        self._said = clock()
+    def __init__(self) -> None:
+        self._said = time.monotonic()
 
     def step(self, what: str) -> None:
-        self._said = self._clock()
-        self._say(what)
+        self._said = time.monotonic()
+        say(what)
 
     def count(self, what: str, done: int, total: int) -> None:
-        now = self._clock()
-        if now - self._said >= PROGRESS_INTERVAL:
-            self._said = now
-            self._say(f"{what}: {done} of {total}")
+        if time.monotonic() - self._said >= PROGRESS_INTERVAL:
+            self.step(f"{what}: {done} of {total}")

@@ -14,31 +14,15 @@ pytestmark = pytest.mark.unbanned("its tests ban, and are run in this process")
 PREAMBLE = """
 import os, subprocess, sys
 import pytest
+from memory_transport import MemoryTransport
 from smartserver.client.call import Client
-from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
-from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Reply, Request
-from smartserver.wire.messages import Outcome, Status, encode
-from smartserver.wire.messages import Reply as ReplyMessage
-import msgspec
+from smartserver.server.access import invoking_user
+from smartserver.server.same_process import SameProcess
+from smartserver.server.site import Site
+from smartserver.verbs.server_info import InfoRequest, server_info
 
-class Medium:
-    def __init__(self):
-        self.server, self.coming = Connection(Role.SERVER), b""
-    def poll(self, *, read, write, timeout=None):
-        return bool(self.coming), write
-    def read(self, size):
-        came, self.coming = self.coming, b""
-        return came
-    def write_some(self, view):
-        self.server.receive_data(bytes(view))
-        while (event := self.server.next_event()) is not None:
-            result = msgspec.Raw(msgspec.msgpack.encode(InfoResult("1", [])))
-            self.coming += self.server.send(Reply(event.id, encode(ReplyMessage([Outcome(Status.DONE, result)]))))
-        return len(view)
-    def close(self):
-        pass
+def Medium():
+    return SameProcess(Site(MemoryTransport()), invoking_user("anna"))
 
 def ask(client):
     return client.call(server_info, InfoRequest())
@@ -271,15 +255,12 @@ def test_that_runs_nothing():
 '''
 
 
-def test_a_test_that_fails_keeps_its_trace_as_a_page(pytester: pytest.Pytester) -> None:
+def test_a_test_that_fails_keeps_its_trace_as_a_page_if_that_is_asked_for(pytester: pytest.Pytester) -> None:
+    run(pytester, RECORD).assert_outcomes(failed=2, passed=1)
+    assert not list(pytester.path.glob("**/*.html"))
     result = run(pytester, RECORD, "", "--hpss-trace", "pages")
     result.assert_outcomes(failed=2, passed=1)
     (page,) = (pytester.path / "pages").iterdir()
     assert page.name.endswith("-test_some-True-.html")
     assert "dream" in page.read_text()
     result.stdout.fnmatch_lines(["*- trace -*", str(page)])
-
-
-def test_without_the_option_nothing_is_traced(pytester: pytest.Pytester) -> None:
-    run(pytester, RECORD).assert_outcomes(failed=2, passed=1)
-    assert not list(pytester.path.glob("**/*.html"))

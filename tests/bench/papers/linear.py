@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Final
 
-from bench.git_histories import copy, import_stream
+from bench.git_histories import copy, file, head, import_stream
 from bench.histories import lines_of
 from bench.servers import Workspace, run
 from smartserver.cli.errors import CommandError
@@ -28,7 +28,6 @@ LONG_FILES: Final = 100
 CHANGED, LINE = 4, 40
 """Files that a later revision of a wide history changes, and the new bytes in each."""
 
-_FIRST: Final = 1_200_000_000
 _EXECUTABLE, _LINK, _SUBMODULE = b"100755", b"120000", b"160000"
 
 Files = Mapping[str, bytes]
@@ -44,9 +43,9 @@ def straighten(source: Path | None, target: Path, environment: Mapping[str, str]
     for number, revision in enumerate(found, 1):
         tree, author, committer, message = revision.split("\n", 3)
         said = message.encode()
-        head = f"commit refs/heads/straight\nmark :{number}\nauthor {author}\ncommitter {committer}\n"
+        first = f"commit refs/heads/straight\nmark :{number}\nauthor {author}\ncommitter {committer}\n"
         begin = f"from :{number - 1}\n" if number > 1 else ""
-        stream += [head.encode(), b"data %d\n%b\n" % (len(said), said), f"{begin}M 040000 {tree} \n".encode()]
+        stream += [first.encode(), b"data %d\n%b\n" % (len(said), said), f"{begin}M 040000 {tree} \n".encode()]
     import_stream(target, environment, b"".join(stream))
     run(["git", "branch", "--force", "--move", "straight", "main"], target, environment)
     run(["git", "symbolic-ref", "HEAD", "refs/heads/main"], target, environment)
@@ -93,11 +92,8 @@ def write(target: Path, environment: Mapping[str, str], changes: Iterator[Files]
     assert process.stdin is not None
     with process.stdin as stream:
         for number, files in enumerate(changes):
-            said = b"Revision %d\n" % number
-            who = b"Demo <demo@example.org> %d +0000" % (_FIRST + number * 60)
-            head = b"commit refs/heads/main\ncommitter %b\ndata %d\n%b" % (who, len(said), said)
-            parts = [b"M 100644 inline %b\ndata %d\n%b\n" % (n.encode(), len(t), t) for n, t in files.items()]
-            stream.write(b"".join([head, *parts]))
+            parts = [head("main", number, b"Revision %d\n" % number), *(file(*each) for each in files.items())]
+            stream.write(b"".join(parts))
     if process.wait():
         raise CommandError(f"git fast-import: status {process.returncode}")
 

@@ -2,13 +2,12 @@
 small, medium and large caches, cold and hot, from a server and from a folder; dumped, verified and loaded; beside git.
 
 Cold: no page of the repository is in memory, and its server was just started. Hot: the same again, directly after. All
-of it twice, and the second result counts; of more runs, the median of those after the first.
+of it twice, and the second result counts.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import defaultdict
 from collections.abc import Sequence
 from functools import partial
 from itertools import product
@@ -20,7 +19,7 @@ from needs import is_met
 from bench.papers import tables
 from bench.papers.repositories import ALL, CONFIGS, HISTORIES, Repositories, Side, drop_pages, with_histories
 from bench.papers.results import PAGE, Results
-from bench.report import end, median, table
+from bench.report import end, table
 from bench.servers import Server, run
 
 COMMANDS: Final = ("export", "log", "log -q", "log -v", "verify", "dump", "load")
@@ -31,30 +30,23 @@ class Matrix:
         self._repositories = repositories
         self._results = repositories.results
 
-    def fill(
-        self, command: str, history: str, configs: Sequence[str], places: Sequence[str], sides: Sequence[str], runs: int
-    ) -> None:
-        """Measure what is missing. Of some runs the first does not count; each has all configurations and sides in
-        turn."""
-        packings, all_places, times = tables.axes(command)
-        for place, packing in product((place for place in all_places if place in places), packings):
+    def fill(self, command: str, history: str, configs: Sequence[str]) -> None:
+        """Measure what is missing, twice, of which the first does not count; all configurations and sides in turn."""
+        packings, places, times = tables.axes(command)
+        for place, packing in product(places, packings):
             name = partial(tables.name_of, command, history, packing=packing, place=place)
             missing = [
                 (config, side)
                 for config, side in product(configs, self._repositories.sides(history))
-                if side.name in sides
-                and side.does(command, packing, place, config)
+                if side.does(command, packing, place, config)
                 and name(side=side.name, config=config, time=times[-1]) not in self._results.cells
             ]
-            found = defaultdict[str, list[Sequence[float]]](list)
-            for number, (config, side) in product(range(runs), missing):
+            for counts, (config, side) in product((False, True), missing):
                 self._results.progress.step(f"{command}, {history}, {packing}, {place}, {config}, {side.name}")
                 measured = self._load if command == "load" else self._read
                 costs = measured(command, history, side, packing, place, config)
-                for time, values in zip(times, costs, strict=False):
-                    found[name(side=side.name, config=config, time=time)] += [values] * bool(number)
-            for cell, all_values in found.items():
-                self._results.keep(cell, map(median, zip(*all_values, strict=True)))
+                for time, values in zip(times, costs, strict=False) if counts else ():
+                    self._results.keep(name(side=side.name, config=config, time=time), values)
 
     def _read(
         self, command: str, history: str, side: Side, packing: str, place: str, config: str
@@ -108,9 +100,6 @@ def _listed(results: Results) -> str:
 @click.command()
 @click.option("--command", "commands", multiple=True, type=click.Choice(COMMANDS), help="Only these.")
 @click.option("--config", "configs", multiple=True, type=click.Choice(list(CONFIGS)), help="Only these.")
-@click.option("--side", "sides", multiple=True, type=click.Choice(ALL), help="Only these.")
-@click.option("--runs", type=click.IntRange(2), default=2, show_default=True, help="The first one does not count.")
-@click.option("--place", "places", multiple=True, type=click.Choice(["server", "folder"]), help="Only these.")
 @with_histories
 def command(
     repositories: Repositories,
@@ -118,9 +107,6 @@ def command(
     *,
     commands: Sequence[str],
     configs: Sequence[str],
-    places: Sequence[str],
-    sides: Sequence[str],
-    runs: int,
     write: bool,
 ) -> None:
     """The matrix of 2014, ours beside Subversion's formats 6 and 7 and git: seconds of the client, the share of its
@@ -138,7 +124,7 @@ def command(
     results = repositories.results
     matrix = Matrix(repositories)
     for history, each in product(histories, commands or COMMANDS):
-        matrix.fill(each, history, configs or list(CONFIGS), places or ("server", "folder"), sides or ALL, runs)
+        matrix.fill(each, history, configs or list(CONFIGS))
     results.show("repositories", _listed(results), write=write, by="matrix")
     for each in commands or COMMANDS:
         parts = [part for history in HISTORIES for part in tables.tables(results.cells, each, history)]

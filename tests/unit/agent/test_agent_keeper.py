@@ -56,6 +56,7 @@ def test_a_connection_is_lent_to_who_has_its_key_and_to_nobody_else(keeper: dict
         lent = borrow("k", keeper)
         assert lent is not None
         assert lent[1:] == (3, 1.5)
+        assert not os.get_inheritable(lent.descriptors[0]), "it passes to no program"
         assert borrow("k", keeper) is None
         with socket.socket(fileno=lent.descriptors[0]) as ours:
             ours.sendall(b"asked")
@@ -63,14 +64,6 @@ def test_a_connection_is_lent_to_who_has_its_key_and_to_nobody_else(keeper: dict
             server.sendall(b"said")
             assert ours.recv(9) == b"said"
         assert server.recv(9) == b""
-
-
-def test_what_is_lent_passes_to_no_program(keeper: dict[str, str]) -> None:
-    with hold(keeper):
-        lent = borrow("k", keeper)
-        assert lent is not None
-        assert not os.get_inheritable(lent.descriptors[0])
-        os.close(lent.descriptors[0])
 
 
 @pytest.mark.parametrize("how", ["ended", "reset", "spoke"])
@@ -199,10 +192,6 @@ def test_the_folder_is_made_for_its_user_alone(environment: dict[str, str]) -> N
     assert made.parent == Path(environment["XDG_RUNTIME_DIR"])
     assert made.stat().st_mode & 0o777 == 0o700
     assert runtime_folder(environment) == str(made)
-
-
-def test_one_that_others_may_enter_is_refused(environment: dict[str, str]) -> None:
-    made = Path(runtime_folder(environment, make=True))
     made.chmod(0o750)
     with pytest.raises(NoAgent, match=f"nobody else may enter, got a folder of user {os.geteuid()} with mode 750"):
         runtime_folder(environment)

@@ -203,12 +203,6 @@ def test_a_damage_is_named_as_text_and_fails(tmp_path: Path) -> None:
     assert result.exit_code == 1
 
 
-def test_what_cannot_be_verified(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("")
-    assert why(run("verify", tmp_path / "file")) == f"{tmp_path / 'file'} is not a dump of smartserver"
-    assert why(run("verify", "")) == "'' does not exist"
-
-
 @pytest.mark.parametrize("scheme", ["sftp", "vfs"])
 def test_a_store_that_cannot_be_reached(scheme: str) -> None:
     """It is no damage, and said as by every other command."""

@@ -48,21 +48,6 @@ def test_what_is_missing_is_brought_and_nothing_twice(source: tuple[Path, Histor
     assert run("verify", there).stdout.endswith(": all well\n")
 
 
-def test_the_other_way_round(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
-    folder, history = source
-    place, there = target
-    assert run("push", folder, place).exit_code == 0
-    mine = tmp_path / "mine"
-    assert run("pull", place, mine).stdout.startswith("5 revisions, 1 ref (a new repository)\n")
-    grow(there, history, 1, ref=OTHER)
-    grow(there, history, 1)
-    assert run("pull", "--ref", "other", place, mine).stdout == "1 revision, 1 ref\n    refs/heads/other\n"
-    assert run("pull", place, mine).stdout == "1 revision, 1 ref\n    refs/heads/main\n"
-    assert run("pull", place, mine).stdout == "nothing new\n"
-    assert refs(mine) == refs(there)
-    assert run("verify", mine).stdout.endswith(": all well\n")
-
-
 def test_what_diverged_needs_force(source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path) -> None:
     """Of what is refused nothing is counted."""
     folder, history = source

@@ -191,12 +191,6 @@ def test_a_target_that_is_ahead_or_diverged(
     assert refs(where)[OTHER] == apart
     assert run("load", new, there).exit_code == 0
     assert refs(where) == {MAIN: ahead, OTHER: apart}  # What the dump does not name stays.
-    side = history.line(1, next(iter(history.parents)), "side")
-    push(repository(where), history, side, {MAIN: side[0]})
-    assert why(run("load", new, there)).startswith("refs/heads/main: ")
-    assert refs(where)[MAIN] == side[0]
-    assert run("load", "--force", new, there).exit_code == 0
-    assert refs(where)[MAIN] == ahead
 
 
 def test_another_kind_is_refused_by_name(

@@ -6,8 +6,22 @@ from dataclasses import dataclass, field
 
 import msgspec
 import pytest
-from exchanges import DELETE, MAIN, PONG, banner, broken, upload
-from scripted import Answering, ScriptedMedium, Server, done, fault_of, refuse, refused, reply
+from scripted import (
+    DELETE,
+    MAIN,
+    PONG,
+    Answering,
+    ScriptedMedium,
+    Server,
+    banner,
+    broken,
+    done,
+    fault_of,
+    refuse,
+    refused,
+    reply,
+    upload,
+)
 
 from smartserver.client.credentials import NoToken
 from smartserver.client.medium import CannotConnect, ConnectionLost

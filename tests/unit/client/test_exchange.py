@@ -1,27 +1,47 @@
-"""client.exchange: what a pull makes of each answer, said by a script. Whole flows are in `tests/simulated`."""
+"""client.exchange, listing, faults, updates, plain: what is made of answers, and shown of them."""
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 
 import pytest
 from bzr_builders import KINDS, BzrHistory
-from remotes import (
+from scripted import (
     TIP,
+    ScriptedMedium,
+    Server,
+    done,
     remote,
+    saying,
     state,
 )
-from scripted import ScriptedMedium, Server, done
 
+from smartserver.client import listing
 from smartserver.client.exchange import read_graph
+from smartserver.client.faults import MOST_FAULTS, lines
+from smartserver.client.listing import repositories
 from smartserver.client.medium import ConnectionLost
+from smartserver.client.plain import plain, plain_lines
+from smartserver.client.updates import (
+    MapUpdateOutcome,
+    Outcome,
+    PushOutcome,
+    RefUpdate,
+    UpdateOutcome,
+)
+from smartserver.errors import NotDone, StaleEntry, StaleLease
 from smartserver.records.bulk import BulkWriter
 from smartserver.records.model import GraphNode, Parent
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import Malformed
+from smartserver.verbs.map_update import MapKind, MapUpdateRequest
+from smartserver.verbs.repository_list import ListResult, RepositoryField
 from smartserver.verbs.repository_pull import PullResult
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, End, Event, Reply, Request
+from smartserver.wire.messages import Advice, raw
+from transports.errors import CodedError
 
 
 @pytest.mark.parametrize("wrong", [b"segments as they lie", b"\x28\xb5\x2f\xfd\x00"])
@@ -64,9 +84,6 @@ def test_ids_and_parents_come_as_the_body_does() -> None:
     assert next(came) == NODE
     with pytest.raises(ConnectionLost):
         next(came)
-
-
-def test_no_body_is_no_graph() -> None:
     assert nodes([]) == []
 
 
@@ -86,3 +103,94 @@ def test_no_body_is_no_graph() -> None:
 def test_what_is_no_graph(chunks: list[bytes]) -> None:
     with pytest.raises(RemoteProtocolError, match="expected ids and parents"):
         nodes(chunks)
+
+
+def page(*paths: str, more: bool = True) -> bytes:
+    return done(ListResult([RepositoryField(path, "git sha1", 0) for path in paths], more))
+
+
+@pytest.mark.parametrize("pages", [[[]], [["a"], []], [["a"], ["a"]], [["b"], ["a"]], [["a/b"], ["a"]]])
+def test_a_server_that_has_more_and_tells_nothing_new(pages: list[list[str]]) -> None:
+    server = Server([saying(*[page(*paths) for paths in pages])])
+    with server.client() as client, pytest.raises(RemoteProtocolError, match="of which it says there are more"):
+        list(repositories(client, "", refs=False))
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_server_that_has_always_more(monkeypatch: pytest.MonkeyPatch, ends: bool) -> None:
+    monkeypatch.setattr(listing, "MOST_ANSWERS", 3)
+    server = Server([saying(page("a"), page("aa"), page("aaa", more=not ends), page("aaaa", more=False))])
+    with server.client() as client, contextlib.ExitStack() as stack:
+        if not ends:
+            stack.enter_context(pytest.raises(RemoteProtocolError, match="3 answers name repositories"))
+        assert [each.path for each in repositories(client, "", refs=False)] == ["a", "aa", "aaa"]
+
+
+def line(faults: object) -> list[str]:
+    return list(lines([Advice("faults", raw({"faults": faults}))], "hpss://h:1/p", "git fsck"))
+
+
+def test_each_fault_is_named_with_its_first_record() -> None:
+    (said,) = line({"badTimezone": [3, "ab12"], "zeroPaddedFilemode": [1, "cd34"], "other": "odd"})
+    faults = "badTimezone in ab12 and 2 more, zeroPaddedFilemode in cd34, other"
+    assert said == f"hpss: hpss://h:1/p: taken with faults that git fsck finds: {faults}"
+    (said,) = line({f"fault{number}": [1, "ab"] for number in range(99)})
+    assert said.count(" in ab") == MOST_FAULTS
+
+
+@pytest.mark.parametrize(
+    "advice", [Advice("moon", raw({"faults": {"x": 1}})), Advice("faults", raw({})), Advice("faults", raw([1]))]
+)
+def test_what_is_not_known_here_is_not_shown(advice: Advice) -> None:
+    assert list(lines([advice], "hpss://h:1/p", "git fsck")) == []
+    assert line({}) == []
+
+
+MOVE, DELETE = RefUpdate(b"trunk", b"new", expected=b"old"), RefUpdate(b"trunk", None, expected=b"old")
+TAGS = MapUpdateRequest("tags", MapKind.IDS, [])
+
+
+NOT_DONE, LEASE, ENTRY = NotDone(), StaleLease(b"trunk", b"a", b"b"), StaleEntry("tags", b"one")
+
+
+@pytest.mark.parametrize(
+    ("refs", "maps", "expected"),
+    [
+        ([], [], None),
+        ([None], [None, None], None),
+        ([NOT_DONE], [NOT_DONE, ENTRY], ENTRY),
+        ([LEASE], [NOT_DONE], LEASE),
+        ([LEASE], [ENTRY], LEASE),
+        ([NOT_DONE], [NOT_DONE], NOT_DONE),
+    ],
+)
+def test_what_says_why(
+    refs: list[CodedError | None], maps: list[CodedError | None], expected: CodedError | None
+) -> None:
+    pushed = PushOutcome(
+        [UpdateOutcome(MOVE, Outcome.REFUSED if each else Outcome.DONE, error=each) for each in refs],
+        [MapUpdateOutcome(TAGS, [], each) for each in maps],
+    )
+    assert pushed.error() is expected
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("no repository at 'größer'", "no repository at 'größer'"),
+        ("\x1b[2J\x1b]0;title\x07", " [2J ]0;title "),
+        ("two\nlines\r", "two lines "),
+        ("\x9b1m\u202e\u200b", " 1m  "),
+        ("\udcff", " "),
+    ],
+)
+def test_what_is_shown(text: str, shown: str) -> None:
+    assert plain(text) == shown
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [("", ""), ("a\n\nb\n", "a\n\nb\n"), ("a\n\x1b[2J\r\nb\u202e", "a\n [2J \nb ")],
+)
+def test_what_is_shown_of_lines(text: str, shown: str) -> None:
+    assert plain_lines(text) == shown

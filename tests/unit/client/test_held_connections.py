@@ -7,8 +7,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from agents import of_its_own
-from exchanges import DELETE, PONG, READ, UPLOADED, silent, upload
-from scripted import Answering, ScriptedMedium, Server, done, reply
+from scripted import DELETE, PONG, READ, UPLOADED, Answering, ScriptedMedium, Server, done, reply, silent, upload
 
 from smartserver.client.call import Caller, Client
 from smartserver.client.held import AgentHolder, Resumed, holder_for

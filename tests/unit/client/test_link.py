@@ -6,8 +6,22 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
-from exchanges import DELETE, MAIN, PONG, READ, UPLOADED, silent, upload
-from scripted import ScriptedMedium, Server, done, fault_of, refuse, refused, reply
+from scripted import (
+    DELETE,
+    MAIN,
+    PONG,
+    READ,
+    UPLOADED,
+    ScriptedMedium,
+    Server,
+    done,
+    fault_of,
+    refuse,
+    refused,
+    reply,
+    silent,
+    upload,
+)
 
 from smartserver.client import link
 from smartserver.client.link import FIRST_WRITE, NEXT_WRITE

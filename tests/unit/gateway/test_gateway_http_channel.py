@@ -50,8 +50,7 @@ class Carrier(StringTransportWithDisconnection):
     def setTcpNoDelay(self, enabled: bool) -> None:
         """Accept the option of a TCP connection."""
 
-    def setTcpKeepAlive(self, enabled: bool) -> None:
-        """Accept the option of a TCP connection."""
+    setTcpKeepAlive = setTcpNoDelay
 
     def getHandle(self) -> socket.socket:
         return self._socket

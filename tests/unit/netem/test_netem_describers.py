@@ -70,17 +70,11 @@ def greeting() -> Iterator[None]:
     DESCRIBERS.remove(describe_greeting)
 
 
-def test_the_first_that_knows_the_bytes_is_believed(greeting: None) -> None:
+def test_the_first_that_knows_the_bytes_is_believed_in_one_line_that_a_terminal_survives(greeting: None) -> None:
     assert describe(b"HELO you") == "you"
     assert describe(b"GET / HTTP/1.1\r\n\r\n") == "GET /"
     assert describe(b"\x00\x01") == describe(b"") == ""
-
-
-def test_a_description_is_one_line_that_a_terminal_survives(greeting: None) -> None:
     assert describe(b"HELO a\n\x1b[31mb") == "a??[31mb"
-
-
-def test_a_long_one_is_cut(greeting: None) -> None:
     assert describe(b"HELO " + b"x" * 1000) == "x" * (MOST_SHOWN - 3) + "..."
 
 

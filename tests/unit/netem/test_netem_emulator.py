@@ -1,9 +1,10 @@
-"""netem.packets.emulator between two pairs of sockets instead of devices: real time, asserted from below alone."""
+"""netem.packets.emulator, in real time and asserted from below alone; channel, devices, netlink."""
 
 from __future__ import annotations
 
 import os
 import socket
+import struct
 import threading
 import time
 from collections.abc import Iterator
@@ -13,9 +14,69 @@ from frames import frame
 
 from netem.effects import Blackhole, Stall
 from netem.link import Link
+from netem.packets import netlink
 from netem.packets.channel import Channel
-from netem.packets.devices import Port
+from netem.packets.devices import Port, check_setting
 from netem.packets.emulator import Emulator
+
+
+@pytest.fixture
+def ends() -> Iterator[tuple[Channel, Channel]]:
+    here, there = Channel.pair()
+    yield here, there
+    here.close()
+    there.close()
+
+
+def test_messages_of_any_size_in_order(ends: tuple[Channel, Channel]) -> None:
+    here, there = ends
+    sizes = (0, 1, 3_000_000, 5)
+
+    def send() -> None:
+        for size in sizes:
+            here.send(b"x" * size)
+
+    thread = threading.Thread(target=send)
+    thread.start()
+    assert [len(there.receive()[0]) for _ in sizes] == list(sizes)
+    thread.join()
+
+
+def test_half_a_message_and_its_descriptors() -> None:
+    one, other = socket.socketpair()
+    channel = Channel(other)
+    reading, writing = os.pipe()
+    socket.send_fds(one, [b"\x05\0\0\0\x01\0\0\0ab"], [writing])
+    os.close(writing)
+    one.close()
+    with pytest.raises(EOFError):
+        channel.receive()
+    assert os.read(reading, 1) == b""  # the copy was closed
+    os.close(reading)
+    channel.close()
+
+
+def test_a_setting_of_the_network() -> None:
+    check_setting("net.ipv4.conf.all.rp_filter")
+
+
+@pytest.mark.parametrize(
+    "name", ["vm.swappiness", "kernel.pid_max", "net", "netx.a", "net./a", "net...vm.swappiness", ""]
+)
+def test_a_setting_of_the_whole_machine_is_refused_by_name(name: str) -> None:
+    with pytest.raises(ValueError, match=f"{name!r} is no setting of the network"):
+        check_setting(name)
+
+
+@pytest.mark.parametrize(("error", "found"), [(0, 0), (-17, 17)])
+def test_an_answer_to_us(error: int, found: int) -> None:
+    assert netlink.acknowledged(struct.pack("=IHHIIi", 36, 2, 0, 7, 0, error) + bytes(16), 7) == found
+
+
+@pytest.mark.parametrize(("kind", "number"), [(2, 8), (16, 7)])
+def test_an_answer_to_another_or_of_another_kind(kind: int, number: int) -> None:
+    assert netlink.acknowledged(struct.pack("=IHHIIi", 36, kind, 0, number, 0, -17), 7) is None
+
 
 PATIENCE = 30.0
 """Seconds after which a test is stuck."""

@@ -21,15 +21,12 @@ def test_before_it_runs_it_has_counted_nothing() -> None:
     assert not proxy.take().used
 
 
-def test_the_buffer_is_enough_for_the_rate() -> None:
+def test_the_link_has_the_seed_no_model_of_tcp_and_a_buffer_that_is_enough_for_the_rate() -> None:
     assert Proxy(1.0, ("h", 1)).link.buffer == BUFFER
     assert Proxy(1.0, ("h", 1), rate=125_000).link.buffer == BUFFER
     assert Proxy(1.0, ("h", 1), rate=1e9).link.buffer == 1e9 * REFILL
     assert Proxy(1.0, ("h", 1), rate=1e9, buffer=7).link.buffer == 7
     assert Proxy(1.0, ("h", 1)).link.window == WINDOW
-
-
-def test_the_link_has_the_seed_and_no_model_of_tcp() -> None:
     proxy = Proxy(1.0, ("h", 1), seed=5)
     assert proxy.link.seed == 5
     with pytest.raises(ValueError, match="only the simulated network"):

@@ -1,14 +1,45 @@
+"""netem.clock, simulated, simulated_endpoint, simulated_stream: what is counted, and how connections end."""
+
 from __future__ import annotations
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from simulated_servers import Echo, Kept, Sink, Ticking, ask, network
+from simulated_servers import Echo, Kept, Sink, Ticking, ask, network, read_all
 
+from netem.clock import Clock
 from netem.counter import Counts
 from netem.effects import Corrupt, Delay, Stall
 from netem.link import Link
 from netem.simulated import Deadlock, SimulatedNetwork, SimulatedStream
+from netem.simulated_endpoint import Endpoint
+from netem.simulated_server import ServerTransport
+
+
+def test_events_run_in_order_of_time_then_of_asking() -> None:
+    clock, ran = Clock(), list[tuple[str, float]]()
+    for name, delay in [("b", 2.0), ("a", 1.0), ("c", 2.0), ("now", 0.0)]:
+        clock.call_later(delay, lambda name=name: ran.append((name, clock.now)))  # type: ignore[misc]
+    clock.run()
+    assert ran == [("now", 0.0), ("a", 1.0), ("b", 2.0), ("c", 2.0)]
+
+
+def test_cancelled_events_do_not_run_nor_move_the_clock() -> None:
+    clock = Clock()
+    timer = clock.call_later(5, lambda: pytest.fail("ran"))
+    timer.cancel()
+    timer.cancel()
+    assert not clock.step()
+    assert clock.now == 0.0
+
+
+def test_the_past_is_refused() -> None:
+    clock = Clock()
+    clock.sleep(1)
+    with pytest.raises(ValueError, match="cannot call at 5 ns, it is 1000000000 ns"):
+        clock.call_at(5, lambda: None)
+    with pytest.raises(ValueError, match="from 0 on"):
+        clock.call_later(-1, lambda: None)
 
 
 def test_an_early_answer_during_an_upload() -> None:
@@ -200,3 +231,172 @@ def test_a_change_during_a_handshake_is_of_that_connection_too() -> None:
     ask(stream, b"asking")
     assert net.clock.now - begun == pytest.approx(0.1)
     assert net.take().application_rounds_without_handshake == 1.0
+
+
+def test_nothing_moves_before_the_ends_are_joined() -> None:
+    net = network()
+    client, server = SimulatedStream(net, 1, net.link), ServerTransport(net, 1, net.link)
+    kept = Kept()(server)
+    server.serve(kept)
+    client.send(b"be")
+    net.clock.run()
+    assert not net.counts().used
+    Endpoint.join(client, server)
+    client.send(b"fore")
+    net.clock.run()
+    assert (bytes(kept.received), net.take().bytes_up, net.clock.now) == (b"before", 6, 0.5)
+
+
+def test_a_client_that_closes_ends_the_server() -> None:
+    net = network()
+    server = Kept(on_eof=lambda sink: sink.transport.close())
+    stream = net.connect(server)
+    stream.send(b"bye")
+    stream.close()
+    stream.close()
+    net.clock.run()
+    assert (bytes(server.last.received), server.last.eof, server.last.lost) == (b"bye", True, [None])
+    for call in (lambda: stream.read(1), lambda: stream.write_some(b"x"), stream.half_close, lambda: stream.poll()):
+        with pytest.raises(ValueError, match="connection 1 is closed"):
+            call()
+
+
+def test_a_client_that_closes_with_unread_bytes_resets() -> None:
+    net = network()
+    server = Kept(lambda sink: sink.transport.write(b"answer"))
+    stream = net.connect(server)
+    stream.send(b"ask")
+    stream.poll()
+    stream.close()
+    net.clock.run()
+    (error,) = server.last.lost
+    assert isinstance(error, ConnectionResetError)
+
+
+def test_what_a_server_sends_to_a_closed_client_is_reset_and_no_trip() -> None:
+    net = network()
+    server = Kept(on_eof=lambda sink: sink.transport.write(b"too late"))
+    stream = net.connect(server)
+    stream.close()
+    net.clock.run()
+    assert [type(error) for error in server.last.lost] == [ConnectionResetError]
+    assert net.take().rounds == 1  # the handshake
+
+
+def test_a_server_that_closes_on_unread_input_resets_the_client() -> None:
+    def answer(sink: Sink) -> None:
+        sink.transport.write(b"no")
+        sink.transport.close()
+
+    net = network(1.0, rate=1000)
+    stream = net.connect(Kept(answer))
+    stream.send(bytes(3000))
+    assert stream.read(9) == b"no"
+    stream.poll(False, False, timeout=5.0)
+    with pytest.raises(ConnectionResetError, match="it had closed the connection"):
+        stream.write_some(b"x")
+    with pytest.raises(ConnectionResetError):
+        stream.read(1)
+    assert stream.poll(True, True) == (True, True)
+
+
+def test_write_after_close_is_a_bug() -> None:
+    server = Kept()
+    net = network()
+    net.connect(server, handshake=False)
+    server.last.transport.close()
+    with pytest.raises(ValueError, match="write after close"):
+        server.last.transport.write(b"x")
+
+
+def test_abort_loses_the_connection_for_both() -> None:
+    net = network()
+    server = Kept(lambda sink: sink.transport.abort())
+    stream = net.connect(server, handshake=False)
+    stream.send(b"x")
+    with pytest.raises(ConnectionResetError):
+        stream.read(1)
+    assert net.clock.now == 1.0
+    assert [type(error) for error in server.last.lost] == [ConnectionAbortedError]
+    server.last.transport.write(b"goes nowhere")
+    with pytest.raises(Deadlock):
+        network().connect(server).read(1)
+
+
+def test_half_close_lets_the_answer_through() -> None:
+    def answer(sink: Sink) -> None:
+        sink.transport.write(b"%d bytes" % len(sink.received))
+        sink.transport.close()
+
+    net = network()
+    server = Kept(on_eof=answer)
+    stream = net.connect(server)
+    stream.send(b"12345")
+    stream.half_close()
+    assert read_all(stream) == b"5 bytes"
+    assert net.take().rounds == 2
+    assert server.last.lost == [None]
+    with pytest.raises(ValueError, match="write after half_close"):
+        stream.write_some(b"x")
+
+
+def test_poll_timeout() -> None:
+    net = network()
+    stream = net.connect(Echo, handshake=False)
+    stream.send(b"x")
+    assert stream.poll(True, False, 0.25) == (False, False)
+    assert net.clock.now == 0.25
+    assert stream.poll(read=False, write=False, timeout=0.25) == (False, False)
+    assert stream.poll(read=True, write=False, timeout=0.5) == (True, False)
+    assert net.clock.now == 1.0
+    with pytest.raises(ValueError, match="poll for nothing"):
+        stream.poll(False, False)
+
+
+def test_the_socket_buffer_fills_at_the_rate_and_empties_with_it() -> None:
+    net = network(1.0, rate=10_000, buffer=30_000)
+    stream = net.connect(Kept(), handshake=False)
+    assert stream.write_some(bytes(50_000)) == 30_000
+    assert stream.write_some(b"x") == 0
+    assert not stream.writable()
+    assert stream.poll(False, True) == (False, True)
+    assert net.clock.now == pytest.approx(1.0, abs=0.15)
+    assert stream.write_some(bytes(50_000)) >= 10_000
+
+
+def test_a_buffer_that_was_handed_over_may_be_reused() -> None:
+    net = network()
+    stream = net.connect(Echo)
+    text = bytearray(b"abc")
+    stream.write_some(memoryview(text))
+    text[:] = b"xyz"
+    assert stream.read(9) == b"abc"
+
+
+@given(
+    sizes=st.lists(st.integers(1, 1500), min_size=1, max_size=12),
+    reads=st.integers(1, 3000),
+    rtt=st.sampled_from([0.0, 0.1, 1.0]),
+    rate=st.sampled_from([None, 1000.0, 123_456.0]),
+    buffer=st.integers(1, 8000),
+    window=st.integers(1, 8000),
+)
+def test_bytes_arrive_in_order_whatever_the_link(
+    sizes: list[int], reads: int, rtt: float, rate: float | None, buffer: int, window: int
+) -> None:
+    net = network(rtt, rate, buffer=buffer, window=window)
+    stream = net.connect(Echo)
+    texts = [bytes([n]) * size for n, size in enumerate(sizes)]
+    rest, got = memoryview(b"".join(texts)), b""
+    while rest:
+        readable, writable = stream.poll(True, True)
+        if readable:
+            got += stream.read(reads)
+        if writable:
+            rest = rest[stream.write_some(rest) :]
+    stream.half_close()
+    while more := stream.read(reads):
+        got += more
+    assert got == b"".join(texts)
+    counts = net.take()
+    assert (counts.bytes_up, counts.bytes_down) == (len(got), len(got))

@@ -10,8 +10,7 @@ from typing import cast
 
 import pytest
 from builders import KINDS
-from git_conversation import MAIN, Conversation, FakeRemote, local_with
-from git_local import key
+from git_conversation import MAIN, Conversation, FakeRemote, key, local_with
 
 from smartserver.client.exchange import PullAnswer, ReadAnswer
 from smartserver.client.repository import RemoteRepository

@@ -6,7 +6,7 @@ import shlex
 from collections.abc import Collection, Mapping
 
 import pytest
-from git_local import FakeLocal, key
+from git_conversation import FakeLocal, key
 
 from smartserver.client.updates import RefUpdate
 from smartserver.plugins.git.hint import parse

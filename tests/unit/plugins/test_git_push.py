@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import pytest
-from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, local_with
-from git_local import key
+from git_conversation import MAIN, TOPIC, Conversation, FakeRemote, key, local_with
 
 from smartserver.client.push import PushRequest
 from smartserver.client.updates import Outcome, PushOutcome, RefUpdate, UpdateOutcome
@@ -193,15 +192,12 @@ def test_refs_that_change_again_are_no_base_for_a_decision() -> None:
     assert len(remote.attempts) == 5
 
 
-def test_a_refused_ref_stops_the_other_of_an_atomic_push_alone() -> None:
+def test_a_refused_ref_stops_the_other_of_an_atomic_push_and_is_not_sent_again() -> None:
     remote = ServerOf(CACHED_BRANCH, CACHED_BRANCH, diverged=TOPIC)
     topic = "refs/heads/topic:refs/heads/topic"
     found = answers(remote, "main:x topic", MAIN_TO_BRANCH, topic, first="option atomic true\n")
     assert found == [f"{OF_X} atomic push failed", "error refs/heads/topic fetch first"]
     assert len(remote.attempts) == 1
-
-
-def test_a_single_ref_that_is_refused_is_not_sent_again() -> None:
     remote = ServerOf(CACHED_BRANCH, CACHED_BRANCH, diverged=BRANCH_X)
     assert answers(remote, "main:x", MAIN_TO_BRANCH) == [f"{OF_X} fetch first"]
     assert len(remote.attempts) == 1

@@ -1,4 +1,4 @@
-"""trace.file, trace.events: what a process writes down, and that it can be read."""
+"""trace.file, events, html, perfetto: what a process writes down, and the pages and files made of it."""
 
 from __future__ import annotations
 
@@ -10,10 +10,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from pages import PageText, hash_of
+from traces import HOSTILE, OTHER_ID, push, read
 
-from smartserver.trace.events import CommandEnded, decode, encode, schema
+from smartserver.trace.events import CommandEnded, Event, RequestEnded, SpanEnded, decode, encode, schema
 from smartserver.trace.file import Narrator, TraceFile
+from smartserver.trace.html import Command, Page, Track, command, html
+from smartserver.trace.perfetto import REQUESTS, SERVER, SPANS, WAIT, perfetto
 from smartserver.trace.recorder import CallRecord, Recorder, Span
+from smartserver.trace.report import CALLED
 from smartserver.trace.wait import traces
 
 TRACE = "ab" * 16
@@ -121,3 +126,81 @@ def test_the_schema_names_every_event() -> None:
     assert tags == {"process", "span", "request", "finding", "link", "end", "command"}
     event = CommandEnded(1, "git", TRACE, 0, 5, 0, 1)
     assert set(json.loads(encode(event))) == {"event", *msgspec.structs.asdict(event)}
+
+
+def tracks(shown: Command) -> dict[str, Track]:
+    return {each.title: each for each in shown.tracks}
+
+
+@pytest.fixture
+def shown() -> Command:
+    (trace,) = read(push())
+    return command(trace)
+
+
+def test_the_page_has_each_command_and_runs_nothing_but_its_own() -> None:
+    page = PageText(html(read([*push(), *push("second", trace=OTHER_ID, process=17)])))
+    content = msgspec.json.decode(page.block, type=Page)
+    assert [each.program for each in content.commands] == ["git project", "git second"]
+    assert content.called.items() >= CALLED.items()
+    assert page.policy == (
+        f"default-src 'none'; script-src {hash_of(page.texts['script'])}; style-src {hash_of(page.texts['style'])}; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    assert {name for name, _ in page.attributes} <= {
+        "lang", "charset", "http-equiv", "content", "name", "class", "role", "aria-label", "aria-live", "hidden", "id",
+        "type",
+    }  # fmt: skip
+
+
+def test_the_page_asks_for_nothing_and_makes_no_markup_of_text() -> None:
+    page = PageText(html(read(push())))
+    code = page.texts["script"] + page.texts["style"]
+    forbidden = ("innerHTML", "outerHTML", "insertAdjacentHTML", "document.write", "eval(", "Function(", "fetch(")
+    assert not [each for each in (*forbidden, "url(", "@import", "import(", "http:", "https:", "src") if each in code]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_name_is_text(name: str) -> None:
+    page, plain = PageText(html(read(push(name)))), PageText(html(read(push())))
+    assert re.fullmatch(r"[\x20-\x7e]+", page.block)
+    assert not set("<>&") & set(page.block)
+    assert page.texts.keys() == plain.texts.keys()
+    assert page.attributes == plain.attributes
+    (shown,) = msgspec.json.decode(page.block, type=Page).commands
+    assert shown.program == f"git {name}"
+    assert tracks(shown)["requests of process 7"].bars[0].facts["on"] == [name]
+
+
+def slices(events: list[Event], process: int, thread: int) -> list[tuple[str, str, int, int]]:
+    shown = json.loads(perfetto(read(events)))["traceEvents"]
+    return [
+        (each["cat"], each["name"], each["ts"], each["dur"])
+        for each in shown
+        if (each["ph"], each["pid"], each["tid"]) == ("X", process, thread)
+    ]
+
+
+def test_each_thread_has_its_slices() -> None:
+    assert slices(push(), 7, SPANS) == [
+        ("start", "git project", 0, 40_000), ("local", "plan project", 41_000, 11_000),
+        ("local", "read project", 45_000, 5_000), ("connect", "TCP", 53_000, 1_000),
+        ("link", "wait for the link", 55_000, 100_000),
+    ]  # fmt: skip
+    assert slices(push(), 7, REQUESTS) == [
+        ("request", "Branch.tip project; Repository.open", 54_500, 101_500), ("request", "get", 157_000, 1_000),
+    ]  # fmt: skip
+    assert slices(push(), 7, SERVER)[:3] == [
+        ("server", "somewhere in this time", 54_500, 100_500), ("queued", "queued", 84_500, 1_000),
+        ("server", "commit project", 85_500, 39_500),
+    ]  # fmt: skip
+    assert sum(length for *_, length in slices(push(), 6, WAIT)) == 165_000
+
+
+def test_what_does_not_nest_is_on_a_thread_of_its_own() -> None:
+    request = next(each for each in push() if isinstance(each, RequestEnded))
+    within = msgspec.structs.replace(request, start=request.start + 10, end=request.end - 10)
+    crossing = SpanEnded(7, "local", 1_050_500, 1_053_500, "crossing")
+    events = [*push(), within, crossing]
+    assert [name for _, name, *_ in slices(events, 7, SPANS + 1)] == ["crossing"]
+    assert [start for *_, start, _ in slices(events, 7, REQUESTS + 1)] == [54_510]

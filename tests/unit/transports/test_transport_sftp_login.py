@@ -192,24 +192,15 @@ def test_an_unknown_key_is_refused_and_told_how_to_make_it_known(tmp_path: Path,
     )
 
 
-def test_a_key_on_another_port_has_a_name_of_its_own(tmp_path: Path) -> None:
+def test_which_key_a_host_may_have(tmp_path: Path) -> None:
     known(tmp_path, f"[example.org]:2222 {LINE}", port=2222).check(Key())
     with pytest.raises(paramiko.SSHException, match="nobody knows its key"):
         known(tmp_path, f"example.org {LINE}", port=2222).check(Key())
-
-
-def test_another_key_than_the_known_one_is_refused(tmp_path: Path) -> None:
     with pytest.raises(paramiko.SSHException, match=f"which is not the one in {tmp_path}/known"):
         known(tmp_path, f"example.org {LINE}").check(Key(b"another"))
-
-
-def test_a_revoked_key_is_refused_whatever_else_is_said(tmp_path: Path) -> None:
     for key in ("", "any", fingerprint(KEY)):
         with pytest.raises(paramiko.SSHException, match="is revoked in known_hosts"):
             known(tmp_path, f"example.org {LINE}\n@revoked * {LINE}", key=key).check(Key())
-
-
-def test_a_key_that_was_told(tmp_path: Path) -> None:
     known(tmp_path, "", key="any").check(Key())
     known(tmp_path, "", key=fingerprint(KEY)).check(Key())
     with pytest.raises(paramiko.SSHException, match=r"its key is SHA256:.*, not SHA256:other"):
@@ -269,16 +260,13 @@ def test_nobody_listens(tmp_path: Path) -> None:
             log_in(Account("127.0.0.1", "me", port, config=str(tmp_path / "absent")))
 
 
-def test_a_configuration_that_cannot_be_read(tmp_path: Path) -> None:
-    (tmp_path / "config").write_text("Host *\n  Port many\n")
-    with pytest.raises(TransportFailed, match=r"^cannot read .*/config: invalid literal"):
-        log_in(Account("x", config=str(tmp_path / "config")))
-
-
 def test_a_configuration_of_any_bytes_is_read(tmp_path: Path) -> None:
     (tmp_path / "config").write_bytes(b"# Gr\xfc\xdfe\nHost x\n  Port 2222\n  IdentityFile /k\xe9y\n")
     found = sftp_login._way(Account("x", "me", config=str(tmp_path / "config")))
     assert (found.port, [os.fsencode(path) for path in found.identities]) == (2222, [b"/k\xe9y"])
+    (tmp_path / "config").write_text("Host *\n  Port many\n")
+    with pytest.raises(TransportFailed, match=r"^cannot read .*/config: invalid literal"):
+        log_in(Account("x", config=str(tmp_path / "config")))
 
 
 @pytest.mark.parametrize("command", ["false", "echo This is no server"])

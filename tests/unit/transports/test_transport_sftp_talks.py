@@ -112,17 +112,11 @@ def test_a_file_that_was_replaced_between_is_read_again(first: Answer) -> None:
     assert found == b"last"
 
 
-def test_a_file_that_is_always_another_is_a_failure() -> None:
+def test_a_file_that_is_always_another_is_gone_or_fails() -> None:
     rounds = [[OPEN, file(5)], [Content(b"x"), OK]] * talks.TRIES
     assert "another each time" in str(refused(talks.content(PLACE, []), *rounds))
     assert "another each time" in str(refused(talks.read_ranges(PLACE, [(0, 3)], []), *rounds))
-
-
-def test_a_file_deleted_between_is_read_until_it_is_known_to_be_gone() -> None:
     assert have(talks.content(PLACE, []), [OPEN, ABSENT], [Content(b"x"), OK], [ABSENT, ABSENT]) is None
-
-
-def test_a_read_that_fails() -> None:
     assert "Failure" in str(refused(talks.content(PLACE, []), [OPEN, file(5)], [FAILURE, OK]))
 
 

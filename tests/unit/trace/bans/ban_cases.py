@@ -13,6 +13,7 @@ from smartserver.records.bulk import SEGMENT_LEVEL, BulkWriter
 from smartserver.records.segment import encode_graph
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, SetLastRevisionResult
+from smartserver.verbs.declare import Arguments
 from smartserver.verbs.repository_delete import DeleteRequest
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult
 from smartserver.verbs.repository_list import ListRequest, ListResult
@@ -58,24 +59,20 @@ def pull_of(*revisions: bytes) -> tuple[str, PullRequest]:
     return ("Repository.pull", PullRequest(refs=[], ids=list(revisions)))
 
 
-def pack(talk: Talk) -> None:
-    talk.ask(PACK)
+def asks(*calls: tuple[str, Arguments], path: str = "project") -> Case:
+    """One request of these calls."""
+
+    def case(talk: Talk) -> None:
+        talk.ask(*calls, path=path)
+
+    return case
 
 
-def pull(talk: Talk) -> None:
-    talk.ask(PULL)
-
-
-def put(talk: Talk) -> None:
-    talk.ask(("put", FileRequest("packs/a.pack", b"pack")))
-
-
-def read_log(talk: Talk) -> None:
-    talk.ask(("get", FileRequest("log/0000000001")), path="/team/project/")
-
-
-def lock(talk: Talk) -> None:
-    talk.ask(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
+pack, pull, put = asks(PACK), asks(PULL), asks(("put", FileRequest("packs/a.pack", b"pack")))
+read_log = asks(("get", FileRequest("log/0000000001")), path="/team/project/")
+lock = asks(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
+reads_in_the_request_of_the_change = asks(SET, REFS)
+asks_the_same_in_one_request = asks(pull_of(TIP), pull_of(TIP))
 
 
 # -- read-back
@@ -116,10 +113,6 @@ def reads_what_others_wrote(talk: Talk) -> None:
     talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), path="another")
 
 
-def reads_in_the_request_of_the_change(talk: Talk) -> None:
-    talk.ask(SET, REFS)
-
-
 def reads_what_was_refused_and_what_it_has(talk: Talk) -> None:
     talk.refuse(talk.ask(("put", FileRequest("a", b"text"))), PermissionDenied("a"))
     talk.done(("get", FileRequest("a")), results=[FileResult()])
@@ -136,10 +129,6 @@ def asks_the_same_twice(talk: Talk) -> None:
     talk.done(pull_of(TIP), results=[PULLED])
     talk.done(STATS, results=[], known=1)
     talk.ask(pull_of(TIP), known=1)
-
-
-def asks_the_same_in_one_request(talk: Talk) -> None:
-    talk.ask(pull_of(TIP), pull_of(TIP))
 
 
 def asks_the_same_twice_and_changes_another(talk: Talk) -> None:

@@ -1,4 +1,4 @@
-"""transports.decorators.cached: copies of files that never change."""
+"""transports.decorators: counted, ahead, and cached, which has copies of files that never change."""
 
 from __future__ import annotations
 
@@ -12,14 +12,179 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from counting import Counting
 from memory_transport import MemoryTransport
 
-from transports.base import Capability, ReadFile, Step
+from transports import steps
+from transports.base import Capability, ReadFile, Step, Transport
+from transports.decorators.ahead import AheadTransport
 from transports.decorators.cached import CachedTransport, CacheFolder
 from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
-from transports.errors import NoSuchFile
-from transports.steps import Get, GetStat, Rename
+from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
+from transports.steps import Get, GetStat, ListDirectory, Rename
+
+OPENED = {"files_opened_to_read": 1}
+PUT = {"files_opened_to_write": 1, "file_writes": 1, "file_syncs": 1}
+
+
+def test_each_call_counts() -> None:
+    transport, counting = CountedTransport(MemoryTransport()), Counting()
+    transport.put("x", [b"12345", b"678"])
+    assert counting.named == PUT | {"file_writes": 2, "file_written_bytes": 8}
+    counting = Counting()
+    assert transport.get("x") == b"12345678"
+    assert counting.named == OPENED | {"file_reads": 1, "file_read_bytes": 8}
+    counting = Counting()
+    transport.sync_directory("")
+    transport.link("x", "z")
+    transport.rename("x", "y")
+    transport.list_directory("")
+    transport.stat("y")
+    transport.append("y").write(b"9")
+    transport.delete("y")
+    transport.make_directory("a")
+    transport.remove_directory("a")
+    assert counting.named == {
+        "files_opened_to_write": 1,
+        "file_writes": 1,
+        "file_written_bytes": 1,
+        "file_syncs": 1,
+        "file_renames": 2,
+        "folder_listings": 1,
+        "file_stats": 1,
+        "file_deletions": 2,
+    }
+
+
+class Together(MemoryTransport):
+    """Notes how many steps come at once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.groups: list[int] = []
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        self.groups.append(len(steps))
+        super().perform(steps)
+
+
+def test_steps_are_handed_on_together_and_counted_as_the_calls_they_are() -> None:
+    storage = Together()
+    transport, counting = CountedTransport(storage), Counting()
+    changes = [
+        steps.MakeDirectory("a"),
+        steps.Put("a/x", b"123"),
+        steps.Put("a/y", b"4567"),
+        steps.Rename("a/y", "a/z"),
+        steps.Put("a/new", b"0"),
+        steps.Publish("a/new", "a/1"),
+        steps.SyncDirectory("a"),
+    ]
+    transport.perform(changes)
+    assert counting.named == {
+        "files_opened_to_write": 3,
+        "file_writes": 3,
+        "file_written_bytes": 8,
+        "file_syncs": 4,
+        "file_renames": 2,
+    }
+    counting = Counting()
+    reads: list[Step] = [
+        steps.GetPublished("a/1"),
+        steps.Get("absent"),
+        steps.ReadRanges("a/z", [(0, 2), (3, 9)]),
+        steps.ListDirectory("a"),
+        steps.GetStat("a"),
+    ]
+    transport.perform(reads)
+    assert counting.named == {
+        "files_opened_to_read": 2,
+        "file_reads": 3,
+        "file_read_bytes": 4,
+        "file_seeks": 1,
+        "folder_listings": 1,
+        "file_stats": 1,
+    }
+    assert storage.groups == [7, 5]
+    counting = Counting()
+    transport.perform([steps.Withdraw("a/1", "aside")])
+    assert counting.named == {"file_deletions": 1}
+    counting = Counting()
+    with pytest.raises(NoSuchFile):
+        transport.perform([steps.Get("a/x"), steps.Delete("absent")])
+    assert not counting.named
+
+
+class Trips(PassingTransport):
+    """Counts them, lets nobody read `secret`, and loses its connection at `lost`."""
+
+    def __init__(self, inner: Transport, trips: list[list[str]], *, prefix: str = "") -> None:
+        super().__init__(inner, prefix=prefix)
+        self.trips = trips
+
+    def wrap(self, inner: Transport, prefix: str) -> Trips:
+        return Trips(inner, self.trips, prefix=prefix)
+
+    def perform(self, steps: Sequence[Step]) -> None:
+        self.trips.append([step.path for step in steps])
+        for step in steps:
+            if step.path == "secret":
+                raise PermissionDenied(step.path)
+            if step.path == "lost":
+                raise TransportFailed("", "the connection is lost")
+            if step.path == "odd":
+                raise TransportFailed(step.path, "too many links")
+            self.inner.perform([step])
+
+
+@pytest.fixture
+def far() -> Trips:
+    made = Trips(MemoryTransport(), [])
+    made.make_directory("a")
+    made.put("a/one", [b"1"])
+    return made
+
+
+def test_what_was_read_ahead_takes_no_trip_and_is_not_kept(far: Trips) -> None:
+    ahead = AheadTransport(far)
+    ahead.read_ahead([ListDirectory("a"), Get("a/one"), Get("a/two")])
+    assert far.trips == [["a", "a/one", "a/two"]]
+    child = ahead.child("a")
+    assert child.list_directory("") == ["one"]
+    here, absent, looked = Get("one"), Get("two"), GetStat("two")
+    child.perform([looked])
+    child.perform([here, absent])
+    assert (here.result, absent.result, looked.result) == (b"1", None, None)
+    assert len(far.trips) == 1
+    far.inner.put("a/two", [b"2"])
+    again, both = Get("two"), GetStat("one")
+    child.perform([again, both])
+    assert again.result == b"2"
+    assert both.result is not None
+    assert child.list_directory("") == ["one", "two"]
+
+
+def test_one_that_fails_ends_nothing_and_what_is_in_it_is_not_read(far: Trips) -> None:
+    ahead = AheadTransport(far)
+    ahead.read_ahead([Get("secret"), Get("a/one"), Get("secret"), ListDirectory("a")])
+    assert len(far.trips) == 3
+    assert ahead.list_directory("a") == ["one"]
+    with pytest.raises(PermissionDenied):
+        ahead.perform([Get("secret")])
+    far.trips.clear()
+    AheadTransport(far).read_ahead([ListDirectory("secret"), Get("secret/one"), Get("secret/two"), Get("a/one")])
+    assert far.trips[1:] == [["a/one"]]
+
+
+def test_a_lost_connection_ends_all_and_a_file_that_fails_only_itself(far: Trips) -> None:
+    ahead = AheadTransport(far)
+    with pytest.raises(TransportFailed, match="the connection is lost"):
+        ahead.read_ahead([Get("a/one"), Get("lost"), ListDirectory("a")])
+    assert len(far.trips) == 1
+    ahead.read_ahead([Get("odd"), ListDirectory("a")])
+    assert ahead.list_directory("a") == ["one"]
+
 
 IMMUTABLE = re.compile(r"(?:.+/)?packs/.+")
 KIB = bytes(range(256)) * 4
