@@ -403,7 +403,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"somebody else has changed {_name(self.key)} of {self.map!r}: look at it again before you change it"
+        return f"{_name(self.key)} of {self.map!r} is not as expected: look at it again before you change it"
 
 
 @dataclasses.dataclass(eq=False)

@@ -359,8 +359,10 @@ impl Encoder {
         }
         let key = self.names.key(name);
         let fetch = self.fetch.as_ref().ok_or_else(|| PyRuntimeError::new_err("nothing gives texts any more"))?;
+        let ask = |py: Python<'_>| fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract();
+        // The thread may still run when Python ends.
         let text: PyBackedBytes =
-            Python::attach(|py| fetch.bind(py).call1((key[0], PyBytes::new(py, &key[1..])))?.extract())?;
+            Python::try_attach(ask).unwrap_or_else(|| Err(PyRuntimeError::new_err("Python has ended")))?;
         let text = Bytes::Python(Arc::new(text));
         self.texts.put(name, text.clone(), text.len() + ENTRY);
         Ok(text)

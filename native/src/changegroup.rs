@@ -14,7 +14,7 @@ use pyo3::types::{PyBytes, PyTuple};
 
 use crate::frame::{apply_hunks, decompress, hunks_in, read_hunk, Tally};
 use crate::guard::run;
-use crate::hg::{both, has_key, path_of, CHANGESET, MANIFEST, NODE_BYTES, NULL};
+use crate::hg::{both, differing_lines, has_key, path_of, CHANGESET, FILE, MANIFEST, NODE_BYTES, NULL};
 use crate::keys::Keys;
 use crate::segment::{decode, HUNKS, ZSTD_HUNKS};
 use crate::sys::{file_of, Reader};
@@ -23,6 +23,9 @@ use crate::texts::{Text, Texts};
 
 /// Bytes of texts that are cached as bases.
 const CACHE: usize = 64 << 20;
+
+/// Differing lines of at most so many bytes are not compared further.
+const FEW: usize = 512;
 
 /// The least bytes of a piece, unless it is the last.
 const PIECE: usize = 64 << 10;
@@ -97,16 +100,57 @@ impl ChangegroupWriter {
     fn add<'py>(
         &mut self,
         py: Python<'py>,
-        block: &[u8],
+        block: PyBackedBytes,
     ) -> PyResult<Option<(Bound<'py, PyBytes>, Bound<'py, PyTuple>)>> {
-        let Some(segment) = decode(block, &HG_KINDS) else { return Ok(None) };
+        let Some((revision, parents)) = run(py, || self.take(&block))? else { return Ok(None) };
+        let parents: Vec<_> = parents.into_iter().map(|parent| PyBytes::new(py, parent)).collect();
+        Ok(Some((PyBytes::new(py, revision), PyTuple::new(py, parents)?)))
+    }
+
+    /// Begin the changegroup of some changesets.
+    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>) -> PyResult<()> {
+        self.steps = run(py, || self.steps_of(&wanted))?.into_iter();
+        Ok(())
+    }
+
+    /// Return the next bytes of the changegroup, empty after its end. Raise ValueError if Python must make the rest.
+    fn piece<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
+        let made = run(py, || self.next_bytes())?;
+        self.tally.count(py)?;
+        match made {
+            Ok(made) => Ok(PyBytes::new(py, &made)),
+            Err(Stop::Python) => Err(PyValueError::new_err("left to Python")),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+}
+
+/// The reason why nothing more is made.
+enum Stop {
+    /// Python must look at a record.
+    Python,
+    Error(PyErr),
+}
+
+impl From<PyErr> for Stop {
+    fn from(error: PyErr) -> Self {
+        Stop::Error(error)
+    }
+}
+
+impl ChangegroupWriter {
+    /// Take a segment, and return its revision and parents; `None` if Python must take it.
+    fn take<'a>(&mut self, block: &'a [u8]) -> Option<(&'a [u8], Vec<&'a [u8]>)> {
+        let segment = decode(block, &HG_KINDS)?;
         let revision = self.revisions.number(segment.revision);
         let mut at = self.size + segment.frames_at as u64;
         for entry in &segment.entries {
-            let base = match entry.base.map(|base| self.names.find(&name(entry.kind, base))) {
+            if entry.kind == FILE {
+                path_of(entry.key)?;
+            }
+            let base = match entry.base {
+                Some(base) => self.names.find(&name(entry.kind, base))?,
                 None => NO_BASE,
-                Some(Some(base)) => base,
-                Some(None) => return Ok(None),
             };
             let number = self.names.number(&name(entry.kind, entry.key));
             if (number as usize) < self.rows.len() {
@@ -125,34 +169,11 @@ impl ChangegroupWriter {
             at += entry.frame_length as u64;
         }
         self.size += block.len() as u64;
-        if self.names.find(&name(CHANGESET, segment.revision)).is_none() {
-            return Ok(None);
-        }
-        let parents = segment.parents.iter().map(|parent| PyBytes::new(py, parent.id));
-        Ok(Some((PyBytes::new(py, segment.revision), PyTuple::new(py, parents.collect::<Vec<_>>())?)))
+        self.names.find(&name(CHANGESET, segment.revision))?;
+        Some((segment.revision, segment.parents.iter().map(|parent| parent.id).collect()))
     }
 
-    /// Begin the changegroup of some changesets.
-    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>) -> PyResult<()> {
-        let steps = run(py, || self.planned(&wanted))?;
-        self.steps = steps.ok_or_else(left_to_python)?.into_iter();
-        Ok(())
-    }
-
-    /// Return the next bytes of the changegroup, empty after its end.
-    fn piece<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
-        let made = run(py, || self.made())??;
-        self.tally.count(py)?;
-        Ok(PyBytes::new(py, &made.ok_or_else(left_to_python)?))
-    }
-}
-
-fn left_to_python() -> PyErr {
-    PyValueError::new_err("left to Python")
-}
-
-impl ChangegroupWriter {
-    fn planned(&self, wanted: &[PyBackedBytes]) -> Option<Vec<Step>> {
+    fn steps_of(&self, wanted: &[PyBackedBytes]) -> Vec<Step> {
         let wanted: HashSet<u32> = wanted.iter().filter_map(|node| self.revisions.find(node)).collect();
         let mut steps = Vec::with_capacity(self.rows.len());
         let mut files: BTreeMap<&[u8], Vec<Step>> = BTreeMap::new();
@@ -162,11 +183,10 @@ impl ChangegroupWriter {
             let mut introduced = std::iter::once(&row.revision).chain(others);
             let Some(&link) = introduced.find(|&revision| wanted.contains(revision)) else { continue };
             let step = Step::Record(number, link);
-            let name = self.names.key(number);
-            match name[0] {
+            match self.names.key(number)[0] {
                 CHANGESET => steps.push(step),
                 MANIFEST => manifests.push(step),
-                _ => files.entry(path_of(&name[1..])?).or_insert_with(|| vec![Step::Path(number)]).push(step),
+                _ => files.entry(self.path(number)).or_insert_with(|| vec![Step::Path(number)]).push(step),
             }
         }
         steps.push(Step::End);
@@ -177,40 +197,39 @@ impl ChangegroupWriter {
             steps.push(Step::End);
         }
         steps.push(Step::End);
-        Some(steps)
+        steps
     }
 
-    /// Return the next bytes; `None` if Python must make them.
-    fn made(&mut self) -> PyResult<Option<Vec<u8>>> {
+    /// Return the path of a file's version.
+    fn path(&self, number: u32) -> &[u8] {
+        let name = self.names.key(number);
+        &name[1..name.len() - NODE_BYTES - 1]
+    }
+
+    fn next_bytes(&mut self) -> Result<Vec<u8>, Stop> {
         let mut out = Vec::with_capacity(2 * PIECE);
         while out.len() < PIECE {
-            let Some(step) = self.steps.next() else { break };
-            let taken = match step {
-                Step::End => {
-                    out.extend_from_slice(&[0; 4]);
-                    Some(())
-                }
-                Step::Path(number) => path_of(&self.names.key(number)[1..]).map(|path| {
+            match self.steps.next() {
+                None => break,
+                Some(Step::End) => out.extend_from_slice(&[0; 4]),
+                Some(Step::Path(number)) => {
+                    let path = self.path(number);
                     out.extend_from_slice(&(4 + path.len() as u32).to_be_bytes());
                     out.extend_from_slice(path);
-                }),
-                Step::Record(number, link) => self.add_row(number, link, &mut out)?,
-            };
-            if taken.is_none() {
-                return Ok(None);
+                }
+                Some(Step::Record(number, link)) => self.add_row(number, link, &mut out)?,
             }
         }
-        Ok(Some(out))
+        Ok(out)
     }
 
-    fn add_row(&mut self, number: u32, link: u32, out: &mut Vec<u8>) -> PyResult<Option<()>> {
-        let Some((text, hunks)) = self.text(number) else { return Ok(None) };
+    fn add_row(&mut self, number: u32, link: u32, out: &mut Vec<u8>) -> Result<(), Stop> {
+        let (text, hunks) = self.text(number).ok_or(Stop::Python)?;
         let row = &self.rows[number as usize];
         let name = self.names.key(number);
-        let Some((first, second)) = both(&row.meta) else { return Ok(None) };
-        let kind = name[0];
+        let (first, second) = both(&row.meta).ok_or(Stop::Python)?;
         // A changeset is no version of its parent: Mercurial itself sends it whole, too.
-        let base = if kind == CHANGESET { NULL } else { first };
+        let base = if name[0] == CHANGESET { NULL } else { first };
         let start = out.len();
         out.extend_from_slice(&[0; 4]);
         for node in [&name[name.len() - NODE_BYTES..], first, second, base, self.revisions.key(link)] {
@@ -221,21 +240,19 @@ impl ChangegroupWriter {
             add_hunk(out, 0, 0, &text);
         } else {
             let on = [&name[..name.len() - NODE_BYTES], base].concat();
-            let Some(on) = self.names.find(&on) else { return Ok(None) };
+            let on = self.names.find(&on).ok_or(Stop::Python)?;
             if on == row.base && is_in_hunks(row) {
                 let size = self.rows[on as usize].length;
-                let hunks = hunks.or_else(|| self.hunks(number));
-                if hunks.and_then(|hunks| add_hunks(out, &hunks, size)).is_none() {
-                    return Ok(None);
-                }
+                let hunks = hunks.or_else(|| self.hunks(number)).ok_or(Stop::Python)?;
+                add_hunks(out, &hunks, size).ok_or(Stop::Python)?;
             } else {
-                let Some((on, _)) = self.text(on) else { return Ok(None) };
-                out.extend_from_slice(&line_delta(&text, &on)?);
+                let (on, _) = self.text(on).ok_or(Stop::Python)?;
+                add_lines(out, &text, &on)?;
             }
         }
         let size = (out.len() - start) as u32;
         out[start..start + 4].copy_from_slice(&size.to_be_bytes());
-        Ok(Some(()))
+        Ok(())
     }
 
     /// Return the text of a record, which matches its key, and its encoded hunks if they were just read.
@@ -311,10 +328,28 @@ fn add_hunks(out: &mut Vec<u8>, hunks: &[u8], size: usize) -> Option<()> {
     Some(())
 }
 
-/// Return the delta from `base` to `text` by whole lines, which Mercurial makes.
-fn line_delta(text: &[u8], base: &[u8]) -> PyResult<PyBackedBytes> {
-    Python::attach(|py| {
-        let (text, base) = (PyBytes::new(py, text), PyBytes::new(py, base));
-        py.import("smartserver.vcs.hg.delta")?.call_method1("delta", (text, base))?.extract()
-    })
+/// Add the delta from `base` to `text` by whole lines. If the lines in which they differ are many, Mercurial compares
+/// these.
+fn add_lines(out: &mut Vec<u8>, text: &[u8], base: &[u8]) -> PyResult<()> {
+    let (start, end, base_end) = differing_lines(text, base);
+    let (piece, base_piece) = (&text[start..end], &base[start..base_end]);
+    if piece.len() <= FEW || base_piece.len() <= FEW {
+        if !piece.is_empty() || !base_piece.is_empty() {
+            add_hunk(out, start, base_end, piece);
+        }
+        return Ok(());
+    }
+    let found: PyBackedBytes = Python::attach(|py| {
+        let pieces = (PyBytes::new(py, piece), PyBytes::new(py, base_piece));
+        py.import("smartserver.vcs.hg.compat")?.call_method1("line_delta", pieces)?.extract()
+    })?;
+    let mut rest = &found[..];
+    while !rest.is_empty() {
+        let (numbers, after) = rest.split_at(12);
+        let number = |at: usize| u32::from_be_bytes(numbers[at..at + 4].try_into().expect("four bytes")) as usize;
+        let (added, after) = after.split_at(number(8));
+        add_hunk(out, number(0) + start, number(4) + start, added);
+        rest = after;
+    }
+    Ok(())
 }

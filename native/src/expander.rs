@@ -15,6 +15,10 @@ use crate::sys::Reader;
 use crate::system::name;
 use crate::varint;
 
+const LARGEST: usize = 4 << 20;
+const AT_ONCE: usize = 16 << 20;
+const REMEMBERED: usize = 200_000;
+
 #[pyclass(module = "smartserver._native")]
 pub struct SegmentExpander {
     kinds: Vec<Kind>,
@@ -34,7 +38,7 @@ pub struct SegmentExpander {
 #[pymethods]
 impl SegmentExpander {
     #[new]
-    #[pyo3(signature = (kinds, *, largest=4 << 20, at_once=16 << 20, remembered=200_000))]
+    #[pyo3(signature = (kinds, *, largest=LARGEST, at_once=AT_ONCE, remembered=REMEMBERED))]
     fn new(kinds: Vec<Bound<'_, PyAny>>, largest: usize, at_once: usize, remembered: usize) -> PyResult<Self> {
         Ok(SegmentExpander {
             kinds: kinds.iter().map(Kind::of).collect::<PyResult<_>>()?,
@@ -62,18 +66,21 @@ impl SegmentExpander {
         let begun = std::mem::take(&mut self.begun);
         let content = if begun.is_empty() { Cow::Borrowed(content) } else { Cow::Owned([&begun, content].concat()) };
         let mut out = Vec::new();
+        let mut expanded = 0;
         let mut rest = &content[..];
         while !rest.is_empty() {
             if self.passing == 0 {
                 let Some(size) = size_of(rest) else { break };
-                if size > self.largest as u64 || out.len() >= self.at_once {
+                if size > self.largest as u64 || expanded >= self.at_once {
                     self.passing = size;
                 } else if size > rest.len() as u64 {
                     break;
                 } else {
                     let (segment, after) = rest.split_at(size as usize);
                     let made = self.expand(segment);
-                    out.extend_from_slice(made.as_deref().unwrap_or(segment));
+                    let made = made.as_deref().unwrap_or(segment);
+                    out.extend_from_slice(made);
+                    expanded += made.len();
                     rest = after;
                 }
             }
@@ -169,8 +176,7 @@ impl SegmentExpander {
     }
 }
 
-/// Return the bytes of the segment at the start of `rest`; `None` if its length is cut off, and the most if it is
-/// damaged.
+/// Return the bytes of the segment at the start of `rest`; `None` if its length is cut off, `u64::MAX` if it is malformed.
 fn size_of(rest: &[u8]) -> Option<u64> {
     let head = &rest[..rest.len().min(varint::MAX_BYTES)];
     if head.len() < varint::MAX_BYTES && head.iter().all(|byte| byte & 0x80 != 0) {

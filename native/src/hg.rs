@@ -173,7 +173,7 @@ fn compare_manifests(new: &[u8], old: &[u8], needed: &mut References, removed: &
     if [new, old].into_iter().any(|text| text.last().is_some_and(|&last| last != b'\n')) {
         return None;
     }
-    let (start, end, old_end) = differing(new, old);
+    let (start, end, old_end) = differing_lines(new, old);
     let (mut fresh, mut gone) = (lines(&new[start..end]).peekable(), lines(&old[start..old_end]).peekable());
     let (mut last, mut last_gone) = (lines(&new[..start]).next_back(), None);
     loop {
@@ -216,7 +216,7 @@ fn in_order<'a>(last: Option<&'a [u8]>, line: &'a [u8]) -> Option<&'a [u8]> {
 }
 
 /// Return the start of the whole lines in which two texts differ, and their end in each text.
-fn differing(new: &[u8], old: &[u8]) -> (usize, usize, usize) {
+pub fn differing_lines(new: &[u8], old: &[u8]) -> (usize, usize, usize) {
     let ahead = common_start(new, old);
     let behind = common_end(new, old, new.len().min(old.len()) - ahead);
     let start = memchr::memrchr(b'\n', &new[..ahead]).map_or(0, |at| at + 1);

@@ -126,8 +126,7 @@ def _named(findings: Findings, names: tuple[str, ...]) -> list[LostChange]:
     for name in names:
         found = [each for each in findings.changes if each.entry.request.hex().startswith(name.lower())]
         if len(found) != 1:
-            raise CommandError(
-                f"the ID {name!r} matches {len(found) or 'no'} change{'s' * (len(found) > 1)}: give more of it"
-            )
+            matched = f"{len(found)} changes: give more of it" if found else "no change"
+            raise CommandError(f"the ID {name!r} matches {matched}")
         chosen += found
     return [change for change in findings.changes if change in chosen]

@@ -126,7 +126,7 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
         made.use_privatekey(_private_key(private))
         made.check_privatekey()
     except (SSL.Error, ValueError, TypeError):  # TypeError: the key has a passphrase.
-        why = f"expected the key of {certificate}, without a passphrase, in PEM form"
+        why = f"expected the RSA, EC or Ed25519 key of {certificate}, without a passphrase, in PEM form"
         raise BadKeyPair(f"{key}: {why}") from None
     return made
 
@@ -134,7 +134,7 @@ def _context(certificate: Path, key: Path) -> SSL.Context:
 def _private_key(content: bytes) -> RSAPrivateKey | EllipticCurvePrivateKey | Ed25519PrivateKey:
     found = serialization.load_pem_private_key(content, None)
     if not isinstance(found, (RSAPrivateKey, EllipticCurvePrivateKey, Ed25519PrivateKey)):
-        raise ValueError("TLS 1.3 has no keys of this kind: it takes RSA, EC or Ed25519")
+        raise ValueError("a key of another kind")
     return found
 
 

@@ -93,8 +93,8 @@ class SegmentExpander:
         """The kinds and keys of records that were returned before."""
 
     def feed(self, content: bytes, is_last: bool) -> bytes:
-        """Take the next bytes of the stream, and return all segments that are whole. A damaged segment is returned
-        unchanged, as the client will report it."""
+        """Take the next bytes of the stream. Return all segments that are whole, and the bytes of large ones. A damaged
+        segment is returned unchanged, as the client will report it."""
         content = self._begun + content
         room = self._at_once
         parts: list[bytes] = []
@@ -109,7 +109,7 @@ class SegmentExpander:
                 elif at + size > len(content):
                     break
                 else:
-                    parts.append(self._expanded(content[at : at + size]))
+                    parts.append(self._expand(content[at : at + size]))
                     room -= len(parts[-1])
                     at += size
             if self._passing:
@@ -121,13 +121,14 @@ class SegmentExpander:
             parts.append(self._begun)
         return b"".join(parts)
 
-    def _expanded(self, content: bytes) -> bytes:
+    def _expand(self, content: bytes) -> bytes:
+        """Return a segment with those frames decompressed that need no base, or the segment itself."""
         try:
-            return self._decoded(content)
+            return self._expand_sound(content)
         except (Malformed, LimitExceeded):
             return content
 
-    def _decoded(self, content: bytes) -> bytes:
+    def _expand_sound(self, content: bytes) -> bytes:
         segment = decode_segment(content, 0, self._kinds)
         room = self._largest
         entries: list[Entry] = []

@@ -39,10 +39,10 @@ def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
         parts = writer.parts(job.revision, job.parents, job.records)
     except LimitExceeded as error:
         raise _refusal(job, error) from error
-    return _checked(job, parts)
+    return _check_size(job, parts)
 
 
-def segments_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
+def segments_in_thread(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
     """Yield segments, those with a large text in parts. The writer's thread makes small ones while the next revisions
     are read. The caller must call `writer.abandon` at the end.
 
@@ -56,19 +56,20 @@ def segments_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[byte
         records = iter(job.records)
         for record in records:
             held.append(record)
-            size += len(record.text) + HELD * (record.parts is not None) if isinstance(record, NewRecord) else 0
+            if isinstance(record, NewRecord):
+                size += len(record.text) if record.parts is None else HELD
             if size >= HELD:
-                yield from _taken(writer, waiting, wait=True)
+                yield from _take(writer, waiting, wait=True)
                 yield from segment(writer, job._replace(records=chain(held, records)))
                 break
         else:
             waiting.append(job)
             writer.put(job.revision, job.parents, held)
-            yield from _taken(writer, waiting, wait=False)
-    yield from _taken(writer, waiting, wait=True)
+            yield from _take(writer, waiting, wait=False)
+    yield from _take(writer, waiting, wait=True)
 
 
-def _taken(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterator[bytes]:
+def _take(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterator[bytes]:
     """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
     while True:
         try:
@@ -76,12 +77,12 @@ def _taken(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterato
         except LimitExceeded as error:
             raise _refusal(waiting[0], error) from error
         for parts in made:
-            yield from _checked(waiting.popleft(), parts)
+            yield from _check_size(waiting.popleft(), parts)
         if not (wait and waiting):
             break
 
 
-def _checked(job: Job, parts: list[bytes]) -> list[bytes]:
+def _check_size(job: Job, parts: list[bytes]) -> list[bytes]:
     size, _ = decode(parts[0], 0)
     if size > limits.MAX_TAKEN:
         raise _refusal(

@@ -52,7 +52,7 @@ class Permission(enum.Enum):
     CREATE = "create"
     FORCE = "force"
     DELETE = "delete"
-    VFS = "vfs"
+    VFS = "use file-level (VFS) verbs"
     """The right to use file-level verbs, in addition to the right that each call needs. These verbs know no refs."""
     ADMIN = "administer"
     """The right to change the settings of a repository, such as HEAD."""

@@ -10,10 +10,12 @@ from types import ModuleType
 import pytest
 
 from smartserver.records import bases, delta, limits, segment
-from smartserver.store import ancestry, blocks, incoming, index, known_records, parts, stored_records
+from smartserver.store import ancestry, blocks, bulk, incoming, index, known_records, parts, stored_records
+from smartserver.vcs import received
 from smartserver.vcs.bzr import kinds as bzr_kinds
 from smartserver.vcs.bzr import pages, revision
 from smartserver.vcs.git import objects
+from smartserver.vcs.hg import delta as hg_delta
 from smartserver.vcs.hg import kinds as hg_kinds
 
 CRATE = Path(__file__).parents[2] / "native" / "src"
@@ -22,6 +24,8 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
     "ancestry.rs": (ancestry,),
     "bases.rs": (bases, limits),
     "bzr.rs": (bzr_kinds, pages, revision),
+    "changegroup.rs": (received, hg_delta),
+    "expander.rs": (bulk,),
     "frame.rs": (delta,),
     "hg.rs": (hg_kinds,),
     "index.rs": (index,),
@@ -39,6 +43,7 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
 OWN = {
     "bases.rs": {"NONE"},
     "bzr.rs": {"KEY"},
+    "changegroup.rs": {"NO_BASE", "PIECE"},
     "hg.rs": {"DIGITS"},
     "prover.rs": {"DECODED", "STEPS"},
     "reader.rs": {"BETWEEN", "ENTRY", "HASH", "HEAD", "KEPT", "MOST_BYTES", "MOST_STEPS"},

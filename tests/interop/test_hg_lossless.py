@@ -5,22 +5,26 @@ from __future__ import annotations
 
 import random
 from collections.abc import Collection, Mapping, Sequence
+from itertools import chain, repeat
 from pathlib import Path
 from typing import Any
 
 import pytest
 from hg_histories import RandomHistory, Served, commit, new_repository, open_repository, verify
+from mercurial import changegroup, phases, util
 from needs import needs
 
 from smartserver.errors import RequestError
 from smartserver.records import limits
+from smartserver.records.model import BaseTag, Entry
+from smartserver.records.segment import STORED, encode_segment
 from smartserver.vcs import received
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.hg import insert
 from smartserver.vcs.hg import plan as hg_plan
 from smartserver.vcs.hg.format import changeset_manifest
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import NULL
+from smartserver.vcs.hg.kinds import CHANGESET, FILE, KINDS, NULL, node_of
 from smartserver.vcs.hg.repository import HgRepository
 
 pytestmark = pytest.mark.interop
@@ -281,7 +285,56 @@ def test_both_forms_refuse_the_same(served: Served, history: RandomHistory, monk
             damaged[at] = bytes(piece)
         else:
             del damaged[at]
-        natively, python = (made(damaged, order, monkeypatch, in_python=each) for each in (False, True))
+        wanted = order if trial % 2 else history.ancestors(chance.choice(order))
+        natively, python = (made(damaged, wanted, monkeypatch, in_python=each) for each in (False, True))
         assert natively == python
         errors.add(python[1].partition(":")[0])
     assert {"", "WrongContent", "Malformed"} <= errors
+
+
+@needs("native parts")
+def test_both_forms_refuse_a_path_that_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is refused though its changeset is not wanted."""
+    text, meta = b"0" * 40 + b"\nuser\n0 0\n\ntext", b""
+    node = node_of(meta, text)
+    records = [
+        (Entry(CHANGESET, STORED, node, meta, BaseTag.NONE, b"", len(text), len(text), b""), text),
+        (Entry(FILE, STORED, b"a\nb\0" + node, meta, BaseTag.NONE, b"", len(text), len(text), b""), text),
+    ]
+    block = encode_segment(node, (), [entry for entry, _ in records], [frame for _, frame in records], KINDS)
+    natively, python = (made([block], [], monkeypatch, in_python=each) for each in (False, True))
+    assert natively == python
+    assert python[1].startswith("WrongContent: ")
+
+
+@needs("native parts")
+def test_what_python_goes_on_with_is_the_rest(
+    history: RandomHistory, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The native part stops after a piece, when Mercurial has already stored changesets of it."""
+    order = list(history.parents)
+    target = new_repository(tmp_path / "target")
+    with Arrived(HgRepository(target)) as arrived:
+        for segment in served.segments(order):
+            arrived.add(segment)
+        writer = arrived._writer
+        pieces = chain([writer.begin(order), writer.piece()][1:], repeat(ValueError("left to Python")))
+
+        class Stopping:
+            records = writer.records
+
+            def begin(self, wanted: Collection[bytes]) -> None:
+                pass
+
+            def piece(self) -> bytes:
+                found = next(pieces)
+                if isinstance(found, ValueError):
+                    raise found
+                return found
+
+        arrived._writer = Stopping()
+        chunks = util.chunkbuffer(arrived.chunks(order))
+        with target.lock(), target.transaction(b"test") as transaction:
+            unpacker = changegroup.getunbundler(b"03", chunks, None)
+            unpacker.apply(target, transaction, b"pull", b"test:", targetphase=phases.draft, expectedtotal=len(order))
+    check_equal(history, open_repository(tmp_path / "target"), set(order))

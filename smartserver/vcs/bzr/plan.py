@@ -7,10 +7,8 @@ read for some revisions together, then their texts, so that only so much is in m
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from hashlib import sha1
-from itertools import chain
 from typing import NamedTuple, Self
 
 from smartserver.errors import shown
@@ -25,7 +23,7 @@ from smartserver.vcs.bzr.repository import BrzRepository
 from smartserver.vcs.bzr.revision import Inventory, read_inventory, read_revision
 from smartserver.vcs.bzr.trees import Asking, Difference, MapPage
 from smartserver.vcs.collector import rare_collections
-from smartserver.vcs.sending import Job, segment, segments_behind
+from smartserver.vcs.sending import Job, segment
 
 FEW = 64
 """The most revisions for which the writer uses the direct predecessor as base."""
@@ -122,10 +120,7 @@ class BrzExport:
 
     def __init__(self, repository: BrzRepository, bulk: bool, excluded: frozenset[Key], *, partial: bool) -> None:
         self._partial = partial
-        self._bulk = bulk
         self._stores = repository.stores
-        self._reading = threading.Lock()
-        """Held while a store is read, as only one thread may read it."""
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
         self._pages: dict[Key, MapPage] = {}
@@ -136,38 +131,25 @@ class BrzExport:
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Yield whole segments in the order of `graph`."""
-        jobs = self._jobs(graph)
-        try:
-            if self._bulk:
-                yield from segments_behind(self._writer, jobs)
-            else:
-                yield from chain.from_iterable(segment(self._writer, job) for job in jobs)
-        finally:
-            self._writer.abandon()  # Its thread reads the stores, which the caller unlocks next.
-
-    def _jobs(self, graph: Sequence[GraphNode]) -> Iterator[Job]:
         for at in range(0, len(graph), CHUNK):
             chunk = graph[at : at + CHUNK]
             parents = {node.revision: node.parents for node in chunk}
             for batch in _batches(self._trees(chunk)):
                 texts = self._read_texts(batch)
                 for tree in batch:
-                    named = f"revision {shown(tree.revision)}"
-                    yield Job(named, tree.revision, parents[tree.revision], self._records(tree, texts))
+                    named, records = f"revision {shown(tree.revision)}", self._records(tree, texts)
+                    yield from segment(self._writer, Job(named, tree.revision, parents[tree.revision], records))
                 self._before.clear()
             self._forget()
 
     # ---- reading
 
     def _read(self, kind: int, keys: Iterable[StoreKey]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
-        with self._reading:
-            return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
+        return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """Return a text; the writer's thread asks for it."""
-        page = self._pages.get(key) if kind == CHK else None
-        if page is not None:
-            return page.text
+        if kind == CHK and key in self._pages:
+            return self._pages[key].text
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         found = self._read(kind, [name])
         if name not in found:

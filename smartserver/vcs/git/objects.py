@@ -214,12 +214,11 @@ class ObjectStream(Iterator[GitObject]):
         widen(self._answers.fileno())
 
     def __next__(self) -> GitObject:
-        for key in self._left:
-            found = _next_object(self._answers, hexlify(key), self._most)
-            if found is None:
-                raise MissingObject(key)
-            return found
-        raise StopIteration
+        key = next(self._left)
+        found = _next_object(self._answers, hexlify(key), self._most)
+        if found is None:
+            raise MissingObject(key)
+        return found
 
     def close(self) -> None:
         """End the process."""

@@ -1,7 +1,7 @@
 """Makes the segments of a push: each planned revision with its new records.
 
-Texts are read in the order in which they are sent. So only a chunk of the plan and the writer's own cache are in
-memory, however long the history is.
+Texts are read in the order in which they are sent. So only two chunks of the plan and the writer's own cache are in
+memory, and some 60 bytes for each object: its key is remembered, as its text is read only once.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from smartserver.vcs.git.plan import (
     revisions,
 )
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.vcs.sending import Job, segment, segments_behind
+from smartserver.vcs.sending import Job, segment, segments_in_thread
 
 FEW = 64
 """The most revisions for which trees are compared in this process, since starting another costs about as much. The
@@ -107,7 +107,7 @@ class GitPlan:
         try:
             with contextlib.closing(self._jobs()) as jobs:
                 if self.bulk:
-                    yield from segments_behind(writer, jobs)
+                    yield from segments_in_thread(writer, jobs)
                 else:
                     yield from chain.from_iterable(segment(writer, job) for job in jobs)
         except (MissingObject, ReadingEnded) as error:
@@ -120,34 +120,35 @@ class GitPlan:
         odd: dict[Key, bytes] = {}
         reading: deque[_Chunk] = deque()
         try:
-            for chunk in self._chunks():
+            for chunk in self._begin_reading():
                 reading.append(chunk)
                 if len(reading) > 1:  # The objects of the next chunk are read meanwhile.
                     yield from self._jobs_of(reading[0], odd)
-                    reading.popleft().objects.close()
+                    reading[0].objects.close()
+                    reading.popleft()
             for chunk in reading:
                 yield from self._jobs_of(chunk, odd)
         finally:
             for chunk in reading:
                 chunk.objects.close()
 
-    def _chunks(self) -> Iterator[_Chunk]:
+    def _begin_reading(self) -> Iterator[_Chunk]:
         """Begin to read the objects of the plan, a chunk at a time."""
         repository = self._repository
         plan = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
         asked = KeyTable()
-        for chunk in _chunks(plan):
+        for part in _cut(plan):
             keys = []
-            for _, records in chunk:
+            for _, records in part:
                 for record in records:
                     count = len(asked)
                     if asked.number(record.key) == count:
                         keys.append(record.key)
             if self.bulk:
-                yield _Chunk(chunk, set(keys), ObjectStream(repository.start, keys, limits.MAX_TAKEN))
+                yield _Chunk(part, set(keys), ObjectStream(repository.start, keys, limits.MAX_TAKEN))
             else:
                 objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
-                yield _Chunk(chunk, set(keys), objects)
+                yield _Chunk(part, set(keys), objects)
 
     def _jobs_of(self, chunk: _Chunk, odd: dict[Key, bytes]) -> Iterator[Job]:
         for revision, records in chunk.revisions:
@@ -193,7 +194,7 @@ def _named(revision: Revision) -> str:
     return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
 
 
-def _chunks(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
+def _cut(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
     chunk: list[tuple[Revision, list[Introduced]]] = []
     count = 0
     for pair in pairs:

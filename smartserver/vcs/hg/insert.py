@@ -49,13 +49,11 @@ class Arrived(ReceivedRecords):
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
         """The record whose hunks were read last, and these hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
+        self._is_clone = repository is None or not len(repository.changesets)
+        """True if the repository was empty before. No store of a file is opened here then: Mercurial opens it."""
         writer = native("ChangegroupWriter") if self._is_clone else None
         self._writer = None if writer is None else writer(self._spool.fileno())
         """Has the records in place of this object; None if it was not built, or left them to Python."""
-
-    @property
-    def _is_clone(self) -> bool:
-        return self._repository is None or not len(self._repository.changesets)
 
     @property
     def objects(self) -> int:
@@ -79,6 +77,11 @@ class Arrived(ReceivedRecords):
         own = self._rows[CHANGESET].get(segment.revision)
         if own is None:
             raise WrongContent(segment.revision, "its record did not come")
+
+    def close(self) -> None:
+        """Remove the temporary file, which the native part has open, too."""
+        self._writer = None
+        super().close()
 
     def _leave_to_python(self) -> None:
         if self._writer is not None:
@@ -116,7 +119,11 @@ class Arrived(ReceivedRecords):
                 yield _END
             yield _END  # There are no manifests of folders.
             for key in self._rows[FILE]:
-                by_file.setdefault(path_of(key), []).append(key[-len(NULL) :])
+                try:
+                    path = path_of(key)
+                except ValueError as error:
+                    raise WrongContent(key, str(error)) from error
+                by_file.setdefault(path, []).append(key[-len(NULL) :])
             for path in sorted(by_file):
                 yield from self._file(path, by_file[path], wanted)
             yield _END
@@ -150,7 +157,7 @@ class Arrived(ReceivedRecords):
 
     def _is_here(self, file: Key) -> bool:
         if self._is_clone:
-            return False  # A clone opens no file's store here: Mercurial does.
+            return False
         store = self._store(FILE, file)
         return store is not None and bool(store.hasnode(file[-len(NULL) :]))
 

@@ -211,7 +211,7 @@ def test_a_pair_is_read_again_when_it_changes(tmp_path: Path, caplog: pytest.Log
     assert served(pair) == "CN=old"
     shutil.copy(authority.sign("new")[0], files[0])  # Half of it.
     assert served(pair) == "CN=old"
-    assert f"{files[1]}: expected the key of {files[0]}, without" in caplog.text
+    assert f"{files[1]}: expected the RSA, EC or Ed25519 key of {files[0]}, without" in caplog.text
     assert "the certificate in use stays the one before" in caplog.text
     shutil.copy(authority.sign("new")[0], files[0])
     shutil.copy(tmp_path / "authority/new.key", files[1])
@@ -241,8 +241,8 @@ def test_what_cannot_be_used(tmp_path: Path) -> None:
     for pair, why in (
         ((tmp_path / "nothing", key), "nothing: No such file or directory"),
         ((nonsense, key), "nonsense: expected a certificate in PEM form"),
-        ((certificate, nonsense), "nonsense: expected the key of .*, without a passphrase, in PEM form"),
-        ((certificate, other), f"{other}: expected the key of {certificate}, "),
+        ((certificate, nonsense), "nonsense: expected the RSA, EC or Ed25519 key of .*, without a passphrase, in PEM form"),
+        ((certificate, other), f"{other}: expected the RSA, EC or Ed25519 key of {certificate}, "),
     ):
         with pytest.raises(BadKeyPair, match=why):
             KeyPair(*pair)

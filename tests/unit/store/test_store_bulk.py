@@ -156,7 +156,12 @@ def test_both_forms_return_the_same(data: st.DataObject) -> None:
     for _ in range(data.draw(st.integers(0, 2))):
         content[data.draw(st.integers(0, len(content) - 1))] = data.draw(st.integers(0, 255))
     cuts = sorted({0, len(content), *data.draw(st.lists(st.integers(0, len(content)), max_size=3))})
-    forms = [form(KINDS) for form in PARTS["SegmentExpander"]]
+    bounds = {
+        "largest": data.draw(st.sampled_from((4 << 20, len(MIXED), len(SEGMENTS[0])))),
+        "at_once": data.draw(st.sampled_from((16 << 20, 1, 5_000))),
+        "remembered": data.draw(st.sampled_from((200_000, 0, 2))),
+    }
+    forms = [form(KINDS, **bounds) for form in PARTS["SegmentExpander"]]
     for start, stop in pairwise(cuts):
         piece = bytes(content[start:stop])
         python, natively = (form.feed(piece, stop == len(content)) for form in forms)
