@@ -1,20 +1,13 @@
 """Two users' random pushes on a server, compared with the same over git's own protocol.
 
-`python tests/interop/git_two_users.py SEED STEPS` runs more steps than the test does. Both users create, move and
-delete branches and tags with few names, so that a user's knowledge of the remote is often stale.
+Both users create, move and delete branches and tags with few names, so that a user's knowledge of the remote is often
+stale.
 """
 
 from __future__ import annotations
 
 import random
-import shutil
-import sys
-import tempfile
-from collections.abc import Callable
 from pathlib import Path
-
-if __name__ == "__main__":
-    sys.path[:0] = [str(Path(__file__).parent), str(Path(__file__).parents[1])]
 
 from git_sides import Done, Pair, Served, Side, peer_refs, server_refs
 
@@ -134,20 +127,3 @@ def run(folder: Path, served: Served, seed: int, steps: int) -> int:
         users.step()
     users.check_sound()
     return users.pushes
-
-
-def main(run: Callable[[Path, Served, int, int], int]) -> None:
-    """Run the steps that the command line asks for."""
-    seed, steps = int(sys.argv[1]), int(sys.argv[2])
-    folder = Path(tempfile.mkdtemp())
-    served = Served(folder, "--anonymous", "write")
-    try:
-        pushes = run(folder, served, seed, steps)
-    finally:
-        served.close()
-    shutil.rmtree(folder)
-    sys.stdout.write(f"seed {seed}: {steps} steps, {pushes} pushes: no difference\n")
-
-
-if __name__ == "__main__":
-    main(run)

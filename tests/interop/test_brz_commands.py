@@ -14,8 +14,6 @@ import pytest
 from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
 from brz_sides import BUDGETS, Users, in_process
-from brz_two_users import Model
-from git_sides import Served
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -428,12 +426,3 @@ def test_what_is_not_supported_is_said_in_a_line(users: Users) -> None:
         refused = users.run(where, *words)
         assert (refused.status, refused.err.count("\n"), refused.counts.rounds) == (3, 1, 0), refused
         assert expected in refused.err
-
-
-def test_two_users(served: Served, tmp_path: Path) -> None:
-    """A few of the steps of `brz_two_users`, which runs as many as it is asked for."""
-    model = Model(tmp_path, served, 1)
-    for _ in range(12):
-        assert model.change(), "\n".join(model.different)
-        model.read()
-    assert not model.different, "\n".join(model.different)

@@ -48,7 +48,6 @@ def compared(row: Row, both: Pair) -> Counts:
 
 
 def test_two_users(served: Served, tmp_path: Path) -> None:
-    """A few of the steps of `git_two_users`, which runs as many as it is asked for."""
     assert run(tmp_path, served, 4, 60) > 0
 
 

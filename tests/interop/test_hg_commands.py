@@ -17,7 +17,6 @@ from git_sides import TIMEOUT, Served, check_rounds, fine
 from hg_histories import verify
 from hg_rows import ROWS, STARTS, Row
 from hg_sides import BUDGETS, HgPair, HgSide, copy_hg_side, peer_bookmarks, peer_heads, server_bookmarks, server_heads
-from hg_two_users import run
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -245,11 +244,6 @@ def test_the_settings_of_a_repository_are_used(
     side = copy_hg_side(hg_starts("shared").ours, tmp_path / "ours", hg_starts("shared").ours.url)
     side.prepare("printf '[hpss]\\ndebug = hpss\\n' >> b/.hg/hgrc")
     assert "hpss" in fine(side.run("b hg pull")).err
-
-
-def test_two_users(served: Served, tmp_path: Path) -> None:
-    """A few of the steps of `hg_two_users`, which runs as many as it is asked for."""
-    assert run(tmp_path, served, 36, 60) > 0
 
 
 # -- a long history that the server has, pushed by a user who knows nothing of the server

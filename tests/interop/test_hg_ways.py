@@ -4,16 +4,18 @@ and from a command server of Mercurial's."""
 from __future__ import annotations
 
 import shutil
+import struct
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from access_rules import OPEN
 from agents import of_its_own
-from git_sides import Served
+from git_sides import Served, environment
 from hg_histories import verify
 from hg_sides import HgSide, server_heads
-from hg_two_users import CommandServer
 from needs import needs
 from secure_sides import Secure
 from sshd import Sshd
@@ -98,6 +100,47 @@ def test_sftp(sshd: Sshd, tmp_path: Path) -> None:
     shutil.copy(sshd.config, side.folder / ".ssh" / "config")
     for said in exchange(side):
         assert "1 round trip" in said
+
+
+class CommandServer:
+    """An `hg` process in which one user runs all commands."""
+
+    def __init__(self, side: HgSide, user: str) -> None:
+        self.folder = side.folder / user
+        variables = {"HGRCPATH": str(side.folder / ".hgrc"), "XDG_CACHE_HOME": str(side.folder / ".cache" / user)}
+        self._process = subprocess.Popen(
+            [str(Path(sys.executable).parent / "hg"), "serve", "--cmdserver", "pipe"],
+            cwd=side.folder,
+            env={**environment(side.folder), **variables},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        self._read()
+
+    def run(self, *words: str) -> tuple[int, str]:
+        """Run a command in the user's repository, and return its status and output."""
+        assert self._process.stdin is not None
+        given = "\0".join(["-R", str(self.folder), *words]).encode()
+        self._process.stdin.write(b"runcommand\n" + struct.pack(">I", len(given)) + given)
+        self._process.stdin.flush()
+        said = b""
+        while True:
+            channel, content = self._read()
+            if channel == b"r":
+                return struct.unpack(">i", content)[0], said.decode("utf-8", "replace")
+            said += content
+
+    def _read(self) -> tuple[bytes, bytes]:
+        assert self._process.stdout is not None
+        head = self._process.stdout.read(5)
+        channel, length = head[:1], struct.unpack(">I", head[1:])[0]
+        return channel, self._process.stdout.read(length)
+
+    def close(self) -> None:
+        for stream in (self._process.stdin, self._process.stdout):
+            assert stream is not None
+            stream.close()
+        self._process.wait(30)
 
 
 def test_a_command_server_keeps_nothing(served: Served, tmp_path: Path) -> None:

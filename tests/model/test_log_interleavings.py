@@ -1,6 +1,6 @@
 """The log's code under every interleaving of its calls; each rule, taken away, loses something.
 
-The rules, and what a design without each does: tests/model/log_model.py.
+The rules, and what a design without each does: doc/design/0032-one-log.md.
 """
 
 from __future__ import annotations
