@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import random
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -167,21 +166,3 @@ def test_what_is_cut_anywhere(name: str) -> None:
         for times in (1, 20):
             attempt([Cut(at)], times)
     assert outcomes == {"done", "TransportFailed", *([] if name == "pull" else ["OutcomeUnknown"])}
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("at", range(100_000, 1_100_000, 450_000))
-def test_a_push_of_much_that_is_cut_anywhere(at: int) -> None:
-    """The upload, a pack of 1 MB, is cut. Nothing is done, and the next try brings it."""
-    joint = Joint(SimulatedNetwork(Link(1.0)))
-    stored = Stored(joint)
-    joint.network.links.append(Link(1.0, up=[Cut(at)]))
-    tip = stored.history.commit({"much": random.Random(1).randbytes(1 << 20)}, (stored.line[8],), "much")
-    with pytest.raises(TransportFailed):
-        push(stored.repository(), stored.history, [tip], {MAIN: tip})
-    near = PackRepository(Far(joint.storage), PATH)
-    assert joint.refs(PATH)[MAIN] == stored.line[8]
-    check_whole(near, stored.history)
-    push(stored.repository(), stored.history, [tip], {MAIN: tip})
-    assert joint.refs(PATH)[MAIN] == tip
-    check_whole(near, stored.history)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import socket
 import ssl
-import threading
 from pathlib import Path
 
 import pytest
 from certificates import Authority
+from on_threads import serving
 
 from netem.callsites import CallSite
 from netem.watched import Watched
@@ -27,20 +27,18 @@ def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
     """Not its words: they are encrypted."""
     authority = Authority(tmp_path / "authority")
     line = say.__code__.co_firstlineno + 1
-    serving = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    serving.load_cert_chain(*authority.sign("127.0.0.1"))
+    context_of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context_of_server.load_cert_chain(*authority.sign("127.0.0.1"))
 
-    def serve(listener: socket.socket) -> None:
-        with serving.wrap_socket(listener.accept()[0], server_side=True) as sock:
+    def answer(connection: socket.socket) -> None:
+        with context_of_server.wrap_socket(connection, server_side=True) as sock:
             while said := sock.recv(99):
                 sock.sendall(b"re: " + said)
 
-    with socket.create_server(("127.0.0.1", 0)) as listener, Watched(RTT) as network:
-        thread = threading.Thread(target=serve, args=(listener,))
-        thread.start()
+    with serving(answer) as server, Watched(RTT) as network:
         context = ssl.create_default_context(cafile=str(authority.file))
         with (
-            socket.create_connection(listener.getsockname()) as plain,
+            socket.create_connection(server.address) as plain,
             context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,
         ):
             say(sock)
@@ -48,5 +46,4 @@ def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
             for _ in range(2):
                 say(sock)
             counts = network.take()
-        thread.join()
     assert [m.sites[0] for m in counts.messages if m.up and m.size] == [CallSite(__file__, line, "say")] * 2
