@@ -2,24 +2,19 @@
 
 from __future__ import annotations
 
-import itertools
 import tomllib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Far, History, check_whole, push, refs_of, request_id
+from builders import MAIN, Far, History, check_whole, push
 from simulated_joint import Joint
 
-from netem.effects import Cut
-from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.vfs_link import VfsLink
 from smartserver.client.vfs_transport import VfsTransport
-from smartserver.errors import OutcomeUnknown
 from smartserver.server.site import Site
 from smartserver.store.repository import PackRepository
-from transports.errors import TransportFailed
 
 pytestmark = pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")
 
@@ -101,68 +96,3 @@ def test_operation(stored: Stored, name: str) -> None:
     """The connection's handshake included."""
     OPERATIONS[name](stored)
     assert stored.joint.network.counts().connections == 1
-
-
-# -- lost connections
-
-
-def repack(stored: Stored) -> None:
-    stored.repository().repack()
-    assert len(PackRepository(stored.joint.storage, PATH).snapshot().packs) == 1
-
-
-def delete_all(stored: Stored) -> None:
-    stored.repository().delete(request_id(), 0, "user")
-
-
-CUT: dict[str, Callable[[Stored], object]] = {
-    "push": push_to(MAIN),
-    "new repository": create,
-    "pull": lambda stored: pull(stored, 1),
-    "repack": repack,
-    "delete the repository": delete_all,
-}
-
-
-def refs(near: PackRepository) -> dict[bytes, bytes] | None:
-    return refs_of(near) if near.exists() else None
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("name", CUT)
-def test_what_is_cut_anywhere(name: str) -> None:
-    """Before each of the server's answers and in it, once or for good: what is told to be done is there,
-    what is told not to be is not, and the repository is whole."""
-    outcomes: set[str] = set()
-    path = "new" if name == "new repository" else PATH
-
-    def attempt(cut: list[Cut], times: int = 1) -> list[int]:
-        joint = Joint(SimulatedNetwork(Link(1.0)))
-        stored = Stored(joint)
-        near = PackRepository(Far(joint.storage), path)
-        if path == PATH:
-            push(near, stored.history, [], {b"refs/heads/old": stored.line[0]})
-        before = refs(near)
-        joint.network.links += [Link(1.0, down=cut), *[Link(1.0, down=[Cut(0)])] * (times - 1)]
-        outcome = "done"
-        try:
-            CUT[name](stored)
-        except (TransportFailed, OutcomeUnknown) as wrong:
-            outcome = type(wrong).__name__
-        outcomes.add(outcome)
-        said = [message.size for message in joint.network.counts().messages if not message.up and message.size]
-        assert outcome != "TransportFailed" or refs(near) == before, (cut, times)
-        if near.exists():
-            check_whole(near, stored.history)
-        push(near, stored.history, stored.line[:10], {OTHER: stored.line[9]})
-        assert joint.refs(path)[OTHER] == stored.line[9]
-        check_whole(near, stored.history)
-        return said
-
-    ends = list(itertools.accumulate(attempt([])))
-    assert outcomes == {"done"}
-    assert len(ends) > 1
-    for at in (0, *[at for end in ends for at in (end - 3, end)]):
-        for times in (1, 20):
-            attempt([Cut(at)], times)
-    assert outcomes == {"done", "TransportFailed", *([] if name == "pull" else ["OutcomeUnknown"])}
