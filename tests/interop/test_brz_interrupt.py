@@ -146,20 +146,6 @@ def test_first_push(users: Users) -> None:
         check_store(users, f"{users.place}-new{number}")
 
 
-def test_branch(users: Users) -> None:
-    tip = users.tip("a")
-    for turn in turns(users, "", "branch", users.url(), "measured"):
-        turn.run(users, "", "branch", users.url(), "new")
-        if (users.path("new") / ".bzr" / "branch" / "last-revision").exists():
-            break_lock(users, "new")
-            assert users.run("new", "check").status == 0
-        shutil.rmtree(users.path("new"), ignore_errors=True)  # As with any branch that Breezy did not finish.
-        assert users.run("", "branch", users.url(), "new").status == 0
-        assert users.tip("new") == tip
-        users.check("new")
-        shutil.rmtree(users.path("new"))
-
-
 def test_pull(users: Users) -> None:
     before, tip = users.tip("b"), users.tip("a")
     shutil.copytree(users.path("b"), users.path("kept"), symlinks=True)
