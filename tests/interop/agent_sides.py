@@ -65,14 +65,6 @@ class User:
         return found[0]
 
 
-def read(path: Path) -> str:
-    """Read a file of /proc; empty if its process has ended."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
 def modules(process: int, name: str) -> bool:
     """Tell whether a process has mapped a file with `name` in its path."""
     return name in Path(f"/proc/{process}/maps").read_text()

@@ -23,7 +23,7 @@ class Place:
     """A server with one user, behind nginx."""
 
     def __init__(self, server: GatewayServer, nginx: Nginx, authority: Authority, token: str) -> None:
-        self.server, self.nginx, self.authority = server, nginx, authority
+        self.server, self.authority = server, authority
         self.url = f"https://git:{token}@127.0.0.1:{nginx.port}/project"
 
 
