@@ -12,6 +12,7 @@ import pytest
 from needs import require
 from on_threads import PATIENCE, serving
 
+from netem.budget import NothingCounted, TooManyRoundTrips, round_trips
 from netem.effects import Blackhole, Cut, Effect, Loss
 from netem.link import Link
 from netem.network import Network
@@ -71,6 +72,17 @@ class NetworkSuite(ABC):
         connect()(b"x")
         assert network.counts() == network.counts() == network.take()
         assert not network.take().used
+
+    def test_a_limit_holds(self, network: Network, connect: Callable[[], Ask]) -> None:
+        ask = connect()
+        ask(b"x")
+        with round_trips(network, at_most=1) as taken:
+            ask(b"x")
+        assert taken.counts.rounds == 1
+        with pytest.raises(TooManyRoundTrips), round_trips(network, at_most=1):
+            assert ask(b"x") + ask(b"y") == b"xy"
+        with pytest.raises(NothingCounted), round_trips(network, at_most=1):
+            pass
 
     def test_the_link_may_change(self, network: Network, connect: Callable[[], Ask]) -> None:
         ask = connect()
