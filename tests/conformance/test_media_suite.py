@@ -1,25 +1,24 @@
 """medium_suite, client.media.tcp, client.media.tls, client.media.tls_relay, client.media.pipe,
 client.media.descriptors: TCP, TLS, a pipe, and what another process has of them, against what every medium promises.
 
-The simulated one is in tests/simulated/test_simulated_medium.py.
+The simulated one and that of one process are in tests/simulated/test_simulated_media.py.
 """
 
 from __future__ import annotations
 
 import contextlib
 import os
-import select
 import socket
 import ssl
 import struct
 import sys
-import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from certificates import Authority
 from medium_suite import BLOCK, MOST, TEXT, MediumSuite, Peer, play
+from on_threads import Server
 
 from smartserver.client.held import Lendable
 from smartserver.client.media.descriptors import DescriptorMedium
@@ -42,42 +41,28 @@ play(Peer(sys.argv[1]), 0, 1)
 
 
 class TcpPeers:
-    """Peers on threads."""
+    """A server that behaves as the peer that was asked for last."""
 
     def __init__(self) -> None:
-        self._listener = socket.create_server(("127.0.0.1", 0))
-        self._connections: list[socket.socket] = []
-        self._threads: list[threading.Thread] = []
+        self.peer = Peer.ECHOES
+        self.server = Server(self.play, socket.create_server(("127.0.0.1", 0)), hangs_up=True)
 
     def connect(self, peer: Peer, *, fast_open: bool = False) -> Medium:
-        medium = TcpMedium(*self._listener.getsockname(), fast_open=fast_open)
-        connection, _ = self._listener.accept()
-        self._connections.append(connection)
-        self._threads.append(threading.Thread(target=self._play, args=(peer, connection)))
-        self._threads[-1].start()
-        return medium
+        self.peer = peer
+        return TcpMedium(*self.server.address, fast_open=fast_open)
 
-    def _play(self, peer: Peer, connection: socket.socket) -> None:
-        with connection:
-            play(peer, connection.fileno(), connection.fileno())
-            if peer is Peer.BREAKS_OFF:
-                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
-
-    def close(self) -> None:
-        self._listener.close()
-        for connection in self._connections:
-            with contextlib.suppress(OSError):  # It has ended.
-                connection.shutdown(socket.SHUT_RDWR)
-        for thread in self._threads:
-            thread.join(30)
-            assert not thread.is_alive()
+    def play(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
+        play(self.peer, connection.fileno(), connection.fileno())
+        if self.peer is Peer.BREAKS_OFF:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
 @pytest.fixture
 def peers() -> Iterator[TcpPeers]:
     made = TcpPeers()
     yield made
-    made.close()
+    made.server.close()
 
 
 class TestTcp(MediumSuite):
@@ -120,38 +105,35 @@ class TlsPeers(TcpPeers):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*authority.sign("127.0.0.1"))
         self._context.set_alpn_protocols([ALPN])
+        self._secured: ssl.SSLSocket | None = None
 
     def connect_tls(self, peer: Peer, *, relayed: bool) -> Medium:
-        accepting = threading.Thread(target=self._accept, args=(peer,))
-        self._threads.append(accepting)
-        accepting.start()
-        host, port = self._listener.getsockname()
+        self.peer = peer
         if relayed:
-            return PipeMedium(command(host, port, self._trust), quotes=True, waits=True)
-        return TlsMedium(host, port, self._trust)
+            return PipeMedium(command(*self.server.address, self._trust), quotes=True, waits=True)
+        return TlsMedium(*self.server.address, self._trust)
 
-    def _accept(self, peer: Peer) -> None:
-        connection, _ = self._listener.accept()
-        # What is sent after the tickets of the handshake does not wait until those are acknowledged.
-        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    def play(self, connection: socket.socket) -> None:
+        connection.settimeout(None)
         with self._context.wrap_socket(connection, server_side=True) as secured:
-            self._connections.append(secured)
-            if peer is Peer.TAKES_NOTHING:
-                waiting = select.poll()
-                waiting.register(secured, getattr(select, "POLLRDHUP", 0))
-                waiting.poll()
-                return
-            # The client goes without a word of TLS, or the test is over.
-            with contextlib.suppress(ssl.SSLError, ConnectionError, ValueError):
-                if peer is Peer.SAYS_TEXT:
-                    secured.sendall(TEXT)
-                    secured.unwrap()
-                    return
+            self._secured = secured
+            if self.peer is Peer.TAKES_NOTHING:
+                play(self.peer, secured.fileno(), secured.fileno())
+            elif self.peer is Peer.SAYS_TEXT:
+                secured.sendall(TEXT)
+                secured.unwrap()
+            else:
                 while received := secured.recv(BLOCK):
                     secured.sendall(received)
-                    if peer is Peer.BREAKS_OFF:
+                    if self.peer is Peer.BREAKS_OFF:
                         secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                         return
+
+    def close(self) -> None:
+        if self._secured is not None:
+            with contextlib.suppress(OSError):  # It has ended.
+                self._secured.shutdown(socket.SHUT_RDWR)
+        self.server.close()
 
 
 @pytest.fixture

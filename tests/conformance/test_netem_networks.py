@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import socket
-import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
 from needs import require
+from on_threads import PATIENCE, serving
 
 from netem.budget import NothingCounted, TooManyRoundTrips, round_trips
 from netem.effects import Blackhole, Cut, Effect, Loss
@@ -23,7 +23,6 @@ from netem.watched import Watched
 
 RTT = 0.1
 """Much more than what these tests compute between two messages."""
-PATIENCE = 30.0
 
 Ask = Callable[[bytes], bytes]
 """Sends a line on one connection and waits for as much."""
@@ -157,30 +156,9 @@ class TestSimulated(NetworkSuite, ExactHandshakes):
         return connect
 
 
-@contextlib.contextmanager
-def echoing(listener: socket.socket) -> Iterator[None]:
-    """Send back what comes on each connection, until their clients end and the listener is shut down."""
-
-    def echo(connection: socket.socket) -> None:
-        with connection, contextlib.suppress(OSError):  # reset, or of a link that was down for long
-            while content := connection.recv(65536):
-                connection.sendall(content)
-
-    def accept() -> None:
-        with contextlib.suppress(OSError):
-            while True:
-                threads.append(threading.Thread(target=echo, args=(listener.accept()[0],)))
-                threads[-1].start()
-
-    threads = [threading.Thread(target=accept)]
-    threads[0].start()
-    try:
-        yield
-    finally:
-        listener.shutdown(socket.SHUT_RDWR)
-        for thread in threads:
-            thread.join(PATIENCE)
-        listener.close()
+def echo(connection: socket.socket) -> None:
+    while content := connection.recv(65536):
+        connection.sendall(content)
 
 
 @contextlib.contextmanager
@@ -203,9 +181,8 @@ def asking(dial: Callable[[], socket.socket]) -> Iterator[Callable[[], Ask]]:
 
 @pytest.fixture
 def port() -> Iterator[int]:
-    listener = socket.create_server(("127.0.0.1", 0))
-    with echoing(listener):
-        yield listener.getsockname()[1]
+    with serving(echo) as server:
+        yield server.address[1]
 
 
 @pytest.mark.sockets
@@ -250,8 +227,10 @@ class TestPackets(NetworkSuite, ExactHandshakes):
 
     @pytest.fixture
     def connect(self, network: Packets) -> Iterator[Callable[[], Ask]]:
-        listener = network.listen()
-        with echoing(listener), asking(lambda: network.connect(listener.getsockname()[1])) as connect:
+        with (
+            serving(echo, listener=network.listen(), hangs_up=True) as server,
+            asking(lambda: network.connect(server.address[1])) as connect,
+        ):
             yield connect
 
     def test_a_handshake_nobody_answers_is_no_round_trip(self, network: Packets) -> None:

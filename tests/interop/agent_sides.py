@@ -11,6 +11,7 @@ from pathlib import Path
 
 from agents import children, workers
 from git_sides import Served, environment
+from processes import is_alive
 
 from smartserver.agent.lending import ask
 from smartserver.agent.messages import Status, decode_held
@@ -64,14 +65,6 @@ class User:
         return found[0]
 
 
-def read(path: Path) -> str:
-    """Read a file of /proc; empty if its process has ended."""
-    try:
-        return path.read_text()
-    except OSError:
-        return ""
-
-
 def modules(process: int, name: str) -> bool:
     """Tell whether a process has mapped a file with `name` in its path."""
     return name in Path(f"/proc/{process}/maps").read_text()
@@ -102,18 +95,10 @@ class Blocked:
         self.git.communicate(timeout=PATIENCE)
 
 
-def is_running(process: int) -> bool:
-    """Tell whether a process still runs. A zombie does not: in a container, process 1 may never reap it."""
-    try:
-        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
 def ended(process: int) -> bool:
     """Wait for a process to end; return False after `PATIENCE` seconds."""
     deadline = time.monotonic() + PATIENCE
-    while is_running(process):
+    while is_alive(process):
         if time.monotonic() > deadline:
             return False
         time.sleep(0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from command_rows import CommandRow
+from git_sides import CommandRow
 
 SECRET = "a text only this commit has, long enough to be seen on the link " * 100
 

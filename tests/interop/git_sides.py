@@ -94,6 +94,20 @@ SETTINGS = """[init]
 
 
 @dataclass(frozen=True)
+class CommandRow:
+    """One command of a user: what the tables of commands of git and of hg share."""
+
+    name: str
+    run: str
+    """The script that is counted and compared: sh, as below."""
+    start: str = "shared"
+    before: str = ""
+    status: int = 0
+    most_down: int = 1 << 20
+    """The most bytes from the server."""
+
+
+@dataclass(frozen=True)
 class Done:
     """The results of a script; its output has placeholders for the folder and the URL."""
 

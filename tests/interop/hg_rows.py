@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from command_rows import CommandRow
+from git_sides import CommandRow
 
 HISTORY = r"""
 hg init a

@@ -34,17 +34,6 @@ def large(changed: Begin) -> Users:
     return changed(with_much)
 
 
-@pytest.mark.parametrize("place", ["", "relative"])
-def test_a_cache_folder_that_is_no_place(users: Users, place: str) -> None:
-    """The cache is in the place that git uses in this environment, and nothing is made in the current folder."""
-    before = sorted(users.path("a").iterdir())
-    for name in ("x", "y"):
-        users.commit("a", name)
-        fine(users.run("a", "push", XDG_CACHE_HOME=place))
-    assert sorted(users.path("a").iterdir()) == sorted([*before, users.path("a") / "x", users.path("a") / "y"])
-    assert list((users.folder / ".home" / ".cache" / "smartserver" / "remotes").iterdir())
-
-
 def test_nothing_is_remembered(large: Users) -> None:
     large.forget("a")
     large.commit("a", "more")

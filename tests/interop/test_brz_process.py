@@ -85,12 +85,6 @@ def test_tags_that_are_to_be_kept_are_kept(users: Users, way: str) -> None:
     assert tip[0] == 2
 
 
-def test_what_an_alias_says_counts(users: Users) -> None:
-    alias(users, "tag --force")
-    assert "Updated tag v1" in users.ask("tag --force", "a", "short", "-d", users.url(), "v1")
-    assert users.served_entries("tags")["v1"] == users.tip("a")[1]
-
-
 # -- several commands, or none
 
 

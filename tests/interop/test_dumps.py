@@ -190,15 +190,3 @@ def test_a_token_is_sent_where_one_is_wanted(home: Path, tmp_path: Path, source:
         subprocess.run(words, cwd=home, env={**environment(home), **cache}, input=content, check=True)
         assert loaded(source, server.root / f"project{number}")
     server.close()
-
-
-def test_from_one_server_to_another(home: Path, served: Served, content: bytes) -> None:
-    """On the link the dump takes one round trip and the load two, with a handshake each."""
-    one, other = (f"dumps-{name}-{home.parent.name}" for name in ("one", "other"))
-    run(home, "load", served.url(one), stdin=content)
-    served.proxy.take()
-    dumped = run(home, "dump", served.url(one))
-    assert served.proxy.take().rounds == 2
-    run(home, "load", served.url(other), stdin=dumped)
-    assert served.proxy.take().rounds == 3
-    assert run(home, "dump", served.url(other)) == dumped

@@ -52,10 +52,6 @@ class Place:
     def token(self, user: str, *, read_only: bool = False) -> str:
         return self._tokens.create(user, int(time.time()), None, None, read_only=read_only)[0]
 
-    def revoke_all(self) -> None:
-        for each in self._tokens.listing():
-            self._tokens.revoke(each.id)
-
     def url(self, user: str, path: str = "project", **scope: bool) -> str:
         return self.server.url(path, f"git:{self.token(user, **scope)}")
 

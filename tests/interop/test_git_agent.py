@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_sides import PATIENCE, Blocked, User, ended, modules, read, zygote_of
+from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
 from agents import children, of_its_own, stop, workers
 from git_sides import Served
+from processes import processes, read
 from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
@@ -363,7 +364,7 @@ def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
     mark = user.agent["XDG_RUNTIME_DIR"]
 
     def of_agents() -> set[int]:
-        return {int(each.parent.name) for each in Path("/proc").glob("[0-9]*/cmdline") if mark in read(each)}
+        return {pid for pid in processes() if mark.encode() in read(pid, "cmdline")}
 
     # A worker that ends has no command line any more and is a child for a moment.
     deadline = time.monotonic() + PATIENCE

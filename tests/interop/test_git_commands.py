@@ -5,17 +5,22 @@ from __future__ import annotations
 
 import os
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from git_rows import ROWS, Row
+from git_shallow_rows import SHALLOW_ROWS
 from git_sides import Done, Pair, Served, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
 from git_two_users import run
 
 from netem.counter import Counts
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+BUDGETS: dict[str, int] = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))["git"]
+"""The most round trips of each command of shallow and partial clones."""
 
 BLIND = f"""#!{sys.executable}
 from smartserver.cli import git_remote, git_remote_run
@@ -34,6 +39,16 @@ def test_a_command_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> 
     assert counts.bytes_down <= row.most_down
 
 
+@pytest.mark.parametrize("row", SHALLOW_ROWS, ids=lambda row: row.name)
+def test_a_command_of_a_part_does_what_git_does(row: Row, pair: Callable[[str], Pair]) -> None:
+    counts = compared(row, pair(row.start))
+    assert counts.rounds - counts.connections == BUDGETS[f"git {row.name}"], counts
+
+
+def test_every_budget_is_used() -> None:
+    assert BUDGETS.keys() == {f"git {row.name}" for row in SHALLOW_ROWS}
+
+
 def compared(row: Row, both: Pair) -> Counts:
     """Run a row on both sides, and check all but the traffic, which is returned."""
     if row.before:
@@ -45,11 +60,6 @@ def compared(row: Row, both: Pair) -> Counts:
         assert (after.status, after.said) == (0, expected.said)
     check_left(both)
     return ours.counts
-
-
-def test_two_users(served: Served, tmp_path: Path) -> None:
-    """A few of the steps of `git_two_users`, which runs as many as it is asked for."""
-    assert run(tmp_path, served, 4, 60) > 0
 
 
 GUESSED = (
@@ -156,3 +166,8 @@ def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Sid
     assert call.startswith("hpss: Repository.insert_pack(")
     assert "Branch.set_last_revision(" in call
     assert summary.startswith("hpss: 1 round trip on a fresh connection, 1 call (0 vfs), ")
+
+
+def test_two_users(served: Served, tmp_path: Path) -> None:
+    """A few of the steps of `git_two_users`, which runs as many as it is asked for."""
+    assert run(tmp_path, served, 4, 60) > 0

@@ -247,11 +247,6 @@ def test_the_settings_of_a_repository_are_used(
     assert "hpss" in fine(side.run("b hg pull")).err
 
 
-def test_two_users(served: Served, tmp_path: Path) -> None:
-    """A few of the steps of `hg_two_users`, which runs as many as it is asked for."""
-    assert run(tmp_path, served, 36, 60) > 0
-
-
 # -- a long history that the server has, pushed by a user who knows nothing of the server
 
 
@@ -320,3 +315,8 @@ def test_two_pulls_at_once(served: Served, tmp_path: Path, words: list[str]) -> 
     assert "no changes found\n" in out
     assert side.has()["b"] == side.has()["a"]
     assert verify(side.folder / "b") == (0, "")
+
+
+def test_two_users(served: Served, tmp_path: Path) -> None:
+    """A few of the steps of `hg_two_users`, which runs as many as it is asked for."""
+    assert run(tmp_path, served, 36, 60) > 0

@@ -1,5 +1,5 @@
-"""plugins.mercurial.push, plugins.mercurial.remote: ^C at random moments of a push, a clone and a pull: hg says so in a
-line, nothing is left to recover, and the next command works."""
+"""plugins.mercurial.push, plugins.mercurial.remote: ^C at random moments of a push and a pull: hg says so in a line,
+nothing is left to recover, and the next command works."""
 
 from __future__ import annotations
 
@@ -122,17 +122,3 @@ def test_pull(side: HgSide) -> None:
         side.prepare('b hg pull -q "$URL"')
         assert side.has()["b"] == side.has()["a"]
     shutil.rmtree(side.folder / "b")
-
-
-def test_clone(side: HgSide) -> None:
-    for turn in turns(side, "clone", "-q", "-U", side.url, "measured"):
-        turn.run(side, "clone", "-q", "-U", side.url, "c")
-        made = side.folder / "c"
-        assert turn.is_cut or made.exists()
-        if made.exists():  # Hg removes what it has not finished. It may be interrupted after that.
-            check_nothing_is_left(side, "c")
-            assert side.has()["c"] == side.has()["a"]
-            shutil.rmtree(made)
-        side.prepare('as c hg clone -q -U "$URL" c')
-        assert side.has()["c"] == side.has()["a"]
-        shutil.rmtree(side.folder / "c")

@@ -1,6 +1,6 @@
 """The log's code under every interleaving of its calls; each rule, taken away, loses something.
 
-The rules, and what a design without each does: tests/model/log_model.py.
+The rules, and what a design without each does: doc/design/0032-one-log.md.
 """
 
 from __future__ import annotations
@@ -87,11 +87,17 @@ def power_of_two() -> Run:
     return scene.run(a=scene.writer(1, by=1), b=scene.writer(2, by=2), world=scene.world("lose_power"))
 
 
+def power_of_a_reader() -> Run:
+    """The store loses power under a reader, and with it what a writer published last."""
+    scene = Scene(lambda step: alone(step) and not isinstance(step, SyncDirectory))
+    return scene.run(a=scene.reader(2), b=scene.writer(1), world=scene.world("lose_power"))
+
+
 SCENES = {
     scene.__name__: scene
     for scene in (
         contend, repeat, frozen, idle, replaced, replaced_under_a_writer, cleaned_step_by_step, rotten, power,
-        power_of_two,
+        power_of_two, power_of_a_reader,
     )
 }  # fmt: skip
 LOST = {f"{scene.__name__}, {fate.value}": partial(scene, fate) for scene in (contend, repeat) for fate in Fate}

@@ -124,22 +124,3 @@ def test_joining_changes_no_depth_and_no_base(drawn: list[list[Drawn]]) -> None:
         if (base := whole.at(row).base) != NO_BASE:
             assert base == whole.find_digest(whole.digest(base))[0]
             assert whole.at(row).depth == whole.at(base).depth + 1
-
-
-@given(packs())
-def test_whatever_is_in_a_pack_is_found(drawn: list[list[Drawn]]) -> None:
-    flat = [revision for pack in drawn for revision in pack]
-    index = Index.of(rebuild(pack_of([one for pack in segments_of(drawn) for one in pack]), resolver([])), "index")
-    assert index.segments == len(flat)
-    copies: dict[tuple[int, bytes], list[int]] = {}
-    for number, revision in enumerate(flat):
-        assert index.segment_of(b"id-%d" % number) == number
-        assert index.parents(number) == [parent for parent, absent in revision.parents if not absent]
-        for kind, key_number, _, _ in revision.records:
-            copies.setdefault((kind, b"key-%d" % key_number), []).append(number)
-    for kind in range(2):
-        for key in (b"key-%d" % number for number in range(14)):
-            assert [index.at(row).segment for row in index.find_digest(record_digest(kind, key))] == copies.get(
-                (kind, key), []
-            )
-    assert index.segment_of(b"id-%d" % len(flat)) is None

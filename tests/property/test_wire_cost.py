@@ -100,16 +100,6 @@ def test_work_is_linear(piece: int) -> None:
     assert not buffer._pieces
 
 
-def test_backlog_is_not_rescanned() -> None:
-    """Each of a thousand small frames fed at once is taken in two steps."""
-    client, server = Connection(Role.CLIENT), Connection(Role.SERVER)
-    buffer = server._buffer = CountingBuffer()
-    sent: list[Event] = [Request(1, b"", body=True), *(Body(1, b"%d" % number) for number in range(1000))]
-    server.receive_data(b"".join(client.send(event) for event in sent))
-    assert list(iter(server.next_event, None)) == sent
-    assert buffer.takes <= len(b"hpss/1\n") + 2 * len(sent)
-
-
 def test_nothing_is_held_between_frames() -> None:
     """An idle connection keeps no bytes of the frames it had, and no state of finished requests."""
     client, server = Connection(Role.CLIENT), Connection(Role.SERVER)

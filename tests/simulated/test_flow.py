@@ -141,17 +141,6 @@ def test_a_cancelled_clone_stops(stocked: tuple[Joint, Client], reads: list[int]
     assert sum(reads) == before
 
 
-def test_a_client_that_goes_away_stops_its_clone(stocked: tuple[Joint, Client], reads: list[int]) -> None:
-    joint, _ = stocked
-    raw = Raw(joint)
-    raw.send(PULL)
-    raw.read_until(Body, 1)
-    raw.stream.close()
-    joint.network.clock.run()
-    assert sum(reads) < 4 * PIECE
-    assert not joint.shells[-1].session.writable
-
-
 def test_a_clone_that_its_reader_leaves_costs_another_connection(
     stocked: tuple[Joint, Client], history: History
 ) -> None:

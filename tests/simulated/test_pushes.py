@@ -1,4 +1,5 @@
-"""client.repository: what becomes of a push, whatever the server holds and whatever was remembered of it."""
+"""client.repository: what becomes of a push, whatever the server holds and whatever was remembered of it: with maps and
+settings, and to a branch below a repository, too."""
 
 from __future__ import annotations
 
@@ -8,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
-from builders import MAIN, History, push
+from builders import KINDS, MAIN, SETTINGS, SILENT, History, push
 from history_sources import NEW, HistoryPlan, HistorySource
 from simulated_joint import Joint
 
@@ -17,18 +18,25 @@ from smartserver.client.knowledge import Knowledge
 from smartserver.client.push import PushRequest
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.request import Answer, Outgoing
-from smartserver.client.updates import Outcome, RefUpdate, UpdateOutcome
+from smartserver.client.updates import NewRepository, Outcome, RefUpdate, UpdateOutcome
 from smartserver.errors import (
     DivergedBranches,
     MissingBase,
     MissingParents,
+    NoSuchRepository,
+    NotDone,
+    StaleEntry,
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import GraphNode, Key, Plan, RevisionId
+from smartserver.records.model import HERE, GraphNode, Key, Plan, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
+from smartserver.server.context import state_of
 from smartserver.store.transaction import Transaction
+from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
+from smartserver.verbs.map_update import EntryChange, EntryOutcome, MapKind, MapUpdateRequest, Verdict
+from smartserver.verbs.repository_configure import ConfigureRequest, repository_configure
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
@@ -233,3 +241,113 @@ def test_a_pull_as_a_bulk_stream_is_the_same_segments(work: Work, noise: int) ->
     assert bulk.result == plain.result
     assert bulk.result.size == len(segments)
     assert list(remote.pull([tip], refs=[MAIN], bulk=True).body) == []
+
+
+# -- maps
+
+
+def tags(*entries: EntryChange, of: bytes = MAIN, strict: bool = False) -> MapUpdateRequest:
+    return MapUpdateRequest("tags", MapKind.IDS, list(entries), of, strict)
+
+
+def test_strict_conflicts_and_what_comes_with_them(work: Work) -> None:
+    strict = tags(EntryChange(b"v9", work.line[1]), EntryChange(b"v1", work.line[2]), strict=True)
+    work.remote.push(PushRequest([], work.source, NEW, maps=[tags(EntryChange(b"v1", work.line[1]))]))
+    (refused,) = work.remote.push(PushRequest([], work.source, NEW, maps=[strict])).maps
+    assert (refused.entries, type(refused.error)) == ([], StaleEntry)
+    for tip, atomic in ((work.line[4], False), (work.line[5], True)):
+        done = work.remote.push(PushRequest([RefUpdate(MAIN, tip)], work.source, NEW, maps=[strict], atomic=atomic))
+        assert isinstance(done.maps[0].error, StaleEntry)
+        assert isinstance(done.refs[0].error, NotDone) if atomic else done.refs[0].outcome is DONE
+    assert work.joint.refs()[MAIN] == work.line[4]
+    assert work.remote.knowledge.map("tags", MAIN) == {b"v1": work.line[1]}
+
+
+def test_a_repository_made_anew_takes_the_rest_at_the_second_try(work: Work) -> None:
+    """The known state is of another repository: refs it has the tips of move, the others need their revisions."""
+    work.joint.remote("other", work.client).push(PushRequest([RefUpdate(MAIN, work.line[5])], work.source, NEW))
+    other = work.joint.site.find("other").repository.snapshot().state
+    work.remote.knowledge.learn(state_of(other.changes_since(None)))
+    work.joint.network.take()
+    updates = [RefUpdate(b"refs/heads/a", work.line[0]), RefUpdate(b"refs/heads/b", work.line[4])]
+    maps = [tags(EntryChange(b"v", b"x"), of=update.ref) for update in updates]
+    pushed = work.remote.push(PushRequest(updates, work.source, NEW, maps=maps))
+    assert [each.outcome for each in pushed.refs] == [DONE] * 2
+    assert [each.entries for each in pushed.maps] == [[EntryOutcome(Verdict.DONE)]] * 2
+    assert work.joint.network.counts().rounds == 2
+
+
+# -- settings
+
+
+def test_the_branch_that_head_named_goes_with_the_request_that_points_it_elsewhere(work: Work) -> None:
+    work.joint.network.take()
+    assert work.remote.knowledge.settings == SETTINGS == {"HEAD": MAIN}
+    work.remote.ask(
+        (repository_configure, ConfigureRequest({"HEAD": TOPIC})), (branch_delete, BranchDeleteRequest(MAIN))
+    )
+    assert work.joint.network.counts().rounds == 1
+    assert work.remote.knowledge.settings == {"HEAD": TOPIC}
+    assert work.joint.refs().keys() == {TOPIC}
+
+
+def test_whoever_knew_the_settings_learns_of_a_change(work: Work) -> None:
+    """Though only what changed is told: HEAD may name what is not there, or nothing, as git's may."""
+    other = work.joint.remote(PATH, work.client)
+    other.learn_refs()
+    for settings in ({"HEAD": OTHER}, {"HEAD": OTHER, "description": b"of it"}, {"description": b"of it"}, {}):
+        changes = {name: settings.get(name) for name in ("HEAD", "description")}
+        work.client.call(repository_configure, ConfigureRequest(changes), PATH)
+        for each in (work.remote, other):
+            version = each.knowledge.known
+            answer = each.ask((repository_configure, ConfigureRequest({})))
+            assert version is not None
+            assert answer.state is not None
+            assert answer.state.since == version.version
+            assert each.knowledge.settings == settings
+    assert work.push(RefUpdate(MAIN, None))[0].outcome is DONE, "nothing is kept of it now"
+
+
+# -- a branch below a repository: its URL alone finds both
+
+
+def push_below(work: Work, path: str, tip: bytes, folder: Path, new: NewRepository | None = None) -> Knowledge:
+    """Push to the branch at a path as a new command does; what is known of it then."""
+    knowledge = Knowledge(str(folder), f"hpss://h/{path}", path)
+    remote = RemoteRepository(work.client, path, knowledge, below=True)
+    assert remote.push(PushRequest([RefUpdate(HERE, tip)], work.source, new)).refs[0].outcome is DONE
+    return knowledge
+
+
+BELOW = NewRepository(SILENT, KINDS)
+"""A new repository of a system whose branches may lie below each other."""
+
+
+def test_a_repository_that_is_deleted_and_made_at_another_prefix(work: Work, tmp_path: Path) -> None:
+    push_below(work, "above", work.line[0], tmp_path, BELOW)
+    assert push_below(work, "above/a/trunk", work.line[3], tmp_path, BELOW).at == "above"
+    work.joint.site.find("above").repository.delete(bytes(16), 0, "somebody")
+    work.joint.network.take()
+    with pytest.raises(NoSuchRepository):
+        push_below(work, "above/a/trunk", work.line[4], tmp_path)
+    assert push_below(work, "above/a/trunk", work.line[4], tmp_path, BELOW).at == "above/a/trunk"
+    assert work.joint.network.counts().rounds <= 3
+
+
+def test_one_that_is_made_above_meanwhile(work: Work, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Between the look and the commit somebody makes a repository of which this is a branch."""
+    site = work.joint.site
+    find, made = site.find_below, list[bool]()
+
+    def find_late(self: object, path: str, may_read: object) -> object:
+        found = find(path)
+        if not made:
+            made.append(True)
+            with work.joint.client() as client:
+                remote = RemoteRepository(client, "group", Knowledge(None, "hpss://h/group", "group"), below=True)
+                remote.push(PushRequest([RefUpdate(HERE, work.line[1])], work.source, BELOW))
+        return found
+
+    monkeypatch.setattr(type(site), "find_below", find_late)
+    push_below(work, "group/trunk", work.line[3], tmp_path, BELOW)
+    assert work.joint.refs("group") == {HERE: work.line[1], b"trunk": work.line[3]}

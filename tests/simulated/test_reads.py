@@ -1,4 +1,4 @@
-"""Reads of trees and logs on a link: one round trip each; what a cut or a damaged pack leaves of one."""
+"""Reads of trees and logs on a link: one round trip each; what a damaged pack leaves of one."""
 
 from __future__ import annotations
 
@@ -8,14 +8,11 @@ from pathlib import Path
 
 import pytest
 from bzr_builders import TRUNK, BzrHistory
-from simulated_joint import Joint, frames
+from simulated_joint import Joint
 
-from netem.cut_everywhere import Trial, cut_everywhere
-from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.call import Client
 from smartserver.client.knowledge import Knowledge
-from smartserver.client.medium import ConnectionLost
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import CorruptFile, NoSuchPart
 from smartserver.records.browse import ContentStream, LogSelector, NodeType, Selector, TreeSelector, encode_selector
@@ -23,7 +20,6 @@ from smartserver.records.model import Tip
 from smartserver.store.open_pack import pack_path
 from smartserver.vcs.bzr.kinds import TEXT
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.errors import RemoteProtocolError
 
 BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))["reads"]
 
@@ -134,31 +130,3 @@ def test_a_damaged_pack_ends_the_body(stage: Stage) -> None:
     with pytest.raises(CorruptFile):
         stage.texts(path="project/big")
     file(stage)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize("attempts", [1, 3])
-def test_a_link_that_is_cut(attempts: int) -> None:
-    """All of it came, or an error; what was read before that is what it says."""
-
-    def make() -> tuple[SimulatedNetwork, Stage]:
-        stage = Stage(SimulatedNetwork(Link(1.0)))
-        return stage.joint.network, stage
-
-    came: list[int] = []
-
-    def read(stage: Stage) -> int:
-        got = stage.texts(path="project/big")
-        assert got == HISTORY.trees[BIG]
-        return len(got)
-
-    def check(trial: Trial[Stage]) -> None:
-        assert trial.error is None or isinstance(trial.error, ConnectionLost)
-        came.append(trial.error is None)
-        trial.state.client.close()
-        trial.state.joint.network.clock.run()
-        assert read(trial.state) == 4
-
-    lost = (ConnectionLost, RemoteProtocolError)
-    cut_everywhere(make, read, check, lost=lost, attempts=attempts, frames=frames, inside=12)
-    assert {True, False} == set(came)

@@ -23,7 +23,7 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, reposito
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Body, Cancel, Error, Event, GoAway, PeerClosed, Ping, Reply, Request
+from smartserver.wire.events import Body, Cancel, Error, Event, GoAway, Ping, Reply, Request
 from smartserver.wire.limits import DRAIN_BYTES, MAX_FRAME, UNREAD_BYTES
 from smartserver.wire.messages import RequestFlag, decode_failure, encode
 
@@ -190,44 +190,3 @@ def test_a_refusal_is_not_eaten_by_a_reset_on_a_slow_link(tmp_path: Path) -> Non
             while data := connection.recv(100):
                 said += data
             assert said == b"hpss! 1\n"
-
-
-# -- both at once
-
-
-def test_a_body_each_way_on_one_connection(tmp_path: Path) -> None:
-    """The bodies exceed the kernel's buffers. The client reads while it writes, and neither side blocks forever."""
-    history, content = History(), random.Random("both")
-    tip = history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)})
-    more = history.segment(history.commit({f"{n}": content.randbytes(1 << 20) for n in range(24)}))
-    with Server(tmp_path) as server:
-        with connected(server.port) as remote:
-            assert push(remote, HistorySource(history), MAIN, tip).outcome is Outcome.DONE
-        with raw(server.port) as (connection, client):
-            sending = client.send(Request(1, PULL))
-            sending += client.send(Request(2, encode(message(CALLS[1], path="p", flags=RequestFlag.BODY)), body=True))
-            sending += client.send(Body(2, more)) + client.send(Cancel(2))
-            connection.setblocking(False)
-            heard: list[Event] = []
-            at, view = 0, memoryview(sending)
-
-            def step() -> bool:
-                nonlocal at
-                with contextlib.suppress(BlockingIOError):
-                    at += connection.send(view[at : at + 65536]) if at < len(view) else 0
-                    if at == len(view):
-                        connection.shutdown(socket.SHUT_WR)
-                        at += 1
-                with contextlib.suppress(BlockingIOError):
-                    data = connection.recv(65536)
-                    client.receive_data(data) if data else client.receive_eof()
-                while (event := client.next_event()) is not None:
-                    heard.append(event)
-                return any(isinstance(event, PeerClosed) for event in heard)
-
-            while not step():
-                pass
-    assert sum(len(event.chunk) for event in heard if isinstance(event, Body)) == len(history.segment(tip))
-    (error,) = [event for event in heard if isinstance(event, Error)]
-    assert decode_failure(error.payload).fault.code == "cancelled"
-    assert any(isinstance(event, Reply) for event in heard)

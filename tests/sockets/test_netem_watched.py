@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import ssl
 import subprocess
 import sys
 import threading
@@ -13,6 +14,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from certificates import Authority
+from on_threads import serving
 from watching import PATIENCE, RTT, asked, read_line
 
 from netem.budget import explain
@@ -173,3 +176,35 @@ def test_what_a_transport_buffers_belongs_to_who_wrote_it(port: int) -> None:
         lines = [site.line for site, _ in asked(network.take())]
     assert lines[0] == line_of("  # large")
     assert lines[-1] == line_of("  # last")
+
+
+def say(sock: socket.socket) -> None:
+    sock.sendall(b"line\n")  # by TLS
+    assert sock.recv(99) == b"re: line\n"
+
+
+def test_tls_is_counted_and_the_latest_sender_said(tmp_path: Path) -> None:
+    """Not its words: they are encrypted."""
+    authority = Authority(tmp_path / "authority")
+    context_of_server = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context_of_server.load_cert_chain(*authority.sign("127.0.0.1"))
+
+    def answer(connection: socket.socket) -> None:
+        with context_of_server.wrap_socket(connection, server_side=True) as sock:
+            while said := sock.recv(99):
+                sock.sendall(b"re: " + said)
+
+    with serving(answer) as server, Watched(RTT) as network:
+        context = ssl.create_default_context(cafile=str(authority.file))
+        with (
+            socket.create_connection(server.address) as plain,
+            context.wrap_socket(plain, server_hostname="127.0.0.1") as sock,
+        ):
+            say(sock)
+            network.take()  # the handshake's last words have arrived
+            for _ in range(2):
+                say(sock)
+            counts = network.take()
+    assert [m.sites[0] for m in counts.messages if m.up and m.size] == [
+        CallSite(str(HERE), line_of("  # by TLS"), "say")
+    ] * 2

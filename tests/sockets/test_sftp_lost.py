@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sftp_places import place
 from sshd import Sshd
+from test_sftp_trips import place
 
 from netem.effects import Cut
 from netem.link import Link

@@ -6,20 +6,26 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from sftp_places import place
 from sshd import Sshd
 
 from netem.proxy import Proxy
 from transports import steps
 from transports.base import ReadFile
 from transports.errors import DirectoryNotEmpty
-from transports.sftp import SftpTransport
+from transports.sftp import Line, SftpTransport
+from transports.sftp_login import Account, log_in
 
 pytestmark = pytest.mark.sockets
 
 RTT = 0.02
 MIB = bytes(range(256)) * 4096
 Connected = Callable[..., Proxy]
+
+
+def place(server: Sshd, folder: Path, link: Proxy) -> SftpTransport:
+    """A folder on a real SFTP server through a link; nothing is connected yet."""
+    account = Account(link.host, port=link.port, config=str(server.config))
+    return SftpTransport(Line(lambda: log_in(account)), str(folder), "sftp://there")
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ import shutil
 import socket
 import ssl
 import subprocess
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -200,40 +199,6 @@ def test_an_older_tls_is_refused(secure: Secure) -> None:
         pytest.raises(ssl.SSLError, match="PROTOCOL_VERSION"),
     ):
         context.wrap_socket(plain)
-
-
-def test_bytes_that_were_recorded_are_worth_nothing(secure: Secure, user: User) -> None:
-    write_history(user, "w", 1, seed="replay", size=10)
-    recorded: list[bytes] = []
-    with secure.serve() as server:
-
-        def recording(connection: socket.socket) -> None:
-            with socket.create_connection((HOST, server.port)) as onward:
-                back = threading.Thread(target=_carry, args=(onward, connection, []))
-                back.start()
-                _carry(connection, onward, recorded)
-                back.join(PATIENCE)
-
-        with strangers.stranger(recording) as port:
-            url = f"hpss+tls://{HOST}:{port}/p?ca={secure.trust.ca}"
-            user.git("push", "-q", url, "main", folder="w").worked()
-        wait_until(lambda: answered(server) == 1, "a line of the push")
-        with socket.create_connection((HOST, server.port), PATIENCE) as again:
-            again.sendall(b"".join(recorded))
-            with contextlib.suppress(ConnectionResetError):
-                while again.recv(65536):
-                    pass
-        assert info(TlsMedium(HOST, server.port, secure.trust))
-        wait_until(lambda: answered(server) > 1, "a line of the request after that")
-        assert answered(server) == 2
-
-
-def _carry(source: socket.socket, sink: socket.socket, kept: list[bytes]) -> None:
-    with contextlib.suppress(OSError):
-        while data := source.recv(65536):
-            kept.append(data)
-            sink.sendall(data)
-        sink.shutdown(socket.SHUT_WR)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import re
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -93,14 +92,6 @@ def test_a_root_that_is_itself_a_repository_has_the_empty_path(user: User, tmp_p
 
 
 # -- servers
-
-
-def test_nobody_listens(user: User) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-    for command in ("push", "clone"):
-        said = fails(user, command, f"hpss://127.0.0.1:{port}/p")
-        assert said == f"cannot connect to 127.0.0.1:{port}: Connection refused"
 
 
 def test_nobody_has_that_name(user: User) -> None:

@@ -1,4 +1,4 @@
-"""server.same_process: a client and a server joined in one thread, bodies of any size both ways."""
+"""server.same_process, and the simulated medium: they keep the promises of other media."""
 
 from __future__ import annotations
 
@@ -9,7 +9,11 @@ from types import SimpleNamespace
 import pytest
 from medium_suite import BLOCK, TEXT, MediumSuite, Peer
 from memory_transport import MemoryTransport
+from simulated_joint import StreamMedium
 
+from netem.clock import Clock
+from netem.link import Link
+from netem.simulated import ServerTransport, SimulatedNetwork
 from smartserver.client.medium import ConnectionLost, Medium
 from smartserver.server import same_process
 from smartserver.server.access import Access, invoking_user
@@ -92,3 +96,43 @@ class TestSameProcess(MediumSuite):
         with contextlib.closing(connect(Peer.TAKES_NOTHING)) as medium:
             assert medium.write_some(memoryview(bytes(BLOCK))) == BLOCK
             assert medium.poll(read=True, write=True, timeout=0) == (False, True)
+
+
+# -- the simulated medium, so that what is shown on it holds
+
+RTT = 1.0
+
+
+class _Connected:
+    """A peer, as the network calls it."""
+
+    def __init__(self, peer: Peer, transport: ServerTransport, clock: Clock) -> None:
+        self._peer = peer
+        self._clock = clock
+        self._transport = transport
+        if peer is Peer.SAYS_TEXT:
+            transport.write(TEXT)
+            transport.close()
+
+    def data_received(self, data: bytes) -> None:
+        if self._peer in (Peer.ECHOES, Peer.BREAKS_OFF):
+            self._transport.write(data)
+        if self._peer is Peer.BREAKS_OFF:
+            self._clock.call_later(RTT, self._transport.abort)  # At once that would be lost too.
+
+    def eof_received(self) -> None:
+        pass
+
+    def connection_lost(self, error: ConnectionError | None) -> None:
+        pass
+
+
+class TestSimulated(MediumSuite):
+    @pytest.fixture
+    def connect(self) -> Callable[[Peer], Medium]:
+        def make(peer: Peer) -> Medium:
+            # Who reads nothing looks from here like a link on which nothing moves.
+            network = SimulatedNetwork(Link(RTT, rate=1.0) if peer is Peer.TAKES_NOTHING else Link(RTT))
+            return StreamMedium(network.connect(lambda transport: _Connected(peer, transport, network.clock)))
+
+        return make
