@@ -166,12 +166,6 @@ def test_too_many_calls(dialog: Dialog) -> None:
     assert statuses(ask(dialog, *[GET] * MAX_FILE_CALLS)) == [Status.DONE] * MAX_FILE_CALLS
 
 
-@pytest.mark.parametrize("path", ["..", "files/../..", ".hidden", "files\\x", "a\0"])
-def test_the_path_of_the_request(dialog: Dialog, path: str) -> None:
-    answer = dialog.ask(message(GET, path=path))
-    assert refused(answer).startswith("invalid-path")
-
-
 def test_who_may_not(served: Served) -> None:
     """Said before the body is taken."""
     before = served.files()

@@ -21,7 +21,6 @@ from builders import (
     upload,
 )
 from changes import change, files
-from faulty_transport import FaultyTransport
 from interrupted import Interrupted, call_number
 from memory_transport import MemoryTransport
 from trips import Trips
@@ -216,27 +215,6 @@ def test_a_store_that_fails_knows_of_nothing_instead() -> None:
 
 
 # -- every moment of it
-
-
-def test_the_write_order_of_a_creation() -> None:
-    """`format` is made last of the place, and all of that is durable before there is anything that a record names."""
-    faulty = FaultyTransport(MemoryTransport())
-    push(PackRepository(faulty, "deep/a", randomness=Repeatable()), History(), [])
-    calls = []
-    for call in faulty.log:
-        what, _, path = call.partition(" ")
-        path = path.removeprefix("deep/a").lstrip("/") or "."
-        calls.append(f"{what} incoming" if path.startswith("incoming/") else f"{what} {path}")
-    written = ["create incoming", "write incoming", "sync incoming"]
-    assert calls == [
-        *["make_directory deep", "make_directory ."],
-        *[f"make_directory {name}" for name in ("packs", "incoming", "log", "checkpoints")],
-        *[*written, *written],
-        *["link log/0000000001", "delete incoming", "sync_directory log"],
-        *["link format", "delete incoming"],
-        *["sync_directory .", "sync_directory deep", "sync_directory ."],
-        *[*written, "link log/0000000002", "delete incoming", "sync_directory log"],
-    ]
 
 
 @pytest.mark.parametrize("path", ["project", "group/sub/project"])

@@ -4,7 +4,7 @@ import pytest
 from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, Unsupported
-from smartserver.store.format import LINE, is_marked, is_ours, parse_format, recognise
+from smartserver.store.format import LINE, is_ours, parse_format, recognise
 
 
 @pytest.mark.parametrize(
@@ -22,19 +22,6 @@ def test_what_this_release_does_not_speak_is_named(line: bytes) -> None:
 def test_what_changes_the_first_version_is_named() -> None:
     with pytest.raises(Unsupported, match="version 1 of the repository format: `smartserver upgrade FOLDER`"):
         parse_format(b"smartserver repository 1 swap=folder\n")
-
-
-def test_a_folder_is_marked_by_our_line_alone() -> None:
-    storage = MemoryTransport()
-    assert not is_marked(storage)
-    storage.put("format", [b"smartserver repository 9\n"])
-    assert is_marked(storage)
-    storage.delete("format")
-    storage.put("format", [b"hi\n"])
-    assert not is_marked(storage)
-    storage.delete("format")
-    storage.make_directory("format")
-    assert not is_marked(storage)
 
 
 @pytest.mark.parametrize("content", [b"", LINE[:-1], b"a\nb\n", b"x" * 1000])

@@ -17,37 +17,12 @@ from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
 from smartserver.records.segment import encode_graph, encode_segment
-from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from transports.errors import CodedError
 
 pytestmark = pytest.mark.usefixtures("proving")
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 4096])
-@pytest.mark.parametrize("graph_first", [False, True])
-def test_a_body_cut_anywhere(repository: PackRepository, history: History, chunk: int, graph_first: bool) -> None:
-    line = history.line(4)
-    body = history.body(line, graph_first=graph_first)
-    sent = upload(repository, body, 4, graph_first=graph_first, chunk=chunk)
-    assert sent.entry is not None
-    assert (sent.entry.segments, sent.entry.records) == (4, sum(len(history.introduced[each]) for each in line))
-    assert list(sent.graph() or ()) == [history.announced(each) for each in line]
-    sent.abandon()
-    assert (repository.exists(), repository.folder.list_directory(INCOMING)) == (False, [])
-
-
-def test_the_graph_is_known_before_the_segments(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    sent = receive(repository, graph_first=True)
-    graph = encode_graph([history.announced(each) for each in line])
-    sent.write(graph[:-1])
-    assert sent.graph() is None
-    sent.write(graph[-1:])
-    assert list(sent.graph() or ()) == [history.announced(each) for each in line]
-    sent.abandon()
 
 
 def test_stored_revisions_are_left_out(repository: PackRepository, history: History) -> None:
@@ -149,17 +124,6 @@ def test_a_key_may_mean_several_texts_where_it_is_no_base(repository: PackReposi
     snapshot = repository.snapshot()
     texts = [snapshot.record(location).text for location in locate(snapshot, 1, b"k")]
     assert texts == [b"signed once", b"signed twice"]
-    assert repository.verify().problems == ()
-
-
-def test_absent_parents_are_kept(repository: PackRepository) -> None:
-    entries: list[Entry] = []
-    ghostly = encode_segment(b"child", [Parent(b"ghost", absent=True)], entries, [], TEXTS)
-    repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghostly))
-    ghost = text_segment(b"ghost", [], [])
-    repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghost))
-    transaction = repository.begin()
-    assert not transaction.is_ancestor(b"ghost", b"child")
     assert repository.verify().problems == ()
 
 

@@ -249,13 +249,6 @@ def parents_of(*parents: bytes) -> list[Parent]:
     return [Parent(parent) for parent in parents]
 
 
-def test_a_commit_whose_tree_is_a_blob(repository: PackRepository, history: History) -> None:
-    blob = history.add(BLOB, b"text")
-    bad = commit_of(history, blob)
-    error = refused(CorruptRecord, repository, raw(history, bad, [bad, blob], []))
-    assert error.why == f"it refers to {blob.hex()} as a tree, which is a blob"
-
-
 @pytest.mark.parametrize(("mode", "wanted", "found"), [(b"40000", "a tree", "a blob"), (b"100644", "a blob", "a tree")])
 @pytest.mark.parametrize("stored", [False, True])
 def test_an_entry_of_the_wrong_type(

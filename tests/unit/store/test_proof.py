@@ -131,21 +131,6 @@ class BzrCase(Case):
         return self.places.get((kind, key), [])
 
 
-def test_records_of_breezy_need_others_of_other_kinds() -> None:
-    case = BzrCase()
-    case.places = {(record.kind, record.key): [0] for record in FIRST}
-    case.prove(*SECOND)
-    for number in (3, 4, 5, 6, 7, 8):
-        left = [record for record in FIRST if record is not FIRST[number]]
-        case.places = {(record.kind, record.key): [0] for record in left}
-        if FIRST[number].key == b"readme-id\0joe@example.org-1":
-            case.prove(*SECOND)  # It has another text of that file.
-            continue
-        with pytest.raises(MissingReference) as caught:
-            case.prove(*SECOND)
-        assert caught.value.missing == FIRST[number].key
-
-
 def test_a_key_of_another_kind_is_not_what_is_needed() -> None:
     case = BzrCase()
     case.places = {(kind, record.key): [0] for record in FIRST for kind in range(5) if kind != record.kind}

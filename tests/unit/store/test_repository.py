@@ -267,25 +267,6 @@ def test_deleted_and_made_anew_meanwhile(
     check_whole(repository, history)
 
 
-def test_deleted_meanwhile(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    rival = another(storage, clock)
-    calls: list[CommitOutcome] = []
-
-    def plan(transaction: Transaction) -> bytes:
-        if not calls:
-            calls.append(rival.delete(request_id(), 0, "other"))
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    with pytest.raises(NoSuchRepository):
-        repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
-    assert storage.list_directory(INCOMING) == []
-
-
 # -- deletion and damage
 
 

@@ -9,8 +9,8 @@ from builders import GIT, KINDS, MAIN, SETTINGS, History, push
 from changes import change
 from memory_transport import MemoryTransport
 
-from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind, WrongVcs
-from smartserver.records.model import GraphNode, Kind, Parent, Tip
+from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind
+from smartserver.records.model import GraphNode, Parent, Tip
 from smartserver.records.system import MapType, system_of
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.repository import PackRepository
@@ -74,17 +74,6 @@ def test_creation_counts_for_the_calls_after_it(repository: PackRepository, hist
     assert not repository.exists()
 
 
-def test_creation_where_there_is_one(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    assert not transaction.create(GIT, KINDS, {"HEAD": b"another"})
-    assert dict(transaction.settings) == SETTINGS
-    with pytest.raises(WrongVcs) as caught:
-        transaction.create("hg", KINDS, {})
-    assert (caught.value.path, caught.value.vcs, caught.value.asked) == ("", GIT, "hg")
-    with pytest.raises(WrongVcs, match=r"object \(git-sha1, no base\)"):
-        transaction.create(GIT, (Kind("object", "git-sha1", False),), {})
-
-
 def test_refs_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
     transaction = begin(repository)
     assert dict(transaction.refs()) == {MAIN: (Tip(line[3]),)}
@@ -109,23 +98,6 @@ def test_tips_are_sorted(repository: PackRepository, line: list[bytes]) -> None:
     low, high = sorted(line[:2])
     transaction.set_ref(MAIN, (Tip(high), Tip(low, b"attributes")))
     assert transaction.ref(MAIN) == (Tip(low, b"attributes"), Tip(high))
-
-
-def test_a_tip_must_be_stored_or_announced(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    with pytest.raises(MissingRevision) as caught:
-        begin(repository).set_ref(MAIN, (Tip(line[4]),))
-    assert caught.value.revision == line[4]
-    begin(repository, history.announced(line[4])).set_ref(MAIN, (Tip(line[4]),))
-
-
-def test_stored_and_announced_revisions(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    transaction = begin(repository, *map(history.announced, line[2:]))
-    assert list(transaction.announced) == list(map(history.announced, line[2:]))
-    assert [transaction.is_stored(each) for each in line] == [True] * 4 + [False] * 2
-    assert all(transaction.has_revision(each) for each in line)
-    assert not transaction.has_revision(b"unknown")
-    assert transaction.known_heads() == [line[3]]
-    transaction.check_parents()
 
 
 def test_ancestry_of_what_is_not_there(repository: PackRepository, line: list[bytes]) -> None:
@@ -153,28 +125,6 @@ def test_known_heads_of_branches(repository: PackRepository, history: History, l
     new = history.commit({"new": b"n"}, (side, line[3]))
     transaction = begin(repository, *(history.announced(each) for each in [*line[:3], side, new]))
     assert sorted(transaction.known_heads()) == sorted([line[2], side])
-
-
-def test_a_pull_of_everything_and_of_a_part(repository: PackRepository, line: list[bytes]) -> None:
-    whole = begin(repository).plan_pull([line[3]], [])
-    assert (whole.ranges, whole.segments, whole.common) == (((0, 4),), 4, ())
-    part = begin(repository).plan_pull([line[3]], [line[1], b"unknown"])
-    assert (part.ranges, part.segments, part.common) == (((2, 4),), 2, (True, False))
-    assert part.size < whole.size == repository.snapshot().size([(0, 4)])
-    nothing = begin(repository).plan_pull([line[3]], [line[3]])
-    assert (bool(whole), bool(nothing), nothing.ranges) == (True, False, ())
-
-
-def test_absent_parents_of_the_puller_do_not_count_as_had(repository: PackRepository, line: list[bytes]) -> None:
-    plan = begin(repository).plan_pull([line[3]], [line[2]], absent=[line[1], b"unknown"])
-    assert plan.ranges == ((0, 2), (3, 4))
-
-
-def test_a_pull_of_what_is_not_stored(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    transaction = begin(repository, history.announced(line[4]))
-    with pytest.raises(MissingRevision) as caught:
-        transaction.plan_pull([line[4]], [])
-    assert caught.value.revision == line[4]
 
 
 def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, history: History, line: list[bytes]) -> None:
@@ -215,20 +165,6 @@ def test_the_line_of_first_parents_of_a_system_without_ghosts(repository: PackRe
 
 
 # -- maps
-
-
-def test_entries_of_maps_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    assert (transaction.maps(), transaction.map_kind("tags"), dict(transaction.map("tags"))) == ([], None, {})
-    transaction.set_map("tags", "ids", b"b", b"2")
-    transaction.set_map("tags", "ids", MAIN + b"\0", b"1")
-    assert (transaction.maps(), transaction.map_kind("tags")) == (["tags"], "ids")
-    assert list(transaction.map("tags").items()) == [(b"b", b"2"), (MAIN + b"\0", b"1")]
-    assert (transaction.entry("tags", b"b"), transaction.entry("tags", b"a")) == (b"2", None)
-    transaction.set_map("tags", "ids", b"b", None)
-    assert transaction.entries == {"tags": {MAIN + b"\0": b"1"}}
-    with pytest.raises(WrongMapKind):
-        transaction.set_map("tags", "opaque", b"b", b"2")
 
 
 def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,19 +21,6 @@ from transports.errors import NoSpace
 pytestmark = pytest.mark.usefixtures("proving")
 
 
-def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    slow = upload(repository, history.body(line[1:]), 1)
-    repository.delete(request_id(), 0, "user")
-    push(repository, history, [], {})
-    with pytest.raises(MissingParents):
-        slow.check_again(repository.begin(), unreported, frozenset())
-    assert len(left_in_quarantine(repository)) == 2  # The pack and its index.
-    slow.abandon()
-    assert left_in_quarantine(repository) == []
-
-
 @pytest.mark.parametrize("new", [0, 1])
 @pytest.mark.parametrize("anew", [False, True])
 def test_what_was_left_out_must_still_be_there(

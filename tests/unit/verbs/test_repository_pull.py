@@ -141,7 +141,7 @@ def test_whole_revisions_as_a_bulk_stream(project: Tagged) -> None:
 
 def test_what_is_had_does_not_come(project: Tagged) -> None:
     assert project.pulled(PullRequest(refs=[MAIN], haves=[project.line[1]])) == {project.line[2]}
-    shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0]])
+    shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0], bytes(20)])
     assert project.pulled(shallow) == {project.line[0], project.line[2]}
 
 
