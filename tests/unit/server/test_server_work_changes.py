@@ -114,14 +114,6 @@ def test_what_has_a_condition_writes_nothing_in_vain(
     assert known(served) == before
 
 
-def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
-    request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
-    body = graph + served.history.segment(line[4])
-    assert refused(dialog.ask(request, body, 1)).code == "corrupt-record"
-    assert served.refs() == {MAIN: line[3]}
-
-
 @pytest.mark.parametrize("creating", [False, True])
 def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
     served: Served, line: list[bytes], creating: bool

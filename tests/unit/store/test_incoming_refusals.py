@@ -6,7 +6,7 @@ from binascii import hexlify
 
 import pytest
 from builders import MAIN, History, check_whole, locate, push
-from incoming_uploads import FILE, left_in_quarantine, raw, receive, refused, send
+from incoming_uploads import FILE, raw, receive, refused, send
 from twins import IN_PYTHON
 
 from smartserver.errors import (
@@ -43,11 +43,6 @@ def test_a_missing_parent(repository: PackRepository, history: History) -> None:
     assert error.revisions == [line[1]]
 
 
-def test_a_parent_that_comes_after_its_child(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    refused(MissingParents, repository, history.segment(line[1]), history.segment(line[0]))
-
-
 def test_a_revision_sent_twice(repository: PackRepository, history: History) -> None:
     (tip,) = history.line(1)
     error = refused(CorruptRecord, repository, history.segment(tip), history.segment(tip))
@@ -67,14 +62,6 @@ def test_without_its_own_record(repository: PackRepository, history: History) ->
     keys = [key for key, _path in history.introduced[tip]]
     refused(CorruptRecord, repository, raw(history, tip, keys[1:]))
     refused(CorruptRecord, repository, raw(history, tip, []))
-
-
-def test_a_missing_blob_and_a_missing_tree(repository: PackRepository, history: History) -> None:
-    (tip,) = history.line(1)
-    keys = [key for key, _path in history.introduced[tip]]
-    for missing in keys[1:]:
-        error = refused(MissingReference, repository, raw(history, tip, [key for key in keys if key != missing]))
-        assert (error.revision, error.missing) == (tip, missing)
 
 
 def test_a_reference_to_another_branchs_record(repository: PackRepository, history: History) -> None:
@@ -172,17 +159,6 @@ def test_every_flipped_byte_of_a_body_is_refused(repository: PackRepository, his
         with pytest.raises(CodedError):
             send(sent, bytes(flipped), 2, len(body))
         sent.abandon()
-
-
-def test_every_cut_of_a_body_is_refused(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    body = history.body(line, graph_first=True)
-    for stop in range(len(body)):
-        sent = receive(repository, graph_first=True)
-        with pytest.raises(CorruptRecord):
-            send(sent, body[:stop], 2, len(body))
-        sent.abandon()
-    assert left_in_quarantine(repository) == []
 
 
 def test_counts_that_do_not_agree(repository: PackRepository, history: History) -> None:

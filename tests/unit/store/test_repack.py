@@ -30,11 +30,6 @@ def join(sizes: list[int], part: slice | None) -> int:
     return written
 
 
-@pytest.mark.parametrize("count", [0, 1, 2, MOST_PACKS])
-def test_few_packs_are_left(count: int) -> None:
-    assert repack.plan(entries([100] * count)) is None
-
-
 @pytest.mark.parametrize(
     ("sizes", "rows"),
     [([], 0), ([1], 0), ([1, 1], 1), ([1, LARGE + 1, 1], 0), ([1, 1, LARGE + 1, 1, LARGE + 1, 1, 1, 1], 2)],

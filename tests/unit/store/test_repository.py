@@ -12,7 +12,6 @@ from memory_transport import MemoryTransport
 from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository, OutcomeUnknown
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
-from smartserver.store.allowance import Allowance
 from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
@@ -72,22 +71,6 @@ def test_folders_that_a_copy_left_out_are_made_again(
     else:
         assert change(other, lambda made: made.set_setting("HEAD", SIDE)).changed
     assert storage.list_directory(LOG) == ["0000000002", "0000000003"]
-
-
-def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    push(repository, history, line, {MAIN: line[2]})
-    allowance = Allowance()
-    allowances: list[Allowance] = []
-
-    def plan(transaction: Transaction) -> bytes:
-        allowances.append(transaction.allowance)
-        transaction.set_ref(b"refs/heads/other", (Tip(line[1]),))
-        return b""
-
-    assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).changed
-    assert allowances
-    assert all(each is allowance for each in allowances)
 
 
 # -- changes

@@ -93,13 +93,6 @@ def test_a_ref_set_back_is_no_change(repository: PackRepository, line: list[byte
     assert transaction.changes == {}
 
 
-def test_tips_are_sorted(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    low, high = sorted(line[:2])
-    transaction.set_ref(MAIN, (Tip(high), Tip(low, b"attributes")))
-    assert transaction.ref(MAIN) == (Tip(low, b"attributes"), Tip(high))
-
-
 def test_ancestry_of_what_is_not_there(repository: PackRepository, line: list[bytes]) -> None:
     with pytest.raises(MissingRevision):
         begin(repository).is_ancestor(b"unknown", line[0])

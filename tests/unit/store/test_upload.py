@@ -158,11 +158,3 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     assert empty.quarantine is None
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4
-
-
-def test_abandoning_twice_is_harmless(repository: PackRepository, history: History) -> None:
-    (tip,) = history.line(1)
-    sent = upload(repository, history.body([tip]), 1)
-    sent.abandon()
-    sent.abandon()
-    assert left_in_quarantine(repository) == []
