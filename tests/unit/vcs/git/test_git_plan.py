@@ -1,4 +1,4 @@
-"""vcs.git.plan: the revisions of a plan, each as it was given, in little memory."""
+"""vcs.git.plan, vcs.git.objects: the revisions of a plan in little memory; a file that git reads is read whole."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.git.objects import COMMIT
+from smartserver.vcs.git.objects import COMMIT, SHORT, scratch
 from smartserver.vcs.git.plan import Revision, Revisions, graph_of, revisions
 from smartserver.vcs.git.repository import GitRepository
 
@@ -58,3 +58,19 @@ def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
     assert str(refused.value) == (
         f"cannot push: history is cut off: commit {first} is missing (in a shallow clone: git fetch --unshallow)"
     )
+
+
+@pytest.mark.parametrize("size", [0, SHORT, SHORT + 1])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_file_without_a_name_is_read_from_its_start(
+    size: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    content = b"?" * size
+    with scratch(content) as file:
+        assert subprocess.run(["cat"], stdin=file, capture_output=True, check=True).stdout == content
+        file.write(b"more")
+        file.seek(size)
+        assert file.read() == b"more"
+    assert file.closed
