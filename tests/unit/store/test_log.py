@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 import pytest
 from builders import Clock
+from interrupted import Interrupted
 from log_builders import begin_log, contents, judge, record_of, request
 from memory_transport import MemoryTransport
 
@@ -160,25 +161,15 @@ def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTran
 # -- a store that fails
 
 
-class FailingSync(PassingTransport):
-    """Whose first sync of the log fails, though the names are there."""
-
-    failed = False
-
-    def sync_directory(self, path: str) -> None:
-        if not self.failed:
-            self.failed = True
-            raise TransportFailed(path, "sync failed")
-        self.inner.sync_directory(path)
-
-
 def test_a_failed_sync_is_never_repeated(store: MemoryTransport) -> None:
-    failing = FailingSync(store)
-    with pytest.raises(OutcomeUnknown, match="sync failed"):
-        carry_out(opened(failing), 1)
-    carry_out(opened(store), 1)
-    with pytest.raises(OutcomeUnknown, match="sync failed"):
-        carry_out(opened(FailingSync(store)), 1)  # Nor is a repeat answered.
+    def fail() -> None:
+        raise TransportFailed(LOG, "sync failed")
+
+    for number in (1, 1):  # Nor is a repeat answered.
+        failing = Interrupted(store, lambda call, path: call == "sync_directory", fail)
+        with pytest.raises(OutcomeUnknown, match="sync failed"):
+            carry_out(opened(failing), number)
+        carry_out(opened(store), number)
 
 
 def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
