@@ -25,12 +25,7 @@ from smartserver.records.system import System
 from smartserver.server import header as headers
 from smartserver.server.access import FixedAccess, invoking_user
 from smartserver.server.context import RequestContext
-from smartserver.server.header import (
-    RequestFailure,
-    UndeclaredError,
-    check_header,
-    declared,
-)
+from smartserver.server.header import RequestFailure, UndeclaredError, check_header, declared
 from smartserver.server.site import Site
 from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_create import BranchCreateRequest, branch_create

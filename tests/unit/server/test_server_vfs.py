@@ -14,10 +14,7 @@ from smartserver.verbs import vfs
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.verbs.vfs import (
-    BringRequest,
-    LookRequest,
-)
+from smartserver.verbs.vfs import BringRequest, LookRequest
 from smartserver.wire.events import Body
 from smartserver.wire.limits import MAX_FILE_CALLS
 from smartserver.wire.messages import Failure, RequestFlag, Status, named

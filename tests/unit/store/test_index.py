@@ -16,7 +16,7 @@ from smartserver.records.model import BaseTag, Entry, Record, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.blocks import seal
-from smartserver.store.index import EXTERNAL, Index, Row, record_digest
+from smartserver.store.index import Index, Row, record_digest
 from smartserver.store.index_build import PACED, IndexBuilder, Numbered, Numbering, Resolve, merge, nowhere, rebuild
 from smartserver.store.known_records import NO_BASE, Frame, RecentRecords, UploadIndex
 
@@ -86,15 +86,6 @@ def test_a_machine_of_the_other_byte_order_reads_and_writes_the_same(monkeypatch
     for swapped, column in ((other.segment_offsets[:], offsets), (other.parent_starts[:], starts)):
         swapped.byteswap()
         assert swapped == column
-
-
-def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
-    base = blob(TEXT)
-    changed = blob(TEXT + b"changed\n")
-    index = build([Revision(b"r", (), [(changed, base)])], lambda _kind, _key: Row(16, 39, 17))
-    assert index.at(0).base == EXTERNAL
-    assert index.external(0) == (0, base.key)
-    assert index.row(0) == Row(17, 40, 18)
 
 
 def test_what_the_caller_numbered_is_checked() -> None:

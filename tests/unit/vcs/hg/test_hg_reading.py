@@ -16,15 +16,7 @@ from smartserver.records.content import ReadScope, Text
 from smartserver.records.model import Key, Record, RefValue, Tip
 from smartserver.vcs.hg import reading
 from smartserver.vcs.hg.kinds import CHANGESET, FILE, MANIFEST, NULL, file_key
-from smartserver.vcs.hg.markers import (
-    WHOLE,
-    Marker,
-    decode_selector,
-    encode_selector,
-    key_of,
-    parse,
-    relevant,
-)
+from smartserver.vcs.hg.markers import WHOLE, Marker, decode_selector, encode_selector, key_of, parse, relevant
 from smartserver.vcs.hg.reading import newest_open, read
 from smartserver.vcs.hg.selector import (
     BOOKMARK,
