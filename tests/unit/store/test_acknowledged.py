@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, refs_of, request_id, upload
+from calls import calls_of
 from changes import change, files, push_each
 from copies import freeze, thaw
 from faulty_transport import FaultyTransport
@@ -113,14 +114,7 @@ def test_a_repack_meanwhile_needs_no_second_check(
     """Packs that are joined, and joined again with others, have the same revisions."""
     line = history.line(8)
     push_each(repository, history, line[:4])
-    checked: list[Upload] = []
-    check_again = Upload.check_again
-
-    def counted(upload: Upload, *arguments: object) -> None:
-        checked.append(upload)
-        check_again(upload, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Upload, "check_again", counted)
+    checked = calls_of(monkeypatch, Upload, "check_again")
     sent = upload(repository, history.body(line[4:5]), 1)
     repository.repack()
     set_ref(repository, MAIN, line[4], sent)

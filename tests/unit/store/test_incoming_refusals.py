@@ -6,6 +6,7 @@ from binascii import hexlify
 
 import pytest
 from builders import MAIN, History, check_whole, locate, push
+from calls import calls_of
 from incoming_uploads import FILE, raw, receive, refused, send
 from twins import IN_PYTHON
 
@@ -19,7 +20,7 @@ from smartserver.errors import (
     WrongParents,
     WrongTip,
 )
-from smartserver.records.delta import compress, decompress
+from smartserver.records.delta import compress
 from smartserver.records.limits import BYTES_OF_RECORD, BYTES_OF_SEGMENT
 from smartserver.records.model import Parent
 from smartserver.records.segment import encode_graph
@@ -134,13 +135,7 @@ def test_a_text_that_is_not_what_its_key_says(
     blob = history.key_at(tip, FILE)
     length = len(history.objects[blob].text)
     wrong = raw(history, tip, frames_of={blob: compress(b"x" * length)[1]})
-    whole = []
-
-    def decoded(encoding: int, frame: bytes, size: int, base: bytes) -> bytes:
-        whole.append(size)
-        return decompress(encoding, frame, size, base)
-
-    monkeypatch.setattr(incoming, "decompress", decoded)
+    whole = calls_of(monkeypatch, incoming, "decompress", lambda encoding, frame, size, base: size)
     if in_parts:  # As a large one.
         monkeypatch.setattr(parts, "ALONE", 0)
     error = refused(CorruptRecord, repository, wrong)

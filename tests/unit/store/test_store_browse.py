@@ -9,9 +9,9 @@ import pytest
 from builders import KINDS, MAIN, SILENT, History, push
 from bzr_builders import KINDS as BZR_KINDS
 from bzr_builders import TRUNK, BzrHistory
+from calls import calls_of
 from counting import Counting
 from memory_transport import MemoryTransport
-from msgspec import Raw
 
 from smartserver.client.exchange import read_graph
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, NoSuchRepository, Unsupported
@@ -27,7 +27,6 @@ from smartserver.records.browse import (
     NodeType,
     Selector,
     TreeSelector,
-    encode_item,
     encode_selector,
 )
 from smartserver.records.content import as_graph
@@ -207,13 +206,7 @@ def test_the_first_pieces_of_a_body_are_short() -> None:
 
 
 def test_an_item_of_a_log_has_several_revisions_but_not_all(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups: list[list[int]] = []
-
-    def grouped(revisions: Sequence[Raw]) -> bytes:
-        groups.append([len(each) for each in revisions])
-        return encode_item(revisions)
-
-    monkeypatch.setattr(browse, "encode_item", grouped)
+    groups = calls_of(monkeypatch, browse, "encode_item", lambda revisions: [len(each) for each in revisions])
     assert len(stored.log(LogSelector())) == sum(map(len, groups)) == 12
     assert 1 < len(groups) < 12
     assert all(sum(group) <= 300 or len(group) == 1 for group in groups)

@@ -9,6 +9,7 @@ from functools import partial
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, create, push
 from bzr_builders import TRUNK, BzrHistory
+from calls import calls_of
 from changes import change
 from memory_transport import MemoryTransport
 
@@ -392,21 +393,13 @@ def test_headers_behind_a_link_are_read_together(monkeypatch: pytest.MonkeyPatch
     history.push(begun, line, {})
     snapshot = begun.snapshot()
     expected = [snapshot.first_parent(ordinal) for ordinal in range(len(line))]
-    reads = 0
-    together = Snapshot.first_parents
-
-    def counted(self: Snapshot, ordinals: range) -> dict[int, int | None]:
-        nonlocal reads
-        reads += 1
-        return together(self, ordinals)
-
+    reads = calls_of(monkeypatch, Snapshot, "first_parents")
     monkeypatch.setattr(module, "AHEAD", ahead)
-    monkeypatch.setattr(Snapshot, "first_parents", counted)
     monkeypatch.setattr(snapshot, "is_remote", True)
     transaction = Transaction("project", snapshot)
     proof: TipProof = transaction.tips
     assert [proof.first_parent(ordinal) for ordinal in reversed(range(len(line)))] == expected[::-1]
-    assert reads == -(-len(line) // ahead)
+    assert len(reads) == -(-len(line) // ahead)
 
 
 def test_what_it_reads_is_charged(begun: PackRepository, history: History) -> None:

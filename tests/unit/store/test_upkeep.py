@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 from builders import MAIN, Clock, History, Repeatable, Stepwise, check_whole, push, request_id, upload
+from calls import calls_of
 from changes import push_each
 from memory_transport import MemoryTransport
 from pack_samples import KINDS, Stored, history, stored
@@ -38,14 +39,7 @@ def test_leftovers_are_looked_for_once_an_hour(
     repository: PackRepository, history: History, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """In passing, after a repack; whoever asks for it gets it at once."""
-    collected: list[float] = []
-    collect = upkeep.collect
-
-    def counted(*arguments: Any) -> int:
-        collected.append(clock.now)
-        return collect(*arguments)
-
-    monkeypatch.setattr(upkeep, "collect", counted)
+    collected = calls_of(monkeypatch, upkeep, "collect", lambda *_: clock.now)
     begun = clock.now
     line = iter(history.line(4 * (MOST_PACKS + 1)))
     for later in (0, 0, COLLECT_INTERVAL - 1, COLLECT_INTERVAL):

@@ -13,6 +13,7 @@ from builders import joined
 from bzr_builders import inventory_text, revision_text
 from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
+from calls import calls_of
 from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
@@ -188,14 +189,7 @@ def test_pages_that_revisions_share_are_read_once(monkeypatch: pytest.MonkeyPatc
     second = stored.commit({**tree, b"f00": Item(b"id-0", b"new\n")}, first)
 
     def count(*revisions: bytes) -> int:
-        read: list[Key] = []
-        here = contents(stored)
-
-        def noted(kind: int, key: Key) -> Record | None:
-            read.append(key)
-            return Stored.record(stored, kind, key)
-
-        monkeypatch.setattr(stored, "record", noted)
+        here, read = contents(stored), calls_of(monkeypatch, stored, "record")
         for revision in revisions:
             here.state(revision, b"f00")
             here.state(revision, b"f33")

@@ -7,6 +7,7 @@ import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
+from calls import calls_of
 from git_samples import StoredObjects
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
@@ -158,14 +159,7 @@ def test_an_encoding_that_python_does_not_have_is_not_asked_for(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps the name of each that it was asked for, as long as the server runs."""
-    asked: list[str] = []
-    lookup = codecs.lookup
-
-    def noted(name: str) -> codecs.CodecInfo:
-        asked.append(name)
-        return lookup(name)
-
-    monkeypatch.setattr(codecs, "lookup", noted)
+    asked = calls_of(monkeypatch, codecs, "lookup", lambda name: name)
     for coding in (b"x" * 1000, b"nonsense-1", b"iso--8859---1", b"ISO.8859.1"):
         header = sample.contents.header(sample.commit(sample.tree(), rest=b"\nencoding %b\n\n\xe4" % coding))
         assert header is not None
