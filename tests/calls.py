@@ -1,4 +1,4 @@
-"""The calls of a function, which does as before."""
+"""Functions in the place of others: one that records its calls and does as before, and one that fails."""
 
 from __future__ import annotations
 
@@ -21,3 +21,12 @@ def calls_of(
 
     patch.setattr(owner, name, call)
     return found
+
+
+def raising(error: BaseException) -> Callable[..., Any]:
+    """Return a function that raises an error, whatever it is called with."""
+
+    def fail(*_: Any, **__: Any) -> Any:
+        raise error
+
+    return fail

@@ -24,6 +24,7 @@ from builders import (
     request_id,
     upload,
 )
+from calls import raising
 from changes import change, files
 from interrupted import Interrupted, call_number
 from memory_transport import MemoryTransport
@@ -314,15 +315,11 @@ class Stopped(Exception):
     """The moment at which the power goes."""
 
 
-def stop() -> None:
-    raise Stopped
-
-
 def test_a_creation_that_failed_is_in_nobodys_way() -> None:
     """Its place is no repository: there may be others below, and then it can be made no more."""
     history, storage = History(), MemoryTransport()
     line = history.line(2)
-    busy = Interrupted(storage, lambda *call: call == ("sync_directory", "team/packs"), stop)
+    busy = Interrupted(storage, lambda *call: call == ("sync_directory", "team/packs"), raising(Stopped()))
     with pytest.raises(Stopped):
         push(PackRepository(busy, "team"), history, line)
     assert storage.exists("team/format")

@@ -8,6 +8,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 
 import pytest
 from builders import GIT, KINDS, MAIN, SETTINGS, History, Repeatable, push, upload
+from calls import calls_of
 from memory_transport import MemoryTransport
 from twins import IN_PYTHON
 
@@ -146,17 +147,11 @@ def test_a_file_for_git_that_is_too_large_is_refused_undecoded(
 ) -> None:
     text = b"#\n" * 25_000
     monkeypatch.setattr(fsck_git, limit, len(text) - 1)
-    reads = 0
-
-    def read_record(self: KnownRecords, kind: int, key: bytes) -> None:
-        nonlocal reads
-        reads += 1
-
-    monkeypatch.setattr(KnownRecords, "read", read_record)
+    reads = calls_of(monkeypatch, KnownRecords, "read")
     allowance = Allowance()
     with pytest.raises(CorruptRecord, match=f"Large: {name} has 50000 bytes, expected no more than 49999"):
         read_by_git(name, text, allowance, stored=stored)
-    assert reads == 0
+    assert reads == []
     assert allowance.decoded < len(text) + 5000
 
 

@@ -11,6 +11,7 @@ from functools import partial
 import msgspec
 import pytest
 from builders import Clock
+from calls import raising
 from interrupted import Interrupted
 from log_builders import begin_log, contents, judge, record_of, request
 from memory_transport import MemoryTransport
@@ -162,11 +163,9 @@ def test_a_record_of_a_later_release_is_refused_by_its_feature(store: MemoryTran
 
 
 def test_a_failed_sync_is_never_repeated(store: MemoryTransport) -> None:
-    def fail() -> None:
-        raise TransportFailed(LOG, "sync failed")
-
+    sync_failed = raising(TransportFailed(LOG, "sync failed"))
     for number in (1, 1):  # Nor is a repeat answered.
-        failing = Interrupted(store, lambda call, path: call == "sync_directory", fail)
+        failing = Interrupted(store, lambda call, path: call == "sync_directory", sync_failed)
         with pytest.raises(OutcomeUnknown, match="sync failed"):
             carry_out(opened(failing), number)
         carry_out(opened(store), number)

@@ -9,7 +9,7 @@ import pytest
 from builders import KINDS, MAIN, SILENT, History, push
 from bzr_builders import KINDS as BZR_KINDS
 from bzr_builders import TRUNK, BzrHistory
-from calls import calls_of
+from calls import calls_of, raising
 from counting import Counting
 from memory_transport import MemoryTransport
 
@@ -190,10 +190,7 @@ def test_a_system_without_trees_is_refused() -> None:
 
 
 def test_a_tree_that_cannot_be_read_is_damage(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise ValueError("it has no end")
-
-    monkeypatch.setattr(GitContents, "_entries", broken)
+    monkeypatch.setattr(GitContents, "_entries", raising(ValueError("it has no end")))
     with pytest.raises(CorruptRecord, match="cannot be read: it has no end"):
         stored.body(TreeSelector())
 

@@ -6,6 +6,7 @@ from collections.abc import Set
 
 import pytest
 from builders import MAIN, History, create, push, request_id, upload
+from calls import raising
 from incoming_uploads import left_in_quarantine, receive
 
 from smartserver.errors import MissingParents, WrongTip
@@ -123,15 +124,12 @@ def test_a_refused_ref_is_refused_again(repository: PackRepository, history: His
 def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(draft: DraftPack) -> None:
-        raise NoSpace("what a network file system says as late as this")
-
     (tip,) = history.line(1)
     push(repository, History(), [])
     sent = receive(repository)
     sent.write(history.segment(tip))
     assert len(left_in_quarantine(repository)) == 1
-    monkeypatch.setattr(DraftPack, "close", full)
+    monkeypatch.setattr(DraftPack, "close", raising(NoSpace("what a network file system says as late as this")))
     sent.abandon()
     assert left_in_quarantine(repository) == []
 

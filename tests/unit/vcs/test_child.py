@@ -13,6 +13,7 @@ from collections.abc import Callable, Collection, Iterator
 
 import pytest
 from agents import children
+from calls import raising
 
 from smartserver.vcs.base import VcsError, WrongContent
 from smartserver.vcs.child import Child, streamed
@@ -76,11 +77,8 @@ def test_a_stream_that_is_left_ends_its_process() -> None:
 
 
 def test_without_a_temporary_file_nothing_is_left_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    def fail(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, "no room")
-
     before = os.listdir("/proc/self/fd")
-    monkeypatch.setattr(tempfile, "TemporaryFile", fail)
+    monkeypatch.setattr(tempfile, "TemporaryFile", raising(OSError(errno.ENOSPC, "no room")))
     with pytest.raises(OSError, match="no room"):
         next(streamed([b"x"]))
     assert os.listdir("/proc/self/fd") == before
