@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import random
-import tracemalloc
 
 import pytest
+from traced_memory import traced
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits, varint
@@ -350,15 +350,11 @@ def test_a_large_segment_is_held_once() -> None:
     text = bytes(size)
     whole = encode_segment(R, (), [PLAIN._replace(length=size, frame_length=size)], [text], KINDS)
     stream = SegmentStream(graph_first=False)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         for at in range(0, len(whole), 1 << 18):
             stream.feed(whole[at : at + (1 << 18)])
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
     assert list(stream.segments()) == [whole]
-    assert peak < size * 1.5
+    assert memory.peak < size * 1.5
 
 
 def line(count: int) -> list[GraphNode]:
@@ -425,12 +421,8 @@ def test_memory_is_a_few_times_the_bytes(git: bool) -> None:
     else:
         body = b"".join(b"\3" + at.to_bytes(3, "big") + (b"\1\1" if at else b"\0") for at in range(count))
         raw = block(count, body)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         graph = AnnouncedGraph(raw)
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert len(graph) == count
-    assert most < 48 * count
-    assert most < (3 if git else 8) * len(raw)
+    assert memory.peak < 48 * count
+    assert memory.peak < (3 if git else 8) * len(raw)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tracemalloc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -17,6 +16,7 @@ from calls import calls_of
 from dialogs import Dialog, Lanes, Served, SteppedExecutor, message
 from held_memory import RESULT_TIMES, TABLE
 from session_calls import BODY, INSERT, PING, PULL, code, set_ref
+from traced_memory import traced
 
 from smartserver.errors import Cancelled
 from smartserver.records.browse import LogSelector, encode_selector
@@ -280,10 +280,6 @@ def test_the_documentation_shows_the_table() -> None:
 
 
 def test_a_result_takes_some_times_its_bytes() -> None:
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         encoded = msgspec.msgpack.encode([EntryOutcome(Verdict.DONE) for _ in range(20_000)])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < RESULT_TIMES * len(encoded)
+    assert memory.peak < RESULT_TIMES * len(encoded)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
+from traced_memory import traced
 
 from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import GraphNode, Parent
@@ -170,17 +170,13 @@ def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[l
     steps: list[int] = []
     ancestry = Ancestry(graph_of_numbers(parents[:stored]), steps.append)
     edges = sum(map(len, parents)) + len(parents)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         for ordinal in range(stored, len(parents)):
             ancestry.add(parents[ordinal])
             reach = partial(ancestry.reaches_any, ordinal)
             assert all(reach([parent]) for parent in parents[ordinal][:2])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert sum(steps) <= 20 * edges
-    assert most < 32 << 20
+    assert memory.peak < 32 << 20
 
 
 def test_a_stream_that_makes_every_answer_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:

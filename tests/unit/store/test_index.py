@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import random
 import sys
-import tracemalloc
 from array import array
 from collections.abc import Callable
 
 import pytest
 from pack_samples import KINDS, Revision, blob, history, note, packed
+from traced_memory import traced
 
 from smartserver.errors import CorruptFile, LimitExceeded
 from smartserver.records.model import BaseTag, Entry, Record, Segment
@@ -189,14 +189,9 @@ def keys() -> list[bytes]:
 
 def taken(fill: Callable[[], object]) -> float:
     """Bytes that what `fill` gives takes, by record."""
-    tracemalloc.start()
-    try:
-        held = fill()
-        size, _ = tracemalloc.get_traced_memory()
-        del held
-    finally:
-        tracemalloc.stop()
-    return size / MANY
+    with traced() as memory:
+        _held = fill()
+    return memory.kept / MANY
 
 
 def test_what_is_known_of_a_push_takes_little() -> None:

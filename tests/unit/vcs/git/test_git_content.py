@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
 from calls import calls_of
 from git_samples import StoredObjects
+from traced_memory import traced
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
@@ -192,12 +192,9 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     inner = sample.tree(*[(b"100644", b"%03d" % number, sample.blob(b"")) for number in range(900)])
     commit = sample.commit(sample.tree((b"40000", name, inner)))
     changes = sample.contents.changes(commit)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         assert next(changes) == ChangedPath("A", name + b"/000")
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 1 << 20
     assert sum(1 for _ in changes) == 899
 
 

@@ -8,7 +8,6 @@ import os
 import random
 import subprocess
 import tempfile
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,7 @@ import pytest
 from dulwich.pack import apply_delta
 from hypothesis import given
 from hypothesis import strategies as st
+from traced_memory import traced
 from twins import both
 
 from smartserver.records import delta as frames
@@ -177,13 +177,9 @@ def test_a_large_text_is_never_held_twice(files: list[int], sent: Sent) -> None:
     sent.record(BLOB, text)
     length = len(text)
     del text
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         build(PARTS["PackBuilder"][0], files, sent)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < length + (4 << 20)
+    assert memory.peak < length + (4 << 20)
 
 
 @BOTH

@@ -5,11 +5,11 @@ from __future__ import annotations
 import hashlib
 import os
 import subprocess
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from traced_memory import traced
 
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git.objects import COMMIT, SHORT, scratch
@@ -30,15 +30,11 @@ def line(count: int) -> Iterator[Revision]:
 
 def test_memory_of_a_plan() -> None:
     count = 10_000
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         plan = Revisions(line(count))
         graph = graph_of(plan)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert len(graph) == count
-    assert taken / count < 200
+    assert memory.kept / count < 200
 
 
 def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
