@@ -209,6 +209,23 @@ def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
     assert DRAIN_TIME <= IDLE_ENOUGH
 
 
+def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
+    """Though he never closes; and he is gone before as many as there may be could be told so again."""
+    connections = connections_of(clock, Limits(connections=1, idle=3.0))
+    _, carrier = begin(connections)
+    clock.advance(2)
+    assert connections.admit("x", "") is not None
+    clock.advance(1)
+    assert connections.admit("x", "") is None
+    assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(b"no request for 3 s")]
+    begin(connections)
+    assert connections.admit("x", "") is not None
+    clock.advance(2)
+    assert carrier.calls == ["resume", "lose write"]
+    clock.advance(1)
+    assert carrier.calls == ["resume", "lose write", "abort"]
+
+
 def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:
     connections = connections_of(clock, Limits(connections=1, of_address=1))
     _, carrier = begin(connections, address="192.0.2.1")
