@@ -286,6 +286,13 @@ def test_a_page_of_pages_that_none_would_write_is_read_whole() -> None:
             read_node(new)
 
 
+@pytest.mark.parametrize("line", [b"a\0sha2:%040d\n", b"a\1sha1:%040d\n", b"a\0sha1:%039dg\n", b"\n\0sha1:%040d\n"])
+def test_a_line_that_is_nowhere_in_the_old_page_is_read(line: bytes) -> None:
+    old = node(dict.fromkeys(PLACES, 1))
+    with pytest.raises(ValueError, match="cannot be read as a page of pages"):
+        node_changes(old + line % 7, old)
+
+
 def _seen(read: Callable[[bytes], set[bytes]], page: bytes) -> set[bytes] | None:
     try:
         return read(page)
