@@ -1,3 +1,5 @@
+"""records.hunks, records.alike: differences of texts, and what two texts have in common."""
+
 from __future__ import annotations
 
 import random
@@ -6,6 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from smartserver.records import limits
+from smartserver.records.alike import common_end, common_start
 from smartserver.records.hunks import Hunk, apply_hunks, decode_hunks, encode_hunks, hunk_parts
 from smartserver.records.varint import Malformed
 
@@ -78,3 +81,16 @@ def test_in_parts_they_make_the_same_and_refuse_the_same(seed: int) -> None:
         whole = outcome(lambda length: apply_hunks(hunks, length, base), length)
         parts = outcome(lambda length: b"".join(hunk_parts(hunks, length, cut)), length)  # noqa: B023
         assert whole == parts, seed
+
+
+def test_every_place_of_a_difference_and_every_length() -> None:
+    for size in (1, 2, 255, 256, 257, 511, 600):
+        text = bytes(range(1, 200)) * 4
+        for at in range(size):
+            one, other = text[:size], text[:at] + b"\0" + text[at + 1 : size]
+            assert common_start(one, other) == at
+            assert common_start(b"ab" + one, b"c" + other, 2, 1) == at
+            assert common_start(one, other[:at]) == at
+            assert common_end(one, other, size) == size - 1 - at
+            assert common_end(b"ab" + one, b"c" + other, size) == size - 1 - at
+            assert common_end(one, one, at) == at

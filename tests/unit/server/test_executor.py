@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable
 
 import pytest
+from calls import raising
 
 from smartserver.server import threads
 from smartserver.server.executor import Lane
@@ -110,12 +111,9 @@ def test_a_thread_that_cannot_be_started_takes_no_place(monkeypatch: pytest.Monk
     main = Main()
     executor = ThreadExecutor(main.calls.put)
 
-    def refuse(thread: threading.Thread) -> None:
-        raise RuntimeError("can't start new thread")
-
     told: list[str] = []
     with monkeypatch.context() as patched:
-        patched.setattr(threading.Thread, "start", refuse)
+        patched.setattr(threading.Thread, "start", raising(RuntimeError("can't start new thread")))
         for _ in range(THREADS[Lane.UPKEEP]):
             with pytest.raises(RuntimeError, match="can't start"):
                 executor.run(lambda: "refused", told.append, Lane.UPKEEP)

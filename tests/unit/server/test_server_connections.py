@@ -211,26 +211,19 @@ def test_there_are_never_more_than_twice_as_many(clock: Clock) -> None:
 
 def test_who_was_told_to_go_for_silence_has_no_place(clock: Clock) -> None:
     """Though he never closes; and he is gone before as many as there may be could be told so again."""
-    idle, limit = 3.0, 4
-    connections = connections_of(clock, Limits(connections=limit, idle=idle))
-    most = 0
-    carriers: list[Aborted] = []
-    for second in range(13):
-        while connections.admit("x", "") is None:
-            carrier = Aborted()
-            carrier.stuck = len(carriers) % 2 == 0
-            carrier.made, _ = begin(connections, carrier)
-            carriers.append(carrier)
-        assert len(carriers) == limit * (1 + second // 3)
-        most = max(most, len(connections.open))
-        clock.advance(1)
-        for each in carriers:
-            if each.calls[-1:] == ["lose"] and each.made in connections.open:
-                each.made.connectionLost()
-    assert most == 2 * limit
-    goodbye = [GoAway(b"no request for 3 s")]
-    assert all(heard(carrier, Connection(Role.CLIENT)) == goodbye for carrier in carriers[1::2] if carrier.calls)
-    assert sum(bool(carrier.calls) for carrier in carriers) == limit * 4
+    connections = connections_of(clock, Limits(connections=1, idle=3.0))
+    _, carrier = begin(connections)
+    clock.advance(2)
+    assert connections.admit("x", "") is not None
+    clock.advance(1)
+    assert connections.admit("x", "") is None
+    assert heard(carrier, Connection(Role.CLIENT)) == [GoAway(b"no request for 3 s")]
+    begin(connections)
+    assert connections.admit("x", "") is not None
+    clock.advance(2)
+    assert carrier.calls == ["resume", "lose write"]
+    clock.advance(1)
+    assert carrier.calls == ["resume", "lose write", "abort"]
 
 
 def test_who_comes_from_one_address_too_often_lets_nobody_go(clock: Clock) -> None:

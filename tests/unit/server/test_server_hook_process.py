@@ -9,7 +9,6 @@ import os
 import signal
 import socket
 import threading
-import tracemalloc
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
+from traced_memory import traced
 
 from smartserver.server.hook_process import MOST_SAID, Ended, run_command
 from smartserver.server.hook_url import ReceiverFailed, post
@@ -29,14 +29,10 @@ def run(place: Path, text: str) -> Ended:
 def test_the_beginning_of_its_output_is_told(tmp_path: Path) -> None:
     """The rest is counted, and neither in memory nor on the disk."""
     size = 20_000_000
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         ended = run(tmp_path, f"head -c {size} /dev/zero | tr '\\0' x; ls; exit 1")
-        _, peak = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert ended.why == f"{'x' * MOST_SAID}; and {size + 3 - MOST_SAID:,} bytes more"
-    assert peak < 1_000_000
+    assert memory.peak < 1_000_000
     assert os.listdir(tmp_path) == ["in"]  # As the command saw, which took three bytes of its output.
 
 

@@ -9,7 +9,7 @@ import msgspec
 import pytest
 from builders import Clock
 from dialogs import Dialog, Served, message, numbered
-from session_calls import BODY, INSERT, PING, PULL, code, set_ref
+from session_calls import BODY, INSERT, PING, PULL, set_ref
 
 from smartserver.meters import NOTHING
 from smartserver.server import progress
@@ -23,7 +23,6 @@ from smartserver.server.spans import RequestSpans
 from smartserver.server.work import RequestWork, ServedAnswer
 from smartserver.spans import Part
 from smartserver.verbs.declare import AnyVerb, Arguments
-from smartserver.verbs.repository_verify import VerifyRequest, repository_verify
 from smartserver.wire.events import Progress, Reply
 from smartserver.wire.limits import MAX_SPANS
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -175,23 +174,6 @@ def test_nothing_is_told_where_the_cost_is_hidden(served: Served, hides_cost: bo
     reply = decode_reply(work.encoded(ServedAnswer(ReplyMessage([]))).payload)
     assert (reply.trace is None) == hides_cost
     assert (work.server_trace({"tcp_rtt": 9}) is None) == hides_cost
-
-
-def test_a_long_verification_says_how_far_it_is(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
-    dialog = Dialog(served.site)
-
-    def advance() -> float:
-        served.ticks = served.ticks + 0.2
-        return served.ticks
-
-    served.site.clock = advance
-    number = dialog.begin(message((repository_verify, VerifyRequest())))
-    told = [decode_progress(event.payload) for event in dialog.heard if isinstance(event, Progress)]
-    assert told
-    assert {each.phase for each in told} == {"verify"}
-    assert 0 < told[-1].done <= told[-1].total
-    assert isinstance(dialog.heard[-1], Reply)
-    assert code(dialog.answer(number)) == "ok"
 
 
 def test_progress_is_said_twice_a_second(served: Served) -> None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import weakref
-from typing import Any
 
 import msgspec
 import pytest
 from builders import MAIN
+from calls import calls_of
 from dialogs import Dialog, Served, SteppedExecutor, message, numbered
 from session_calls import INSERT, PING, PULL, code, set_ref
 
@@ -37,14 +37,7 @@ def test_what_a_request_held_is_gone_with_its_answer(
     dialog: Dialog, served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Not when Python's collector looks for it, which keeps others waiting."""
-    works: list[weakref.ref[RequestWork]] = []
-
-    def noted(work: RequestWork, *arguments: Any) -> None:
-        works.append(weakref.ref(work))
-        begin(work, *arguments)
-
-    begin = RequestWork.__init__
-    monkeypatch.setattr(RequestWork, "__init__", noted)
+    works = calls_of(monkeypatch, RequestWork, "__init__", lambda work, *_: weakref.ref(work))
     gc.disable()
     try:
         dialog.ask(message(INSERT, set_ref(line[5]), flags=RequestFlag.BODY), served.history.body(line[4:6]), 2)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gc
 import sys
-import tracemalloc
 import weakref
 from collections.abc import Callable
 from pathlib import Path
@@ -13,9 +12,11 @@ from typing import TypeVar
 
 import msgspec
 import pytest
+from calls import calls_of
 from dialogs import Dialog, Lanes, Served, SteppedExecutor, message
 from held_memory import RESULT_TIMES, TABLE
 from session_calls import BODY, INSERT, PING, PULL, code, set_ref
+from traced_memory import traced
 
 from smartserver.errors import Cancelled
 from smartserver.records.browse import LogSelector, encode_selector
@@ -145,14 +146,7 @@ def test_cancelled_requests_that_wait_for_a_thread_stop_the_reading(dialog: Dial
 def test_a_cancelled_request_that_waits_holds_nothing(
     dialog: Dialog, lanes: Lanes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    made: list[weakref.ref[RequestContext]] = []
-    begin = RequestContext.__init__
-
-    def noted(context: RequestContext, *arguments: object, **more: object) -> None:
-        made.append(weakref.ref(context))
-        begin(context, *arguments, **more)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(RequestContext, "__init__", noted)
+    made = calls_of(monkeypatch, RequestContext, "__init__", lambda context, *_, **__: weakref.ref(context))
     number = dialog.begin(message(VERIFY))
     assert made[0]() is not None
     dialog.send(Cancel(number))
@@ -286,10 +280,6 @@ def test_the_documentation_shows_the_table() -> None:
 
 
 def test_a_result_takes_some_times_its_bytes() -> None:
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         encoded = msgspec.msgpack.encode([EntryOutcome(Verdict.DONE) for _ in range(20_000)])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
-    assert most < RESULT_TIMES * len(encoded)
+    assert memory.peak < RESULT_TIMES * len(encoded)

@@ -261,10 +261,6 @@ class Waiting:
         return ["end"] if self.timeouts.look(now) else self.session.told
 
 
-def test_while_the_server_works_a_peer_may_be_silent() -> None:
-    assert Waiting().look(1000 * IDLE) == []
-
-
 @pytest.mark.parametrize(
     ("session", "refused", "keep"),
     [

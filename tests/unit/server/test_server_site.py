@@ -15,7 +15,7 @@ from trips import Trips
 from smartserver.errors import InvalidPath, LimitExceeded, NestedRepository, Unsupported
 from smartserver.meters import BYTES_READ
 from smartserver.server import site
-from smartserver.server.site import Site, everything
+from smartserver.server.site import Site
 from smartserver.server.startup import inside_of
 from smartserver.store.format import FOLDERS
 from transports.base import Capability, ReadFile, Stat, Step, Transport
@@ -62,13 +62,6 @@ def test_below_a_repository_names_are_those_of_branches_and_files(served: Served
     for path in ("team/other/.a", "team/other/log", "team/project/../a"):
         with pytest.raises(InvalidPath):
             served.site.find_below(path)
-
-
-def test_what_was_deleted_is_found_by_who_asks_for_that(served: Served) -> None:
-    assert served.site.deleted_above("team/project/a", everything) == []
-    served.site.find("team/project").repository.delete(bytes(16), 0, "user")
-    assert [each.path for each in served.site.deleted_above("team/project/a/.b", everything)] == ["team/project"]
-    assert served.site.find_below("team/project/a").repository.path == "team/project/a"
 
 
 def test_what_is_too_large_for_a_format_is_not_read(served: Served) -> None:

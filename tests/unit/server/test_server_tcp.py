@@ -311,13 +311,6 @@ def on_streams(connections: Connections) -> tuple[SessionProtocol, Streams]:
     return made, carrier
 
 
-def test_output_that_nobody_takes_does_not_keep_it(connections: Connections, clock: Clock) -> None:
-    made, carrier = on_streams(connections)
-    made.dataReceived(b"hpss/2\n")
-    clock.advance(STALL_TIMEOUT)
-    assert carrier.calls == ["resume", "lose write", "lost"]
-
-
 def test_output_that_nobody_takes_leaves_nothing_behind(connections: Connections, clock: Clock) -> None:
     """Not its timer either, which would hold it for ever."""
     made, carrier = on_streams(connections)

@@ -181,11 +181,6 @@ def test_tokens_that_are_not_made(changes: TokenChanges, access: Path, user: str
     assert not token_path(access).exists()
 
 
-@pytest.mark.parametrize(("expires", "now", "expired"), [(None, 9e9, False), (10, 9.9, False), (10, 10.0, True)])
-def test_when_a_token_expires(expires: int | None, now: float, expired: bool) -> None:
-    assert Token("1", "a", "", 0, expires).has_expired(now) is expired
-
-
 @pytest.mark.parametrize(
     ("path", "asked", "permission", "why"),
     [

@@ -14,10 +14,7 @@ from smartserver.verbs import vfs
 from smartserver.verbs.declare import AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.verbs.vfs import (
-    BringRequest,
-    LookRequest,
-)
+from smartserver.verbs.vfs import BringRequest, LookRequest
 from smartserver.wire.events import Body
 from smartserver.wire.limits import MAX_FILE_CALLS
 from smartserver.wire.messages import Failure, RequestFlag, Status, named
@@ -164,12 +161,6 @@ def test_the_flag_of_a_body(dialog: Dialog) -> None:
 def test_too_many_calls(dialog: Dialog) -> None:
     assert refused(ask(dialog, *[GET] * (MAX_FILE_CALLS + 1))).startswith("limit-exceeded")
     assert statuses(ask(dialog, *[GET] * MAX_FILE_CALLS)) == [Status.DONE] * MAX_FILE_CALLS
-
-
-@pytest.mark.parametrize("path", ["..", "files/../..", ".hidden", "files\\x", "a\0"])
-def test_the_path_of_the_request(dialog: Dialog, path: str) -> None:
-    answer = dialog.ask(message(GET, path=path))
-    assert refused(answer).startswith("invalid-path")
 
 
 def test_who_may_not(served: Served) -> None:

@@ -10,6 +10,7 @@ from queue import SimpleQueue
 from typing import cast
 
 import pytest
+from calls import raising
 
 from smartserver.errors import Unsupported
 from smartserver.server import shared_files
@@ -73,12 +74,8 @@ def test_one_that_cannot_be_read_for_a_moment_is_read_again(tmp_path: Path, monk
     path.write_text("1")
     file = Numbers(path)
     path.write_text("22")
-
-    def refuse(*_: object) -> None:
-        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
-
     with monkeypatch.context() as patched:
-        patched.setattr(Path, "open", refuse)
+        patched.setattr(Path, "open", raising(OSError(errno.EMFILE, os.strerror(errno.EMFILE))))
         assert file.content == [1]
     assert file.content == [22]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from builders import MAIN, push
+from calls import raising
 from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PULL, done, known, refused, set_ref
 
@@ -55,10 +56,7 @@ def test_nothing_of_a_body_is_kept_for_who_may_not_write(
 def test_a_refusal_comes_without_the_state_where_that_cannot_be_read(
     dialog: Dialog, line: list[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def damaged(*_: object) -> None:
-        raise CorruptFile("project/tables/x", 0, "the content does not match its check")
-
-    monkeypatch.setattr(State, "changes_since", damaged)
+    monkeypatch.setattr(State, "changes_since", raising(CorruptFile("project/tables/x", 0, "it is damaged")))
     answer = dialog.ask(message(set_ref(line[1])))
     assert refused(answer).code == "diverged"
     assert isinstance(answer, Failure)

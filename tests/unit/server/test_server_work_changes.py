@@ -11,6 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from builders import MAIN, check_whole
+from calls import raising
 from dialogs import PATH, Dialog, Served, message, numbered
 from session_calls import BODY, CREATION, INSERT, PULL, done, known, refused, set_ref
 
@@ -31,7 +32,7 @@ from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.verbs.rules import Rule
 from smartserver.wire.events import Body, End
 from smartserver.wire.messages import Advice, Failure, Reply, RequestFlag, Status, encode, named, raw
-from transports.errors import CodedError, NoSpace, NoSuchFile, TransportFailed
+from transports.errors import NoSpace, NoSuchFile, TransportFailed
 from transports.local import LocalTransport
 
 
@@ -114,14 +115,6 @@ def test_what_has_a_condition_writes_nothing_in_vain(
     assert known(served) == before
 
 
-def test_an_announcement_that_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    graph = encode_graph([served.history.announced(line[4]), served.history.announced(line[5])])
-    request = message(INSERT, set_ref(line[5]), flags=BODY | RequestFlag.GRAPH_FIRST)
-    body = graph + served.history.segment(line[4])
-    assert refused(dialog.ask(request, body, 1)).code == "corrupt-record"
-    assert served.refs() == {MAIN: line[3]}
-
-
 @pytest.mark.parametrize("creating", [False, True])
 def test_what_is_acknowledged_is_there_whatever_went_meanwhile(
     served: Served, line: list[bytes], creating: bool
@@ -153,11 +146,8 @@ def test_a_bug_is_internal_and_leaks_nothing(
     caplog: pytest.LogCaptureFixture,
     moment: str,
 ) -> None:
-    def broken(*_: object) -> None:
-        raise ZeroDivisionError("a secret of the server")
-
     with monkeypatch.context() as patch:
-        patch.setattr(PackRepository, moment, broken)
+        patch.setattr(PackRepository, moment, raising(ZeroDivisionError("a secret of the server")))
         body = served.history.body(line[4:6])
         answer = dialog.ask(message(INSERT, set_ref(line[5]), flags=BODY), body, 2)
     error = refused(answer)
@@ -254,11 +244,7 @@ def test_what_is_banned_while_it_is_looked_for_is_told_as_that(
     served: Served, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The served files may be those of another server: it is no bug of this one."""
-
-    def instead(repository: PackRepository) -> str:
-        raise Banned("list_dir", "per-item")
-
-    monkeypatch.setattr(PackRepository, "describe_place", instead)
+    monkeypatch.setattr(PackRepository, "describe_place", raising(Banned("list_dir", "per-item")))
     assert refused(Dialog(served.site).ask(message(PULL, path="/other"))).code == "banned"
     assert not caplog.text
 
@@ -284,12 +270,8 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
     """In one line each; other refusals are not."""
     (pack,) = [path for path in served.files() if path.endswith(".pack")]
     for error in (NoSpace(pack), TransportFailed(pack, os.strerror(errno.EMFILE))):
-
-        def fail(*_: object, wrong: CodedError = error) -> None:
-            raise wrong
-
         with monkeypatch.context() as patch:
-            patch.setattr(PackRepository, "begin", fail)
+            patch.setattr(PackRepository, "begin", raising(error))
             assert refused(Dialog(served.site).ask(message(PULL))).code == error.code
         assert caplog.messages == [f"a test: Repository.pull on '{PATH}': {error.code}: {error}"]
         assert error.code in caplog.records[0].msg  # It is of a kind of its own: a log bounds each.

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 from builders import Clock, History, Repeatable
+from calls import calls_of
 from memory_transport import MemoryTransport
 from twins import FORMS, prove_in_python
 
-from smartserver.records.browse import Header
 from smartserver.store.format import INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.git.content import GitContents
@@ -52,12 +52,4 @@ def proving(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> 
 @pytest.fixture
 def headers_read(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     """The revisions of git whose own records were read for a log."""
-    found: list[bytes] = []
-    header = GitContents.header
-
-    def noted(contents: GitContents, revision: bytes) -> Header | None:
-        found.append(revision)
-        return header(contents, revision)
-
-    monkeypatch.setattr(GitContents, "header", noted)
-    return found
+    return calls_of(monkeypatch, GitContents, "header", lambda _, revision: revision)

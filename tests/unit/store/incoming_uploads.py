@@ -9,8 +9,8 @@ import pytest
 from builders import KINDS, History, create
 
 from smartserver.records.delta import compress
-from smartserver.records.model import BaseTag, Entry, Parent
-from smartserver.records.segment import encode_segment
+from smartserver.records.model import BaseTag, Entry, Key, Parent
+from smartserver.records.segment import decode_segment, encode_segment, frames
 from smartserver.store.format import INCOMING
 from smartserver.store.repository import PackRepository
 from smartserver.store.upload import Upload
@@ -62,6 +62,31 @@ def raw(
     if parents is None:
         parents = [Parent(parent) for parent in history.parents[revision]]
     return encode_segment(revision, parents, entries, bodies, KINDS)
+
+
+def altered(
+    history: History,
+    revision: bytes,
+    *,
+    without: Key = b"",
+    parents: tuple[Parent, ...] | None = None,
+    base: tuple[Key, Key] = (b"", b""),
+    frame: tuple[Key, bytes] = (b"", b""),
+) -> bytes:
+    """A revision's segment with something wrong in it."""
+    content = history.segment(revision)
+    segment = decode_segment(content, 0, KINDS)
+    entries: list[Entry] = []
+    bodies: list[bytes] = []
+    for entry, body in zip(segment.entries, frames(segment, content), strict=True):
+        if entry.key == without:
+            continue
+        if entry.key == base[0]:
+            entry = entry._replace(base=BaseTag.FULL_KEY, base_key=base[1])
+        new = frame[1] if entry.key == frame[0] else bytes(body)
+        entries.append(entry._replace(frame_length=len(new)))
+        bodies.append(new)
+    return encode_segment(revision, segment.parents if parents is None else parents, entries, bodies, KINDS)
 
 
 def refused(error: type[Refusal], repository: PackRepository, *segments: bytes) -> Refusal:

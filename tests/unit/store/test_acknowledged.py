@@ -10,15 +10,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from builders import MAIN, Clock, Far, History, Stepwise, check_whole, push, refs_of, request_id, upload
+from calls import calls_of
 from changes import change, files, push_each
 from copies import freeze, thaw
-from counting import Counting
 from faulty_transport import FaultyTransport
 from interrupted import Interrupted
 from memory_transport import MemoryTransport
 
 from smartserver.errors import MissingParents, OutcomeUnknown
-from smartserver.meters import SYNCS
 from smartserver.records.model import Tip
 from smartserver.store import checkpoint
 from smartserver.store.commit import CommitOutcome
@@ -28,7 +27,6 @@ from smartserver.store.repository import PackRepository
 from smartserver.store.upkeep import KEPT
 from smartserver.store.upload import Upload
 from transports.base import Step, Transport
-from transports.decorators.counted import CountedTransport
 from transports.decorators.passing import PassingTransport
 from transports.errors import CodedError, NoSuchFile, TransportFailed
 from transports.steps import ListDirectory
@@ -55,27 +53,6 @@ def put_back(storage: Transport, copy: dict[str, bytes]) -> None:
 
 
 # -- a record that is not durable
-
-
-def test_a_record_of_another_process_is_synced_once(storage: MemoryTransport, history: History, clock: Clock) -> None:
-    """The first answer about it makes it durable; later ones, and those about a record of one's own, sync nothing."""
-    line = history.line(2)
-    counted = CountedTransport(storage)
-    ours, theirs = repository_on(counted, clock), repository_on(storage, clock)
-    request = request_id()
-    push(theirs, history, line[:1], {MAIN: line[0]}, request=request)
-    counting = Counting()
-    assert ours.earlier(request, 1000) is not None
-    first = counting[SYNCS]
-    assert first > 0
-    assert ours.earlier(request, 1000) is not None
-    assert not push(ours, history, line[:1], {MAIN: line[0]}, request=request, age=1000).changed
-    assert counting[SYNCS] == first
-    own = request_id()
-    push(ours, history, line[1:], {MAIN: line[1]}, request=own)
-    counting = Counting()
-    assert ours.earlier(own, 1000) is not None
-    assert counting[SYNCS] == 0
 
 
 @pytest.mark.parametrize("far", [False, True])
@@ -137,14 +114,7 @@ def test_a_repack_meanwhile_needs_no_second_check(
     """Packs that are joined, and joined again with others, have the same revisions."""
     line = history.line(8)
     push_each(repository, history, line[:4])
-    checked: list[Upload] = []
-    check_again = Upload.check_again
-
-    def counted(upload: Upload, *arguments: object) -> None:
-        checked.append(upload)
-        check_again(upload, *arguments)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Upload, "check_again", counted)
+    checked = calls_of(monkeypatch, Upload, "check_again")
     sent = upload(repository, history.body(line[4:5]), 1)
     repository.repack()
     set_ref(repository, MAIN, line[4], sent)

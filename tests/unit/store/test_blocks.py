@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of
+from builders import MAIN, Clock, History, Repeatable, check_whole, push
 from counting import Counting
 from memory_transport import MemoryTransport
 from pack_samples import Stored, every_record, history, opened
@@ -153,17 +153,6 @@ class Served:
     def damage(self, snapshot: Snapshot) -> None:
         for pack in snapshot.packs:
             overwritten(self.folder / index_path(pack.entry.name))
-
-
-def test_a_server_answers_and_takes_pushes_over_damaged_indexes(tmp_path: Path) -> None:
-    served = Served(tmp_path)
-    served.damage(served.repository.snapshot())
-    (tip,) = served.history.line(1, served.line[-1], "after")
-    push(served.repository, served.history, [tip], {MAIN: tip})
-    snapshot = served.repository.snapshot()
-    assert refs_of(served.repository) == {MAIN: tip}
-    assert [snapshot.revision(ordinal) for ordinal in range(41)] == [*served.line, tip]
-    assert [pack.rebuilt is None for pack in snapshot.packs] == [False] * 4 + [True]
 
 
 def test_an_index_that_is_damaged_after_its_pack_was_joined(tmp_path: Path) -> None:

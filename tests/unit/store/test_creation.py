@@ -1,9 +1,12 @@
-"""store.creation: where a repository may be made, what there is at every moment of it, and what a failed one leaves."""
+"""store.creation: where a repository may be made, what there is at every moment of it, and two at once."""
 
 from __future__ import annotations
 
+import contextlib
 import itertools
+import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -18,18 +21,21 @@ from builders import (
     create,
     push,
     refs_of,
+    request_id,
     upload,
 )
+from calls import raising
 from changes import change, files
-from faulty_transport import FaultyTransport
 from interrupted import Interrupted, call_number
 from memory_transport import MemoryTransport
 from trips import Trips
 
 from smartserver.errors import InvalidPath, NestedRepository
-from smartserver.store.creation import LOOKED_AT, holds_repository
+from smartserver.store.checkpoint import clean_log, make_checkpoint
+from smartserver.store.creation import LOOKED_AT, Creation, holds_repository
 from smartserver.store.format import LINE
 from smartserver.store.repository import PackRepository
+from smartserver.store.transaction import Transaction
 from transports.base import Stat, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, TransportError, TransportFailed
@@ -83,14 +89,6 @@ def test_a_folder_above_that_went_away_since_it_was_looked_at() -> None:
     storage = MemoryTransport()
     storage.make_directory("a")
     push_meanwhile(storage, lambda store: store.remove_directory("a"))
-
-
-def test_no_repository_inside_another(storage: Transport) -> None:
-    make(storage)
-    with pytest.raises(NestedRepository) as raised:
-        make(storage, "a/packs/b")
-    assert (raised.value.path, raised.value.inside) == ("a/packs/b", "a")
-    assert storage.list_directory("a") == WHOLE
 
 
 def test_no_repository_above_another(storage: Transport) -> None:
@@ -218,27 +216,6 @@ def test_a_store_that_fails_knows_of_nothing_instead() -> None:
 # -- every moment of it
 
 
-def test_the_write_order_of_a_creation() -> None:
-    """`format` is made last of the place, and all of that is durable before there is anything that a record names."""
-    faulty = FaultyTransport(MemoryTransport())
-    push(PackRepository(faulty, "deep/a", randomness=Repeatable()), History(), [])
-    calls = []
-    for call in faulty.log:
-        what, _, path = call.partition(" ")
-        path = path.removeprefix("deep/a").lstrip("/") or "."
-        calls.append(f"{what} incoming" if path.startswith("incoming/") else f"{what} {path}")
-    written = ["create incoming", "write incoming", "sync incoming"]
-    assert calls == [
-        *["make_directory deep", "make_directory ."],
-        *[f"make_directory {name}" for name in ("packs", "incoming", "log", "checkpoints")],
-        *[*written, *written],
-        *["link log/0000000001", "delete incoming", "sync_directory log"],
-        *["link format", "delete incoming"],
-        *["sync_directory .", "sync_directory deep", "sync_directory ."],
-        *[*written, "link log/0000000002", "delete incoming", "sync_directory log"],
-    ]
-
-
 @pytest.mark.parametrize("path", ["project", "group/sub/project"])
 def test_an_observer_sees_nothing_or_all_of_it(path: str) -> None:
     storage, history = MemoryTransport(), History()
@@ -338,15 +315,11 @@ class Stopped(Exception):
     """The moment at which the power goes."""
 
 
-def stop() -> None:
-    raise Stopped
-
-
 def test_a_creation_that_failed_is_in_nobodys_way() -> None:
     """Its place is no repository: there may be others below, and then it can be made no more."""
     history, storage = History(), MemoryTransport()
     line = history.line(2)
-    busy = Interrupted(storage, lambda *call: call == ("sync_directory", "team/packs"), stop)
+    busy = Interrupted(storage, lambda *call: call == ("sync_directory", "team/packs"), raising(Stopped()))
     with pytest.raises(Stopped):
         push(PackRepository(busy, "team"), history, line)
     assert storage.exists("team/format")
@@ -368,3 +341,126 @@ def test_one_that_is_given_up_takes_nothing_from_another(call: str, path: str) -
     assert not busy.acts
     assert storage.list_directory("a/packs") == storage.list_directory("a/incoming") == []
     push(PackRepository(storage, "a", randomness=Repeatable(5)), history, line, {MAIN: line[1]})
+
+
+OUTER = "a"
+
+
+def made(storage: Transport, path: str, history: History, seed: int = 0) -> bool:
+    """Tell whether a creation succeeds."""
+    line = history.line(1, None, path)
+    repository = PackRepository(storage, path, randomness=Repeatable(seed))
+    with contextlib.suppress(InvalidPath, NestedRepository):
+        push(repository, history, line, {MAIN: line[0]})
+        return True
+    return False
+
+
+def live(storage: Transport, path: str) -> bool:
+    with contextlib.suppress(TransportError):
+        return PackRepository(storage, path).begin().exists
+    return False
+
+
+def deleted(storage: Transport, path: str) -> None:
+    """Leave a deleted repository at a place."""
+    assert made(storage, path, History(), 9)
+    PackRepository(storage, path, randomness=Repeatable(8)).delete(b"", 0, "user")
+
+
+def half_made(storage: Transport) -> None:
+    """Leave a place without a repository, and an upload that was cut short, at the inner place."""
+    Creation(storage, "a/b", Repeatable(7), time.time).perform([])
+    storage.put("a/b/incoming/upload.pack", [b"half"])
+
+
+BEFORE: dict[str, Callable[[Transport], object]] = {
+    "nothing": lambda storage: None,
+    "an empty folder": lambda storage: storage.make_directory(OUTER),
+    "a deleted one": partial(deleted, path=OUTER),
+    "a deleted one inside": partial(deleted, path="a/b"),
+    "a half-made one inside": half_made,
+}
+CASES = [
+    ("nothing", "a/b", True, False),
+    ("a deleted one", "a/b", False, False),
+    ("a deleted one inside", "a/b", False, False),
+    ("a deleted one inside", "a/b/c", False, False),
+    ("a half-made one inside", "a/b", True, False),
+    pytest.param("a deleted one inside", "a/b", True, True, marks=pytest.mark.long),
+    pytest.param("nothing", "a/b/c", True, False, marks=pytest.mark.long),
+    pytest.param("an empty folder", "a/b", True, False, marks=pytest.mark.long),
+    pytest.param("nothing", "a/b", False, True, marks=pytest.mark.long),
+]
+
+
+@pytest.mark.parametrize("outer_first", [True, False], ids=["outer first", "inner first"])
+@pytest.mark.parametrize(("before", "inner", "links", "far"), CASES)
+def test_one_of_two_is_refused_at_any_moment(
+    before: str, inner: str, links: bool, far: bool, outer_first: bool
+) -> None:
+    """The whole second creation comes before each call of the first. `far`: the first works behind a link."""
+    one, other = (OUTER, inner) if outer_first else (inner, OUTER)
+    for at in itertools.count(1):
+        storage, history = MemoryTransport(links=links), History()
+        BEFORE[before](storage)
+        came: list[bool] = []
+
+        def second(storage: Transport = storage, history: History = history, came: list[bool] = came) -> None:
+            came.append(made(storage, other, history, 5))
+
+        watched = Interrupted(storage, call_number(at), second)
+        first = made(Far(watched) if far else watched, one, history)
+        found = [live(storage, OUTER), live(storage, inner)]
+        where = f"before call {at}"
+        assert sum(found) == 1, where
+        assert sorted([first, *came]) == ([False, True] if came else [True]), where
+        check_whole(PackRepository(storage, OUTER if found[0] else inner), history)
+        if watched.acts:
+            break
+    assert at > 20
+
+
+def test_a_change_that_turns_into_a_creation_looks_below() -> None:
+    """It was planned on the repository that is deleted meanwhile, and one is made below."""
+    storage, history = MemoryTransport(), History()
+    assert made(storage, OUTER, history, 1)
+
+    def meanwhile() -> None:
+        PackRepository(storage, OUTER, randomness=Repeatable(2)).delete(request_id(), 0, "user")
+        assert made(storage, "a/b", history, 3)
+
+    def recreate(transaction: Transaction) -> None:
+        create(transaction)
+        transaction.set_setting("description", b"new")
+
+    busy = Interrupted(storage, lambda call, path: call == "link" and path.startswith("a/log/"), meanwhile)
+    repository = PackRepository(busy, OUTER, randomness=Repeatable(4))
+    with pytest.raises(InvalidPath, match="a repository is below it at 'b'"):
+        change(repository, recreate)
+    assert [live(storage, OUTER), live(storage, "a/b")] == [False, True]
+
+
+@pytest.mark.parametrize("far", [False, True])
+def test_one_that_was_stopped_for_days_follows_what_came_meanwhile(far: bool) -> None:
+    """The first records of the other are deleted by then, so their numbers are free again."""
+    clock, history = Clock(), History()
+    storage = MemoryTransport(clock=clock)
+    storage.make_directory(OUTER)
+
+    def meanwhile() -> None:
+        other, last = PackRepository(storage, OUTER, randomness=Repeatable(2), clock=clock), None
+        for number in range(30):
+            (last,) = history.line(1, last, f"{number}")
+            push(other, history, [last], {MAIN: last})
+            clock.now += 3600
+            head = other.log.look()
+            other.log.checkpointed(make_checkpoint(other.folder, head.state, other.randomness))
+            clean_log(other.folder, other.randomness)
+
+    watched = Interrupted(storage, lambda call, path: call == "make_directory" and path.startswith("a/"), meanwhile)
+    stopped = PackRepository(Far(watched) if far else watched, OUTER, randomness=Repeatable(4), clock=clock)
+    (own,) = history.line(1, None, "own")
+    push(stopped, history, [own], {b"refs/heads/own": own})
+    assert not storage.exists("a/log/0000000002")
+    assert set(refs_of(PackRepository(storage, OUTER))) == {MAIN, b"refs/heads/own"}

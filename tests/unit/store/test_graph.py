@@ -1,18 +1,28 @@
-"""store.graph, store.ancestry: ancestors over parts and in a stream, and what it costs to find them."""
+"""store.graph, ancestry, allowance: ancestors over parts and in a stream, and what it may cost to find them."""
 
 from __future__ import annotations
 
 import itertools
-import tracemalloc
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 import pytest
+from traced_memory import traced
 
 from smartserver.errors import Cancelled, LimitExceeded
 from smartserver.records.model import GraphNode, Parent
 from smartserver.store import ancestry as ancestry_module
-from smartserver.store.allowance import CHECK, STEPS, Allowance
+from smartserver.store.allowance import (
+    CHECK,
+    DECODED,
+    DECODED_OF_BYTE,
+    DECODED_OF_STORED,
+    STEPS,
+    STEPS_OF_BYTE,
+    STEPS_OF_RECORD,
+    STEPS_OF_STORED,
+    Allowance,
+)
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
 
@@ -160,17 +170,13 @@ def test_a_stream_costs_a_few_steps_for_each_edge(family: Callable[[int], list[l
     steps: list[int] = []
     ancestry = Ancestry(graph_of_numbers(parents[:stored]), steps.append)
     edges = sum(map(len, parents)) + len(parents)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         for ordinal in range(stored, len(parents)):
             ancestry.add(parents[ordinal])
             reach = partial(ancestry.reaches_any, ordinal)
             assert all(reach([parent]) for parent in parents[ordinal][:2])
-        _, most = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert sum(steps) <= 20 * edges
-    assert most < 32 << 20
+    assert memory.peak < 32 << 20
 
 
 def test_a_stream_that_makes_every_answer_far_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,3 +206,53 @@ def test_a_walk_ends_when_its_client_is_gone() -> None:
         ancestry.reaches_any(last, [0])
     allowance.cancelled = False
     assert ancestry.reaches_any(last, [1])
+
+
+def test_steps_are_limited_by_what_came_and_what_is_stored() -> None:
+    allowance = Allowance()
+    allowance.came(10)
+    allowance.rests_on(1000)
+    allowance.rests_on(900)
+    most = STEPS + 10 * STEPS_OF_BYTE + 1000 * STEPS_OF_STORED
+    allowance.charge(most)
+    with pytest.raises(LimitExceeded) as caught:
+        allowance.charge(1)
+    assert str(caught.value) == f"too many steps of work for one request: {most + 1}, at most {most} are allowed"
+
+
+def test_decoded_bytes_are_limited_by_what_came() -> None:
+    allowance = Allowance()
+    allowance.came(7)
+    most = DECODED + 7 * DECODED_OF_BYTE
+    allowance.decode(most)
+    with pytest.raises(LimitExceeded) as caught:
+        allowance.decode(1)
+    assert str(caught.value) == f"too many decoded bytes of one request: {most + 1}, at most {most} are allowed"
+    allowance.restart()
+    allowance.decode(most)
+    assert (allowance.steps, allowance.decoded) == (0, most)
+
+
+def test_what_reads_content_may_do_more_for_each_record() -> None:
+    allowance = Allowance()
+    allowance.reads(10, 500)
+    allowance.charge(STEPS + 10 * STEPS_OF_RECORD)
+    allowance.decode(DECODED + 500 * DECODED_OF_STORED)
+    with pytest.raises(LimitExceeded):
+        allowance.charge(1)
+    with pytest.raises(LimitExceeded):
+        allowance.decode(1)
+
+
+def test_nothing_is_charged_for_a_client_that_is_gone() -> None:
+    allowance = Allowance(limited=False)
+    allowance.charge(1 << 60)
+    allowance.decode(1 << 60)
+    allowance()
+    allowance.cancelled = True
+    with pytest.raises(Cancelled):
+        allowance()
+    with pytest.raises(Cancelled):
+        allowance.charge(0)
+    with pytest.raises(Cancelled):
+        allowance.decode(0)

@@ -1,13 +1,14 @@
-"""store.incoming: what is taken, of every kind of record, and records that are repeated in another revision."""
+"""store.incoming: what is taken, records that are repeated, and chains of bases, which stay short."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 import pytest
-from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, locate, push, request_id, upload
+from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, create, locate, push, request_id, upload
+from changes import change
 from counting import Counting
-from incoming_uploads import FILE, left_in_quarantine, raw, receive
+from incoming_uploads import FILE, altered, left_in_quarantine, raw, receive, refused
 from memory_transport import MemoryTransport
 from twins import FORMS, IN_PYTHON
 
@@ -16,38 +17,15 @@ from smartserver.meters import HASHED, STORED, STORED_BYTES, here
 from smartserver.records.check import make_check
 from smartserver.records.delta import compress
 from smartserver.records.model import BaseTag, Entry, Parent, Record
-from smartserver.records.segment import encode_graph, encode_segment
-from smartserver.store.format import INCOMING
+from smartserver.records.segment import decode_segment, encode_graph, encode_segment, frames
+from smartserver.store import incoming, known_records
+from smartserver.store.incoming import MAX_STORED_DEPTH
+from smartserver.store.known_records import REBASED_DEPTH
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
-from transports.errors import CodedError
 
 pytestmark = pytest.mark.usefixtures("proving")
-
-
-@pytest.mark.parametrize("chunk", [1, 7, 4096])
-@pytest.mark.parametrize("graph_first", [False, True])
-def test_a_body_cut_anywhere(repository: PackRepository, history: History, chunk: int, graph_first: bool) -> None:
-    line = history.line(4)
-    body = history.body(line, graph_first=graph_first)
-    sent = upload(repository, body, 4, graph_first=graph_first, chunk=chunk)
-    assert sent.entry is not None
-    assert (sent.entry.segments, sent.entry.records) == (4, sum(len(history.introduced[each]) for each in line))
-    assert list(sent.graph() or ()) == [history.announced(each) for each in line]
-    sent.abandon()
-    assert (repository.exists(), repository.folder.list_directory(INCOMING)) == (False, [])
-
-
-def test_the_graph_is_known_before_the_segments(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    sent = receive(repository, graph_first=True)
-    graph = encode_graph([history.announced(each) for each in line])
-    sent.write(graph[:-1])
-    assert sent.graph() is None
-    sent.write(graph[-1:])
-    assert list(sent.graph() or ()) == [history.announced(each) for each in line]
-    sent.abandon()
 
 
 def test_stored_revisions_are_left_out(repository: PackRepository, history: History) -> None:
@@ -152,17 +130,6 @@ def test_a_key_may_mean_several_texts_where_it_is_no_base(repository: PackReposi
     assert repository.verify().problems == ()
 
 
-def test_absent_parents_are_kept(repository: PackRepository) -> None:
-    entries: list[Entry] = []
-    ghostly = encode_segment(b"child", [Parent(b"ghost", absent=True)], entries, [], TEXTS)
-    repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghostly))
-    ghost = text_segment(b"ghost", [], [])
-    repository.commit(request_id(), 0, "user", text_plan, text_upload(repository, ghost))
-    transaction = repository.begin()
-    assert not transaction.is_ancestor(b"ghost", b"child")
-    assert repository.verify().problems == ()
-
-
 @IN_PYTHON
 def test_no_text_is_held_once_all_is_written(repository: PackRepository, history: History) -> None:
     """A validator refers to itself: its records would stay until the next collection, beside those of the next one."""
@@ -180,77 +147,44 @@ LINES = [b"%d: a line that stays\n" % number for number in range(40)]
 OLD, NEW = b"".join(LINES), b"".join([*LINES[:7], b"a new one\n", *LINES[7:]])
 
 
-class Twins:
-    """A commit and two children that make the same change."""
-
-    def __init__(self) -> None:
-        self.history = History()
-        self.first = self.history.commit({"src/file.txt": OLD, "README": b"a project\n"})
-        files = {"src/file.txt": NEW, "README": b"a project\n"}
-        self.twins = [self.history.commit(files, (self.first,), message) for message in ("one", "two")]
-        self.repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
-
-    def send(self, *segments: bytes) -> None:
-        """Send the first commit, its first child, then these segments."""
-        sent = [self.history.segment(self.first), self.history.segment(self.twins[0]), *segments]
-        upload(self.repository, b"".join(sent), len(sent)).abandon()
-
-    def refused(self, *segments: bytes) -> CodedError:
-        """Return the error that these segments cause."""
-        with pytest.raises(CodedError) as caught:
-            self.send(*segments)
-        return caught.value
-
-    def second(self, *, based: bool = True, without: bytes = b"", damaged: bytes = b"") -> bytes:
-        """Return the second child's segment, with the first's records; one may be left out, or damaged near its end."""
-        tip = self.twins[1]
-        entries, bodies = [], []
-        for key, path in self.history.introduced[tip]:
-            if key == without:
-                continue
-            record = self.history.objects[key]
-            base = self.before(path) if based else b""
-            encoding, frame = compress(record.text, self.history.objects[base].text if base else b"")
-            if key == damaged:
-                frame = frame[:-4] + bytes((frame[-4] ^ 255,)) + frame[-3:]
-            tag = BaseTag.FULL_KEY if base else BaseTag.NONE
-            entries.append(Entry(0, encoding, key, record.meta, tag, base, len(record.text), len(frame), b""))
-            bodies.append(frame)
-        return encode_segment(tip, [Parent(self.first)], entries, bodies, KINDS)
-
-    def before(self, path: bytes) -> bytes:
-        """Return the record of the first commit at a path, or the commit itself if there is none."""
-        return next((key for key, each in self.history.introduced[self.first] if path and each == path), self.first)
-
-
 @pytest.fixture
-def twins() -> Twins:
-    return Twins()
+def twins(history: History) -> list[bytes]:
+    """A commit and two children that make the same change."""
+    first = history.commit({"src/file.txt": OLD, "README": b"a project\n"})
+    files = {"src/file.txt": NEW, "README": b"a project\n"}
+    return [first, *[history.commit(files, (first,), message) for message in ("one", "two")]]
 
 
 @pytest.mark.parametrize("proving", FORMS[:1], indirect=True)
 @pytest.mark.parametrize(("based", "hashed"), [(True, 0), (False, 1)])
-def test_a_copy_of_a_file_is_not_looked_at_again(twins: Twins, based: bool, hashed: int) -> None:
+def test_a_copy_of_a_file_is_not_looked_at_again(
+    repository: PackRepository, history: History, twins: list[bytes], based: bool, hashed: int
+) -> None:
     """The native prover does not decode the copy again, unless it has another base."""
-    count = sum(len(twins.history.introduced[each]) for each in (twins.first, *twins.twins))
+    count = sum(len(history.introduced[each]) for each in twins)
+    last = history.segment(twins[2]) if based else raw(history, twins[2])
     before = here.tally[HASHED]
-    twins.send(twins.history.segment(twins.twins[1]) if based else twins.second(based=False))
+    upload(repository, history.body(twins[:2]) + last, 3).abandon()
     assert here.tally[HASHED] - before == count - 1 + hashed
 
 
-def test_a_damaged_copy_is_refused(twins: Twins) -> None:
-    for key, _ in twins.history.introduced[twins.twins[1]]:
-        error = twins.refused(twins.second(damaged=key))
-        assert isinstance(error, CorruptRecord)
-        assert error.key == key
+def test_a_damaged_copy_is_refused(repository: PackRepository, history: History, twins: list[bytes]) -> None:
+    whole = history.segment(twins[2])
+    segment = decode_segment(whole, 0, KINDS)
+    for entry, frame in zip(segment.entries, map(bytes, frames(segment, whole)), strict=True):
+        damaged = frame[:-4] + bytes((frame[-4] ^ 255,)) + frame[-3:]
+        wrong = altered(history, twins[2], frame=(entry.key, damaged))
+        assert refused(CorruptRecord, repository, *map(history.segment, twins[:2]), wrong).key == entry.key
 
 
-def test_a_copied_tree_still_needs_what_it_refers_to(twins: Twins) -> None:
+def test_a_copied_tree_still_needs_what_it_refers_to(
+    repository: PackRepository, history: History, twins: list[bytes]
+) -> None:
     """The first child introduced the file, but is no ancestor of the second."""
-    file = twins.history.key_at(twins.twins[1], "src/file.txt")
-    error = twins.refused(twins.second(without=file))
-    assert isinstance(error, MissingReference)
-    assert (error.revision, error.missing) == (twins.twins[1], file)
+    file = history.key_at(twins[1], "src/file.txt")
+    wrong = altered(history, twins[2], without=file)
+    error = refused(MissingReference, repository, *map(history.segment, twins[:2]), wrong)
+    assert (error.revision, error.missing) == (twins[2], file)
 
 
 def test_a_repeat_whose_check_is_another_is_refused() -> None:
@@ -269,3 +203,126 @@ def test_a_repeat_whose_check_is_another_is_refused() -> None:
     with pytest.raises(CorruptRecord):
         sent.write(segment)
     sent.abandon()
+
+
+def one_by_one(repository: PackRepository, history: History, line: Sequence[bytes]) -> None:
+    for each in line:
+        push(repository, history, [each], {MAIN: each})
+        repository.repack_if_needed()
+
+
+def test_pushes_one_by_one_never_get_deep(repository: PackRepository) -> None:
+    history = History()
+    line = history.line(MAX_STORED_DEPTH * 4)
+    one_by_one(repository, history, line)
+    snapshot = check_whole(repository, history)
+    depths = [row.depth for pack in snapshot.packs for row in pack.index.rows()]
+    assert max(depths) == MAX_STORED_DEPTH
+    body = snapshot.read_ranges([(0, len(line))])
+    sizes = sum(len(history.segment(each)) for each in line)
+    assert body.left < sizes * 1.1
+    assert len(snapshot.packs) < 20
+
+
+def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
+    history = History()
+    line = history.line(MAX_STORED_DEPTH + 3)
+    push(repository, history, line[: MAX_STORED_DEPTH + 1], {MAIN: line[MAX_STORED_DEPTH]})
+    push(repository, history, line[MAX_STORED_DEPTH + 1 :], {MAIN: line[-1]})
+    snapshot = check_whole(repository, history)
+    location = locate(snapshot, 0, history.key_at(line[MAX_STORED_DEPTH + 1], FILE))[0]
+    # The base is the version 32 before it, as the k-ary rule says: every version until then had its predecessor.
+    assert location.depth == MAX_STORED_DEPTH + 1 - 32 + 1 <= REBASED_DEPTH + 1
+    assert location.lineage == MAX_STORED_DEPTH + 1
+    stored = decode_segment(snapshot.read_ranges([(location.ordinal, location.ordinal + 1)]).read(1 << 20), 0, KINDS)
+    sent = decode_segment(history.segment(line[MAX_STORED_DEPTH + 1]), 0, KINDS)
+    assert [entry.key for entry in stored.entries] == [entry.key for entry in sent.entries]
+    assert (stored.revision, stored.parents) == (sent.revision, sent.parents)
+    after = locate(snapshot, 0, history.key_at(line[MAX_STORED_DEPTH + 2], FILE))[0]
+    assert after.depth == location.depth + 1
+
+
+def test_encoded_anew_within_one_push_and_one_segment(
+    repository: PackRepository, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whole chains in single segments: the records that follow in the segment rest on what was encoded anew."""
+    monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
+    history = History()
+    lines = [b"line %d of a file that many files are like\n" % number for number in range(50)]
+    files = {}
+    for number in range(150):
+        lines[number % 50] = b"changed for file %d\n" % number
+        files[f"f{number:03}"] = b"".join(lines)
+    tip = history.commit(files)
+    order = [key for key, _path in history.introduced[tip]]
+    segment = decode_segment(raw(history, tip, order), 0, KINDS)
+    entries, bodies = [], []
+    for index, (entry, frame) in enumerate(
+        zip(segment.entries, frames(segment, raw(history, tip, order)), strict=True)
+    ):
+        body = bytes(frame)
+        if index > 2:
+            record, before = history.objects[entry.key], history.objects[segment.entries[index - 1].key]
+            encoding, body = compress(record.text, before.text)
+            entry = entry._replace(encoding=encoding, base=BaseTag.entry(index - 1), frame_length=len(body))
+        entries.append(entry)
+        bodies.append(body)
+    content = encode_segment(tip, [], entries, bodies, KINDS)
+    sent = upload(repository, content, 1)
+    history._made[tip] = content
+    change(repository, create, sent)
+    push(repository, history, [], {MAIN: tip})
+    snapshot = check_whole(repository, history)
+    assert max(row.depth for row in snapshot.packs[0].index.rows()) == MAX_STORED_DEPTH
+
+
+@IN_PYTHON
+def test_a_chain_over_the_limit_is_begun_anew(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module in (incoming, known_records):
+        monkeypatch.setattr(module, "MAX_CHAIN", 8 << 10)
+    line = history.line(20)
+    one_by_one(repository, history, line)
+    snapshot = check_whole(repository, history)
+    assert max(row.chain_kib for pack in snapshot.packs for row in pack.index.rows()) <= 8
+
+
+def test_a_chain_through_another_branch_is_not_used(repository: PackRepository, history: History) -> None:
+    """The lowest copy of a base is another branch's, at the end of a long chain: none of it is this branch's."""
+    line = history.line(MAX_STORED_DEPTH + 1)
+    push(repository, history, line, {MAIN: line[-1]})
+    deep = history.key_at(line[-1], FILE)
+    other = history.commit({"elsewhere": history.objects[deep].text}, (), "another root")
+    text = history.objects[deep].text.replace(b"line", b"LINE", 1)
+    child = history.commit({"elsewhere": text + b"more\n"}, (other,))
+    push(repository, history, [other], {b"refs/heads/other": other})
+    push(repository, history, [child], {b"refs/heads/other": child})
+    snapshot = check_whole(repository, history)
+    location = locate(snapshot, 0, history.key_at(child, "elsewhere"))[0]
+    assert (location.depth, location.lineage) == (0, MAX_STORED_DEPTH + 1)
+
+
+def test_a_near_base_that_is_too_deep_leads_to_a_farther_one(
+    repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(known_records, "REBASED_DEPTH", 5)
+    line = history.line(MAX_STORED_DEPTH + 2)
+    one_by_one(repository, history, line)
+    location = locate(check_whole(repository, history), 0, history.key_at(line[-1], FILE))[0]
+    assert location.depth == 1
+
+
+def test_encoded_anew_in_full_where_the_base_is_of_no_use(repository: PackRepository, history: History) -> None:
+    """Each text shares most with the one before it and nothing with the one 32 before it."""
+    noise = Repeatable(3)
+    blocks = [noise(256) for _ in range(MAX_STORED_DEPTH + 20)]
+    parent: tuple[bytes, ...] = ()
+    line: list[bytes] = []
+    for number in range(MAX_STORED_DEPTH + 2):
+        parent = (history.commit({"noise": b"".join(blocks[number : number + 8])}, parent),)
+        line += parent
+    push(repository, history, line, {MAIN: line[-1]})
+    location = locate(check_whole(repository, history), 0, history.key_at(line[-1], "noise"))[0]
+    assert location.depth == 0
+    assert location.frame_length == location.length == 8 * 256

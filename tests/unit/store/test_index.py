@@ -1,19 +1,24 @@
-"""store.index, store.index_build: what a writer puts into an index, what is found in it, joining and rebuilding."""
+"""store.index, store.index_build: what is found in an index, joining and rebuilding, and keys by number."""
 
 from __future__ import annotations
 
+import random
 import sys
 from array import array
+from collections.abc import Callable
 
 import pytest
 from pack_samples import KINDS, Revision, blob, history, note, packed
+from traced_memory import traced
 
 from smartserver.errors import CorruptFile, LimitExceeded
+from smartserver.records.model import BaseTag, Entry, Record, Segment
 from smartserver.records.segment import decode_segment
 from smartserver.store import index_build
 from smartserver.store.blocks import seal
-from smartserver.store.index import EXTERNAL, Index, Row, record_digest
-from smartserver.store.index_build import PACED, IndexBuilder, Numbering, Resolve, merge, nowhere, rebuild
+from smartserver.store.index import Index, Row, record_digest
+from smartserver.store.index_build import PACED, IndexBuilder, Numbered, Numbering, Resolve, merge, nowhere, rebuild
+from smartserver.store.known_records import NO_BASE, Frame, RecentRecords, UploadIndex
 
 TEXT = b"a text that is long enough to be the base of another one, line after line\n" * 4
 
@@ -83,15 +88,6 @@ def test_a_machine_of_the_other_byte_order_reads_and_writes_the_same(monkeypatch
         assert swapped == column
 
 
-def test_a_base_elsewhere_keeps_what_the_writer_says() -> None:
-    base = blob(TEXT)
-    changed = blob(TEXT + b"changed\n")
-    index = build([Revision(b"r", (), [(changed, base)])], lambda _kind, _key: Row(16, 39, 17))
-    assert index.at(0).base == EXTERNAL
-    assert index.external(0) == (0, base.key)
-    assert index.row(0) == Row(17, 40, 18)
-
-
 def test_what_the_caller_numbered_is_checked() -> None:
     """Numbers out of step would give an index that leads to other records."""
     base, changed = blob(TEXT), blob(TEXT + b"changed\n")
@@ -155,3 +151,73 @@ def test_rebuilding_from_a_pack_that_holds_no_segments_of_its_kinds() -> None:
     pack = packed([Revision(b"r", (), [(note(b"k", b"x"), None)]).segment()], KINDS[:1])
     with pytest.raises(CorruptFile, match="kind 1, but the repository has 1"):
         rebuild(pack, nowhere)
+
+
+MANY = 20_000
+
+
+def test_names_have_their_numbers() -> None:
+    """Each time one is added, the lowest is given."""
+    chance = random.Random(5)
+    names = Numbered()
+    listed: list[bytes] = []
+    first: dict[bytes, int] = {}
+    for _ in range(400):
+        name = chance.randbytes(chance.randrange(3))
+        assert names.find(name) == first.get(name, -1)
+        assert names.add(name) == first.setdefault(name, len(listed))
+        listed.append(name)
+    assert [names.key(number) for number in range(len(names))] == listed
+    assert all(names.find(name) == number for name, number in first.items())
+    assert names.joined == b"".join(listed)
+
+
+def test_more_bytes_than_the_ends_can_say_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(index_build, "MAX_JOINED", 5)
+    names = Numbered()
+    assert [names.add(b"abc"), names.add(b"de")] == [0, 1]
+    with pytest.raises(LimitExceeded) as refused:
+        names.add(b"f")
+    assert (refused.value.value, refused.value.limit) == (6, 5)
+    assert (len(names), bytes(names.joined), names.find(b"f")) == (2, b"abcde", -1)
+
+
+def keys() -> list[bytes]:
+    chance = random.Random(7)
+    return [chance.randbytes(20) for _ in range(MANY)]
+
+
+def taken(fill: Callable[[], object]) -> float:
+    """Bytes that what `fill` gives takes, by record."""
+    with traced() as memory:
+        _held = fill()
+    return memory.kept / MANY
+
+
+def test_what_is_known_of_a_push_takes_little() -> None:
+    """A dict of keys and numbers alone would take some 230 bytes a record."""
+    made = keys()
+    row = Row(1, 2, 3)
+
+    def push() -> tuple[UploadIndex, IndexBuilder]:
+        numbering = Numbering()
+        index = UploadIndex(numbering.records, lambda offset, size: b"", lambda kind, key: None)
+        builder = IndexBuilder(numbering=numbering)
+        for at in range(0, MANY, 10):
+            for number in range(at, at + 10):
+                place = Frame(1, number, 10, 20, NO_BASE, b"")
+                index.add(0, bytes(made[number]), b"\x03", number, place, row)
+            entries = tuple(Entry(0, 0, key, b"\x03", BaseTag.NONE, b"", 9, 9, b"") for key in made[at : at + 10])
+            numbering.revisions.add(b"%d" % at)
+            builder.add_numbered(9 * at, Segment(b"%d" % at, (), entries, 0, 90, (0,) * 10), [row] * 10, [-1] * 10)
+        return index, builder
+
+    assert taken(push) < 150
+
+
+def test_a_recent_record_is_neither_large_nor_replaced() -> None:
+    recent = RecentRecords(limit=100)
+    for text in (b"x" * 30, b"never two texts"):
+        recent.put(Record(0, b"7", b"", text))
+    recent.put(Record(0, b"large", b"", b"x" * 51))
+    assert (recent.get(0, b"7"), recent.get(0, b"large")) == (Record(0, b"7", b"", b"x" * 30), None)

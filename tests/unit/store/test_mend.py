@@ -57,13 +57,6 @@ def repository(history: History) -> PackRepository:
     return repository
 
 
-def test_there_is_nothing_to_mend(repository: PackRepository) -> None:
-    before = repository.snapshot().state.version
-    assert mended(repository) == []
-    assert repository.snapshot().state.version == before
-    assert repository.verify().problems == ()
-
-
 def test_attributes_are_proved_anew(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,7 +1,10 @@
+"""store.proof: what a segment must bring with it, and which faults of its records are refused or counted."""
+
 from __future__ import annotations
 
+import contextlib
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 
 import pytest
@@ -9,15 +12,17 @@ from builders import GIT
 from bzr_samples import FIRST, SECOND, SECOND_PARENTS
 
 from smartserver.errors import CorruptRecord, MissingReference, WrongParents
+from smartserver.records.faults import Level, Policy
 from smartserver.records.model import BaseTag, Entry, Key, Parent, Record, Segment
 from smartserver.records.system import system_of
 from smartserver.store.ancestry import Ancestry
 from smartserver.store.graph import Graph
-from smartserver.store.proof import NOTHING, ReferenceCache, SegmentProof, check_own_record
+from smartserver.store.proof import NOTHING, Judge, ReferenceCache, SegmentProof, check_own_record
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE
+from smartserver.vcs.git.format import BLOB, COMMIT, TREE
+from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
 
 RULES = system_of(GIT)
-BLOB, TREE, COMMIT = b"\x03", b"\x02", b"\x01"
 
 
 def entry(record: Record, base: int = BaseTag.NONE, base_key: Key = b"") -> Entry:
@@ -131,21 +136,6 @@ class BzrCase(Case):
         return self.places.get((kind, key), [])
 
 
-def test_records_of_breezy_need_others_of_other_kinds() -> None:
-    case = BzrCase()
-    case.places = {(record.kind, record.key): [0] for record in FIRST}
-    case.prove(*SECOND)
-    for number in (3, 4, 5, 6, 7, 8):
-        left = [record for record in FIRST if record is not FIRST[number]]
-        case.places = {(record.kind, record.key): [0] for record in left}
-        if FIRST[number].key == b"readme-id\0joe@example.org-1":
-            case.prove(*SECOND)  # It has another text of that file.
-            continue
-        with pytest.raises(MissingReference) as caught:
-            case.prove(*SECOND)
-        assert caught.value.missing == FIRST[number].key
-
-
 def test_a_key_of_another_kind_is_not_what_is_needed() -> None:
     case = BzrCase()
     case.places = {(kind, record.key): [0] for record in FIRST for kind in range(5) if kind != record.kind}
@@ -197,3 +187,104 @@ def test_only_what_a_key_proves_is_remembered() -> None:
     assert case.cache.get(FIRST[3]) == NOTHING
     assert case.cache.get(SECOND[1]) is None
     assert case.cache.get(SECOND[0]) is None
+
+
+KEY = b"k" * 20
+BLOB_KEY = b"b" * 20
+DOTGIT = Record(0, KEY, TREE, b"100644 .git\0" + BLOB_KEY)
+PADDED = Record(0, KEY, TREE, b"0100644 f\0" + BLOB_KEY)
+NAMELESS = Record(0, KEY, COMMIT, b"tree x\nauthor <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n\n")
+MODULES = Record(0, KEY, TREE, b"100644 .gitmodules\0" + BLOB_KEY)
+BAD_MODULES = Record(0, BLOB_KEY, BLOB, b'[submodule "a"]\nurl = -x\n')
+
+
+def judge(
+    policy: Policy, stored: frozenset[Key] = frozenset(), found: Record | None = None, vcs: str = "git sha1"
+) -> Judge:
+    @contextlib.contextmanager
+    def read(kind: int, key: Key) -> Iterator[Record]:
+        assert found is not None
+        yield found
+
+    measured = None if found is None else (found.meta, len(found.text))
+    return Judge(vcs, policy, lambda kind, key: key in stored, lambda kind, key: measured, read)
+
+
+def test_errors_are_refused_where_all_is_strict() -> None:
+    safe = judge(Policy())
+    safe.weigh_record(b"r", PADDED, None)
+    safe.weigh_record(b"r", NAMELESS, None)
+    safe.weigh_record(b"r", NAMELESS, None)
+    assert safe.warnings == {"zeroPaddedFilemode": (1, KEY), "missingNameBeforeEmail": (2, KEY)}
+    with pytest.raises(CorruptRecord, match="zeroPaddedFilemode"):
+        judge(Policy(Level.STRICT)).weigh_record(b"r", PADDED, None)
+
+
+def test_what_is_ignored_or_off_is_not_said() -> None:
+    for policy in (Policy(Level.OFF), Policy(Level.STRICT, frozenset(("hasDotgit", "zeroPaddedFilemode")))):
+        quiet = judge(policy)
+        quiet.weigh_record(b"r", DOTGIT, None)
+        quiet.weigh_record(b"r", PADDED, None)
+        assert quiet.warnings == {}
+
+
+def test_what_is_stored_is_not_judged() -> None:
+    old = judge(Policy(Level.STRICT), frozenset((KEY,)), BAD_MODULES)
+    old.weigh_record(b"r", DOTGIT, None)
+    old.weigh_record(b"r", MODULES, None)
+    old.finish(b"r")
+    assert old.warnings == {}
+
+
+def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not() -> None:
+    stored = frozenset((BLOB_KEY,))
+    other = Record(0, b"o" * 20, TREE, b"100644 some.module\0" + BLOB_KEY)
+    renamed = judge(Policy(), stored, BAD_MODULES)
+    renamed.weigh_record(b"r", MODULES, other)
+    with pytest.raises(CorruptRecord, match="gitmodulesUrl"):
+        renamed.finish(b"r")
+    kept = judge(Policy(), stored, BAD_MODULES)
+    beside = Record(0, b"o" * 20, TREE, MODULES.text + b"100644 x\0" + b"x" * 20)
+    kept.weigh_record(b"r", beside, MODULES._replace(key=b"p" * 20))
+    kept.finish(b"r")
+
+
+@pytest.mark.parametrize(
+    ("name", "meta", "size", "fault"),
+    [
+        (b".gitmodules", BLOB, MAX_GITMODULES + 1, "gitmodulesLarge"),
+        (b".gitattributes", BLOB, MAX_GITATTRIBUTES + 1, "gitattributesLarge"),
+        (b".gitmodules", TREE, MAX_GITMODULES + 1, "gitmodulesBlob"),
+        (b".gitattributes", TREE, 0, "gitattributesBlob"),
+    ],
+)
+def test_a_file_is_refused_by_its_type_and_size_before_it_is_read(
+    name: bytes, meta: bytes, size: int, fault: str
+) -> None:
+    reads: list[Key] = []
+
+    def read(kind: int, key: Key) -> contextlib.AbstractContextManager[Record]:
+        reads.append(key)
+        return contextlib.nullcontext(BAD_MODULES)
+
+    for ignored in (False, True):
+        policy = Policy(ignored=frozenset((fault,)) if ignored else frozenset())
+        large = Judge("git sha1", policy, lambda kind, key: False, lambda kind, key: (meta, size), read)
+        large.weigh_record(b"r", Record(0, KEY, TREE, b"100644 " + name + b"\0" + BLOB_KEY), None)
+        with contextlib.nullcontext() if ignored else pytest.raises(CorruptRecord, match=fault):
+            large.finish(b"r")
+    assert reads == []
+
+
+def test_a_file_that_only_stored_trees_name_is_not_read() -> None:
+    old = judge(Policy(), frozenset((KEY,)))
+    old._measure = lambda kind, key: pytest.fail("it is measured")
+    old.weigh_record(b"r", MODULES, None)
+    old.finish(b"r")
+
+
+def test_other_systems_have_no_faults() -> None:
+    none = judge(Policy(Level.STRICT), vcs="bzr 2a")
+    none.weigh_record(b"r", DOTGIT, None)
+    none.finish(b"r")
+    assert none.warnings == {}

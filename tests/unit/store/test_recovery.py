@@ -363,20 +363,6 @@ def test_what_was_changed_since_is_not_overwritten(
     check_whole(repository, history)
 
 
-def test_a_branch_that_was_pushed_on_since_has_what_it_lost(
-    repository: PackRepository, history: History, storage: MemoryTransport
-) -> None:
-    line = history.line(4)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    push_each(repository, history, line[1:3])
-    put_back(storage)
-    push(repository, history, line[1:], {MAIN: line[3]})
-    assert len(find(storage).changes) == 2
-    assert restore(repository) == []
-    assert refs_of(repository) == {MAIN: line[3]}
-    assert not find(storage)
-
-
 def test_a_change_of_a_deleted_repository_is_of_another_one(
     repository: PackRepository, history: History, storage: MemoryTransport
 ) -> None:

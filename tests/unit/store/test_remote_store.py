@@ -178,11 +178,6 @@ def test_a_checkpoint_that_moves_little_is_made_unasked(stored: Stored, monkeypa
     check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
 
 
-def test_what_is_read_together_is_what_lies_there(stored: Stored) -> None:
-    assert pull(stored, 9) == stored.history.body(stored.line[:9])
-    check_whole(PackRepository(Far(stored.storage), "project"), stored.history)
-
-
 def test_what_is_larger_than_is_asked_for_at_once(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is asked for in several goes, and records are read one by one."""
     monkeypatch.setattr("smartserver.store.remote.AT_ONCE", 500)

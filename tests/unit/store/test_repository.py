@@ -12,7 +12,6 @@ from memory_transport import MemoryTransport
 from smartserver.errors import CorruptRecord, DivergedBranches, NoSuchRepository, OutcomeUnknown
 from smartserver.meters import BYTES_WRITTEN, FILES_WRITTEN, SYNCS
 from smartserver.records.model import Tip
-from smartserver.store.allowance import Allowance
 from smartserver.store.checkpoint import make_checkpoint
 from smartserver.store.commit import CommitOutcome
 from smartserver.store.format import INCOMING, LOG, PACKS
@@ -72,22 +71,6 @@ def test_folders_that_a_copy_left_out_are_made_again(
     else:
         assert change(other, lambda made: made.set_setting("HEAD", SIDE)).changed
     assert storage.list_directory(LOG) == ["0000000002", "0000000003"]
-
-
-def test_a_commit_is_charged_to_the_allowance_it_is_given(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    push(repository, history, line, {MAIN: line[2]})
-    allowance = Allowance()
-    allowances: list[Allowance] = []
-
-    def plan(transaction: Transaction) -> bytes:
-        allowances.append(transaction.allowance)
-        transaction.set_ref(b"refs/heads/other", (Tip(line[1]),))
-        return b""
-
-    assert repository.commit(request_id(), 0, "user", plan, allowance=allowance).changed
-    assert allowances
-    assert all(each is allowance for each in allowances)
 
 
 # -- changes
@@ -265,25 +248,6 @@ def test_deleted_and_made_anew_meanwhile(
     repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[2:]), 1))
     assert refs_of(repository) == {MAIN: line[2]}
     check_whole(repository, history)
-
-
-def test_deleted_meanwhile(
-    repository: PackRepository, history: History, storage: MemoryTransport, clock: Clock
-) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    rival = another(storage, clock)
-    calls: list[CommitOutcome] = []
-
-    def plan(transaction: Transaction) -> bytes:
-        if not calls:
-            calls.append(rival.delete(request_id(), 0, "other"))
-        transaction.set_ref(MAIN, (Tip(line[1]),))
-        return b""
-
-    with pytest.raises(NoSuchRepository):
-        repository.commit(request_id(), 0, "user", plan, upload(repository, history.body(line[1:]), 1))
-    assert storage.list_directory(INCOMING) == []
 
 
 # -- deletion and damage

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from builders import MAIN, History, Repeatable, locate, push
+from calls import raising
 from counting import Counting
 from needs import needs
 from pack_samples import KINDS, Revision, Stored, blob, history, note, opened, stored, write_pack
@@ -293,11 +294,7 @@ def pushed(folder: Path, history: History) -> Snapshot:
 @needs("native parts")
 def test_sound_records_are_read_natively(tmp_path: Path, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
     snapshot = pushed(tmp_path, history)
-
-    def refuse(*_: object) -> None:
-        raise AssertionError("Python reads it")
-
-    monkeypatch.setattr(Snapshot, "_load", refuse)
+    monkeypatch.setattr(Snapshot, "_load", raising(AssertionError("Python reads it")))
     for key, record in reversed(history.objects.items()):  # Else each rests on a text that is in the cache.
         assert snapshot.lookup(0, key) == record
 

@@ -1,4 +1,4 @@
-"""The hex blocks and tables of the disk specification: what is read, and what is written."""
+"""The blocks and tables of the disk specification: what is read, and what is written, by us and by Breezy."""
 
 from __future__ import annotations
 
@@ -6,13 +6,17 @@ import re
 from pathlib import Path
 
 import pytest
+from bzr_samples import FIRST, SECOND
 from memory_transport import MemoryTransport
 
-from smartserver.records import browse
+from smartserver.records import browse, delta
+from smartserver.records.announced import AnnouncedGraph
 from smartserver.records.browse import ChangeList, encode_revision
+from smartserver.records.check import verify_record
 from smartserver.records.delta import decompress
-from smartserver.records.model import Kind, Parent, Tip
-from smartserver.records.segment import decode_segment, frames
+from smartserver.records.model import BaseTag, GraphNode, Kind, Parent, Tip
+from smartserver.records.segment import decode_segment, encode_graph, encode_segment, frames
+from smartserver.records.system import system_of
 from smartserver.store import checkpoint, history, index_build, repack, summaries, table, upkeep
 from smartserver.store import index as index_module
 from smartserver.store import pack as pack_module
@@ -42,6 +46,8 @@ from smartserver.store.record import (
 from smartserver.store.state import decode_value, encode_value, first_state
 from smartserver.store.summaries import Summaries, encode_summaries
 from smartserver.store.trailer import Trailer, encode_trailer, trailer_behind
+from smartserver.vcs.bzr.pages import read_node
+from smartserver.vcs.git.system import git_key
 from transports.base import BytesFile
 
 SPEC = Path(__file__).parents[3] / "doc" / "spec"
@@ -244,3 +250,88 @@ def test_numbers_in_the_text_are_those_of_the_source(said: str) -> None:
     assert said in " ".join(text().split())
     assert checkpoint.FLOOR_AGE == 3600
     assert index_build.MAX_ROWS == (1 << 31) - 2
+
+
+OBJECTS = (Kind("object", "git-sha1", True),)
+SEGMENT = "a segment"
+GRAPH = "an announced graph"
+
+README = b"# Title\n\nOne line.\nAnother line.\nA third line, and more of it.\n"
+PARENT = (
+    b"tree c68dd430d162917dc363748f699449d9d3e5dbf7\n"
+    b"author A U Thor <a@example.org> 1000000000 +0000\n"
+    b"committer A U Thor <a@example.org> 1000000000 +0000\n\nFirst\n"
+)
+
+
+def test_the_segment_is_read_and_written() -> None:
+    whole = blocks()[SEGMENT]
+    segment = decode_segment(whole, 0, OBJECTS)
+    content = [bytes(frame) for frame in frames(segment, whole)]
+    assert encode_segment(segment.revision, segment.parents, segment.entries, content, OBJECTS) == whole
+    assert [entry.base for entry in segment.entries] == [BaseTag.parent(0), BaseTag.NONE, BaseTag.FULL_KEY]
+
+
+def test_its_frames_hold_what_its_keys_say() -> None:
+    whole = blocks()[SEGMENT]
+    segment = decode_segment(whole, 0, OBJECTS)
+    texts = {git_key("git-sha1", b"\x01", PARENT): PARENT, git_key("git-sha1", b"\x03", README): README, b"": b""}
+    assert segment.parents == (Parent(git_key("git-sha1", b"\x01", PARENT)),)
+    decoded = []
+    for entry, frame in zip(segment.entries, frames(segment, whole), strict=True):
+        text = delta.decompress(entry.encoding, frame, entry.length, texts[segment.base_of(entry)])
+        verify_record(OBJECTS[0], entry.key, entry.meta, text, entry.check)
+        decoded.append(text)
+    commit, tree, blob = segment.entries
+    assert commit.key == segment.revision
+    rules = system_of("git sha1")
+    assert rules.own_parents(commit.key, commit.meta, decoded[0]) == (segment.parents[0].id,)
+    needed = rules.references(0, commit.key, commit.meta, decoded[0])
+    assert needed == ((0, tree.meta, (tree.key,)), (0, commit.meta, (segment.parents[0].id,)))
+    assert rules.references(0, tree.key, tree.meta, decoded[1]) == ((0, blob.meta, [blob.key]), (0, tree.meta, []))
+    assert decoded[2] == README.replace(b"Another", b"A second")
+
+
+def test_the_graph_is_read_and_written() -> None:
+    graph = AnnouncedGraph(blocks()[GRAPH])
+    assert list(graph) == [
+        GraphNode(b"r1", (Parent(b"r0"),)),
+        GraphNode(b"r2", (Parent(b"r1"),)),
+        GraphNode(b"r3", (Parent(b"r2"), Parent(b"r1"), Parent(b"gh", True))),
+    ]
+    assert encode_graph(graph) == blocks()[GRAPH]
+
+
+def text_of_breezy(title: str) -> bytes:
+    """The text a block of the specification shows."""
+    (lines,) = re.findall(rf"^```bzr\n# {re.escape(title)}\n(.*?)^```$", text(), re.M | re.S)
+    return str(lines).replace("\u2400", "\0").encode()
+
+
+@pytest.mark.parametrize(
+    ("title", "content"),
+    [
+        ("an inventory", SECOND[1].text),
+        ("a leaf of id_to_entry", SECOND[2].text),
+        ("a leaf of parent_id_basename_to_file_id", FIRST[3].text),
+    ],
+)
+def test_the_texts_are_breezys(title: str, content: bytes) -> None:
+    assert text_of_breezy(title) == content
+
+
+def test_the_revision_is_breezys() -> None:
+    assert text_of_breezy("a revision, cut into lines before its items").replace(b"\n", b"") == SECOND[0].text
+
+
+def test_a_page_of_pages_is_read() -> None:
+    node = read_node(text_of_breezy("a page of pages"))
+    assert node == (2, b"", {b"7": SECOND[2].key, b"@": FIRST[2].key, b"G": FIRST[3].key})
+
+
+@pytest.mark.parametrize(("vcs", "title"), [("bzr 2a", "Records of Breezy"), ("hg sha1", "Records of Mercurial")])
+def test_the_kinds_are_those_of_the_table(vcs: str, title: str) -> None:
+    section = re.split(r"^##", text().partition(f"### {title}\n")[2], maxsplit=1, flags=re.M)[0]
+    rows = re.findall(r"^\| (\d) \| `(\w+)` \| `([\w-]+)` \| (yes|no) \|", section, re.M)
+    kinds = enumerate(system_of(vcs).kinds)
+    assert rows == [(str(place), kind.name, kind.check, "yes" if kind.base else "no") for place, kind in kinds]

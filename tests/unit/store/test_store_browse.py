@@ -1,4 +1,4 @@
-"""store.browse: trees and logs of a stored repository, as content bodies; here of git."""
+"""store.browse, store.content: trees, logs and the graph of a stored repository, as content bodies; here of git."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 from builders import KINDS, MAIN, SILENT, History, push
+from bzr_builders import KINDS as BZR_KINDS
+from bzr_builders import TRUNK, BzrHistory
+from calls import calls_of, raising
 from counting import Counting
 from memory_transport import MemoryTransport
-from msgspec import Raw
 
-from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, Unsupported
+from smartserver.client.exchange import read_graph
+from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, NoSuchRepository, Unsupported
 from smartserver.meters import DECOMPRESSED, HEADER_CACHE
 from smartserver.records.browse import (
     COMPRESSED,
@@ -24,18 +27,20 @@ from smartserver.records.browse import (
     NodeType,
     Selector,
     TreeSelector,
-    encode_item,
     encode_selector,
 )
-from smartserver.records.model import HERE
+from smartserver.records.content import as_graph
+from smartserver.records.model import HERE, GraphNode, Parent, Tip
 from smartserver.store import allowance as allowances
 from smartserver.store import browse, caches, graph
 from smartserver.store.allowance import Allowance
 from smartserver.store.browse import ContentBody
 from smartserver.store.caches import Block, SharedCache, TextCache
+from smartserver.store.content import ContentReader
 from smartserver.store.model import ContentPlan
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
+from smartserver.vcs.bzr.kinds import TEXT
 from smartserver.vcs.git.content import GitContents
 
 TAG = b"refs/tags/v1"
@@ -185,10 +190,7 @@ def test_a_system_without_trees_is_refused() -> None:
 
 
 def test_a_tree_that_cannot_be_read_is_damage(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    def broken(*_: object) -> None:
-        raise ValueError("it has no end")
-
-    monkeypatch.setattr(GitContents, "_entries", broken)
+    monkeypatch.setattr(GitContents, "_entries", raising(ValueError("it has no end")))
     with pytest.raises(CorruptRecord, match="cannot be read: it has no end"):
         stored.body(TreeSelector())
 
@@ -201,13 +203,7 @@ def test_the_first_pieces_of_a_body_are_short() -> None:
 
 
 def test_an_item_of_a_log_has_several_revisions_but_not_all(stored: Stored, monkeypatch: pytest.MonkeyPatch) -> None:
-    groups: list[list[int]] = []
-
-    def grouped(revisions: Sequence[Raw]) -> bytes:
-        groups.append([len(each) for each in revisions])
-        return encode_item(revisions)
-
-    monkeypatch.setattr(browse, "encode_item", grouped)
+    groups = calls_of(monkeypatch, browse, "encode_item", lambda revisions: [len(each) for each in revisions])
     assert len(stored.log(LogSelector())) == sum(map(len, groups)) == 12
     assert 1 < len(groups) < 12
     assert all(sum(group) <= 300 or len(group) == 1 for group in groups)
@@ -344,3 +340,69 @@ def test_a_tree_is_allowed_what_is_stored(monkeypatch: pytest.MonkeyPatch, store
     monkeypatch.setattr(allowances, "DECODED", 0)
     for selector in (TreeSelector(deep=True, texts=True), LogSelector(changes=True), LogSelector(path=b"src")):
         assert read(stored.repository, selector, Allowance())
+
+
+class Ghostly:
+    """A line of four, and one on it whose second parent is a ghost."""
+
+    def __init__(self) -> None:
+        self.history = BzrHistory()
+        self.line = self.history.line(4)
+        self.tip = self.history.commit({b"f": b"new\n"}, [self.line[3]], [b"ghost-1"])
+        self.repository = PackRepository(MemoryTransport(), "project")
+        self.history.push(self.repository, self.history.parents, {TRUNK: Tip(self.tip)})
+
+    def read(self, ordinals: Sequence[int], size: int = 1000, allowance: Allowance | None = None) -> list[GraphNode]:
+        body = self.repository.begin(allowance=allowance).open_body(ContentPlan(as_graph(ordinals)))
+        assert isinstance(body, ContentReader)
+        chunks: list[bytes] = []
+        while chunk := body.read(size):
+            assert len(chunk) <= size
+            chunks.append(chunk)
+        assert body.read(size) == b""
+        assert (body.segments, body.size) == (len(ordinals), sum(map(len, chunks)))
+        return list(read_graph(chunks, BZR_KINDS))
+
+
+@pytest.fixture(scope="module")
+def ghostly() -> Ghostly:
+    return Ghostly()
+
+
+@pytest.mark.parametrize("size", [1, 7, 1000])
+def test_ids_and_parents_are_sent(ghostly: Ghostly, size: int) -> None:
+    nodes = ghostly.read(range(1, 5), size)
+    assert nodes == [GraphNode(each, ghostly.history.parents[each]) for each in (*ghostly.line[1:], ghostly.tip)]
+    assert nodes[-1].parents[1] == Parent(b"ghost-1", absent=True)
+    assert ghostly.read(()) == []
+
+
+def test_there_must_be_a_repository() -> None:
+    selector = encode_selector(LogSelector())
+    made = PackRepository(MemoryTransport(), "new").begin()
+    made.create("bzr 2a", BZR_KINDS, {})
+    for transaction in (made, PackRepository(MemoryTransport(), "none").begin()):
+        with pytest.raises(NoSuchRepository):
+            transaction.plan_read(selector, [])
+
+
+def test_an_answer_that_nobody_waits_for_is_not_put_together(ghostly: Ghostly) -> None:
+    """A graph of many revisions may be the work of seconds: it ends at the next one."""
+    read = 0
+
+    class Impatient(Allowance):
+        def charge(self, steps: int) -> None:
+            nonlocal read
+            read += 1
+            self.cancelled = read > 3
+            super().charge(steps)
+
+    with pytest.raises(Cancelled):
+        ghostly.read(range(5), 1 << 20, Impatient())
+    assert read == 4
+
+
+def test_a_record_that_is_named_and_not_stored_is_damage(ghostly: Ghostly) -> None:
+    body = ghostly.repository.begin().open_body(ContentPlan(iter([(0, [(TEXT, b"none")])])))
+    with pytest.raises(CorruptRecord, match="record none is missing from the repository"):
+        body.read(1000)

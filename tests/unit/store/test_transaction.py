@@ -1,3 +1,5 @@
+"""store.transaction: what calls see of those before them, names and maps; the attributes that tips are stored with."""
+
 from __future__ import annotations
 
 import subprocess
@@ -5,16 +7,21 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 
 import pytest
-from builders import GIT, KINDS, MAIN, SETTINGS, History, push
+from builders import GIT, KINDS, MAIN, SETTINGS, History, create, push
+from bzr_builders import TRUNK, BzrHistory
+from calls import calls_of
 from changes import change
 from memory_transport import MemoryTransport
 
-from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind, WrongVcs
-from smartserver.records.model import GraphNode, Kind, Parent, Tip
+from smartserver.errors import InvalidName, MissingParents, MissingRevision, NoSuchRepository, WrongMapKind
+from smartserver.records.model import GraphNode, Parent, RefValue, Tip
 from smartserver.records.system import MapType, system_of
+from smartserver.store import transaction as module
+from smartserver.store.allowance import Allowance
 from smartserver.store.model import INCOMPLETE
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
+from smartserver.store.snapshot import Snapshot
+from smartserver.store.transaction import TipProof, Transaction
 
 
 @pytest.fixture
@@ -74,17 +81,6 @@ def test_creation_counts_for_the_calls_after_it(repository: PackRepository, hist
     assert not repository.exists()
 
 
-def test_creation_where_there_is_one(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    assert not transaction.create(GIT, KINDS, {"HEAD": b"another"})
-    assert dict(transaction.settings) == SETTINGS
-    with pytest.raises(WrongVcs) as caught:
-        transaction.create("hg", KINDS, {})
-    assert (caught.value.path, caught.value.vcs, caught.value.asked) == ("", GIT, "hg")
-    with pytest.raises(WrongVcs, match=r"object \(git-sha1, no base\)"):
-        transaction.create(GIT, (Kind("object", "git-sha1", False),), {})
-
-
 def test_refs_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
     transaction = begin(repository)
     assert dict(transaction.refs()) == {MAIN: (Tip(line[3]),)}
@@ -102,30 +98,6 @@ def test_a_ref_set_back_is_no_change(repository: PackRepository, line: list[byte
     transaction.set_ref(MAIN, (Tip(line[3]),))
     transaction.set_ref(b"refs/heads/none", None)
     assert transaction.changes == {}
-
-
-def test_tips_are_sorted(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    low, high = sorted(line[:2])
-    transaction.set_ref(MAIN, (Tip(high), Tip(low, b"attributes")))
-    assert transaction.ref(MAIN) == (Tip(low, b"attributes"), Tip(high))
-
-
-def test_a_tip_must_be_stored_or_announced(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    with pytest.raises(MissingRevision) as caught:
-        begin(repository).set_ref(MAIN, (Tip(line[4]),))
-    assert caught.value.revision == line[4]
-    begin(repository, history.announced(line[4])).set_ref(MAIN, (Tip(line[4]),))
-
-
-def test_stored_and_announced_revisions(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    transaction = begin(repository, *map(history.announced, line[2:]))
-    assert list(transaction.announced) == list(map(history.announced, line[2:]))
-    assert [transaction.is_stored(each) for each in line] == [True] * 4 + [False] * 2
-    assert all(transaction.has_revision(each) for each in line)
-    assert not transaction.has_revision(b"unknown")
-    assert transaction.known_heads() == [line[3]]
-    transaction.check_parents()
 
 
 def test_ancestry_of_what_is_not_there(repository: PackRepository, line: list[bytes]) -> None:
@@ -153,28 +125,6 @@ def test_known_heads_of_branches(repository: PackRepository, history: History, l
     new = history.commit({"new": b"n"}, (side, line[3]))
     transaction = begin(repository, *(history.announced(each) for each in [*line[:3], side, new]))
     assert sorted(transaction.known_heads()) == sorted([line[2], side])
-
-
-def test_a_pull_of_everything_and_of_a_part(repository: PackRepository, line: list[bytes]) -> None:
-    whole = begin(repository).plan_pull([line[3]], [])
-    assert (whole.ranges, whole.segments, whole.common) == (((0, 4),), 4, ())
-    part = begin(repository).plan_pull([line[3]], [line[1], b"unknown"])
-    assert (part.ranges, part.segments, part.common) == (((2, 4),), 2, (True, False))
-    assert part.size < whole.size == repository.snapshot().size([(0, 4)])
-    nothing = begin(repository).plan_pull([line[3]], [line[3]])
-    assert (bool(whole), bool(nothing), nothing.ranges) == (True, False, ())
-
-
-def test_absent_parents_of_the_puller_do_not_count_as_had(repository: PackRepository, line: list[bytes]) -> None:
-    plan = begin(repository).plan_pull([line[3]], [line[2]], absent=[line[1], b"unknown"])
-    assert plan.ranges == ((0, 2), (3, 4))
-
-
-def test_a_pull_of_what_is_not_stored(repository: PackRepository, history: History, line: list[bytes]) -> None:
-    transaction = begin(repository, history.announced(line[4]))
-    with pytest.raises(MissingRevision) as caught:
-        transaction.plan_pull([line[4]], [])
-    assert caught.value.revision == line[4]
 
 
 def test_what_tips_reach_and_the_labels_on_it(repository: PackRepository, history: History, line: list[bytes]) -> None:
@@ -215,20 +165,6 @@ def test_the_line_of_first_parents_of_a_system_without_ghosts(repository: PackRe
 
 
 # -- maps
-
-
-def test_entries_of_maps_changed_so_far(repository: PackRepository, line: list[bytes]) -> None:
-    transaction = begin(repository)
-    assert (transaction.maps(), transaction.map_kind("tags"), dict(transaction.map("tags"))) == ([], None, {})
-    transaction.set_map("tags", "ids", b"b", b"2")
-    transaction.set_map("tags", "ids", MAIN + b"\0", b"1")
-    assert (transaction.maps(), transaction.map_kind("tags")) == (["tags"], "ids")
-    assert list(transaction.map("tags").items()) == [(b"b", b"2"), (MAIN + b"\0", b"1")]
-    assert (transaction.entry("tags", b"b"), transaction.entry("tags", b"a")) == (b"2", None)
-    transaction.set_map("tags", "ids", b"b", None)
-    assert transaction.entries == {"tags": {MAIN + b"\0": b"1"}}
-    with pytest.raises(WrongMapKind):
-        transaction.set_map("tags", "opaque", b"b", b"2")
 
 
 def test_a_system_says_what_its_maps_are(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -361,3 +297,135 @@ def test_a_setting_that_changes_leaves_what_is_stored_as_it_was(
     transaction.set_setting("way", b"one ")
     transaction.set_setting("way", b"two")
     assert transaction.map("kept") == {b"to one ": line[3], b"one to two": line[3]}
+
+
+TAGS = b"refs/tags/"
+
+
+def stored(begun: PackRepository) -> dict[bytes, RefValue]:
+    return dict(begun.snapshot().state.refs().items())
+
+
+def claim(begun: PackRepository, history: History, **refs: Tip) -> bool:
+    """Set refs with what a client says of their tips; whether the begun changed."""
+
+    def first(transaction: Transaction) -> None:
+        for name, tip in refs.items():
+            transaction.set_ref(TAGS + name.encode(), (tip,))
+
+    return push(begun, history, [], first=first).changed
+
+
+@pytest.fixture
+def begun(history: History) -> PackRepository:
+    begun = PackRepository(MemoryTransport(), "project")
+    push(begun, history, [history.line(1)[0]], first=create)
+    return begun
+
+
+def test_what_a_tag_peels_to_is_proved_when_it_comes_and_later(begun: PackRepository, history: History) -> None:
+    (commit,) = history.parents
+    tag = history.tag(commit)
+    nested, blob = history.tag(tag, "nested"), history.tag(history.key_at(commit, "README"), "blob")
+    new = {b"a": tag, b"b": nested, b"c": blob, b"d": commit}
+
+    def first(transaction: Transaction) -> None:
+        for name, tip in new.items():
+            transaction.set_ref(TAGS + name, (Tip(tip, b"claimed", closed=True),))
+        transaction.set_ref(MAIN, (Tip(commit, commit),))
+
+    push(begun, history, [tag, nested, blob], first=first)
+    right = {
+        TAGS + b"a": (Tip(tag, commit),),
+        TAGS + b"b": (Tip(nested, commit),),
+        TAGS + b"c": (Tip(blob, history.key_at(commit, "README")),),
+        TAGS + b"d": (Tip(commit),),
+        MAIN: (Tip(commit),),
+    }
+    assert stored(begun) == right
+    later = {"e": Tip(nested, tag), "f": Tip(blob), "g": Tip(commit, tag), "a": Tip(nested, b"x")}
+    assert claim(begun, history, **later)
+    right |= {TAGS + b"e": right[TAGS + b"b"], TAGS + b"f": right[TAGS + b"c"], TAGS + b"g": right[TAGS + b"d"]}
+    assert stored(begun) == right | {TAGS + b"a": right[TAGS + b"b"]}
+
+
+def test_a_claim_about_the_same_tip_changes_nothing_and_is_remembered(begun: PackRepository, history: History) -> None:
+    """Were it not, a repetition of the request could be carried out after somebody else's change."""
+    tag = history.tag(next(iter(history.parents)))
+    push(begun, history, [tag], {TAGS + b"a": tag})
+    before = stored(begun)
+    assert claim(begun, history, a=Tip(tag, b"claimed"))
+    assert (stored(begun), list(begun.snapshot().state.history)[-1].changes) == (before, ())
+
+
+def test_numbers_are_counted_in_what_comes_and_in_what_is_stored() -> None:
+    history, begun = BzrHistory(), PackRepository(MemoryTransport(), "project")
+    line = history.line(4)
+    grafted = history.commit({b"f": b"grafted"}, [line[1]], [b"ghost"], ghost_first=True)
+    history.push(begun, history.parents, {TRUNK: Tip(line[3], b"2"), b"grafted": Tip(grafted, b"9" * 3000)})
+    assert stored(begun) == {TRUNK: (Tip(line[3], b"4"),), b"grafted": (Tip(grafted, b"1"),)}
+    more = [history.commit({b"f": b"more"}, [line[3]]), history.commit({b"f": b"later"}, [grafted])]
+    history.push(begun, more, {TRUNK: Tip(more[0]), b"grafted": Tip(more[1], b"1"), b"old": Tip(line[2], b"7")})
+    assert {name: value[0].attributes for name, value in stored(begun).items()} == {
+        TRUNK: b"5",
+        b"grafted": b"2",
+        b"old": b"3",
+    }
+
+
+def test_a_push_on_top_reads_no_header(monkeypatch: pytest.MonkeyPatch) -> None:
+    history, begun = BzrHistory(), PackRepository(MemoryTransport(), "project")
+    line = history.line(30)
+    history.push(begun, line, {TRUNK: Tip(line[-1])})
+    new = history.commit({b"f": b"new"}, [line[-1]])
+    monkeypatch.setattr(Snapshot, "first_parent", None)
+    history.push(begun, [new], {TRUNK: Tip(new)})
+    assert stored(begun) == {TRUNK: (Tip(new, b"31"),)}
+
+
+@pytest.mark.parametrize("ahead", [256, 8, 1])
+def test_headers_behind_a_link_are_read_together(monkeypatch: pytest.MonkeyPatch, ahead: int) -> None:
+    history, begun = BzrHistory(), PackRepository(MemoryTransport(), "project")
+    line = history.line(20)
+    line.append(history.commit({b"f": b"merge"}, [line[-1], line[3]]))
+    line.append(history.commit({b"f": b"grafted"}, [line[-1]], [b"ghost"], ghost_first=True))
+    line.append(history.commit({b"f": b"later"}, [line[-1]]))
+    history.push(begun, line, {})
+    snapshot = begun.snapshot()
+    expected = [snapshot.first_parent(ordinal) for ordinal in range(len(line))]
+    reads = calls_of(monkeypatch, Snapshot, "first_parents")
+    monkeypatch.setattr(module, "AHEAD", ahead)
+    monkeypatch.setattr(snapshot, "is_remote", True)
+    transaction = Transaction("project", snapshot)
+    proof: TipProof = transaction.tips
+    assert [proof.first_parent(ordinal) for ordinal in reversed(range(len(line)))] == expected[::-1]
+    assert len(reads) == -(-len(line) // ahead)
+
+
+def test_what_it_reads_is_charged(begun: PackRepository, history: History) -> None:
+    tag = history.tag(next(iter(history.parents)))
+    push(begun, history, [tag], {TAGS + b"a": tag})
+    allowance = Allowance()
+    transaction = Transaction("project", begun.snapshot(), allowance=allowance)
+    transaction.set_ref(TAGS + b"b", (Tip(tag),))
+    before = allowance.steps
+    transaction.prove_tips()
+    assert (allowance.steps - before, allowance.decoded >= 1024) == (3, True)
+
+
+def test_each_ref_is_looked_at_once(begun: PackRepository, history: History) -> None:
+    compared = 0
+
+    class Name(bytes):
+        def __eq__(self, other: object) -> bool:
+            nonlocal compared
+            compared += 1
+            return super().__eq__(other)
+
+        __hash__ = bytes.__hash__
+
+    claimed: dict[bytes, RefValue] = {
+        Name(TAGS + b"%d" % number): (Tip(next(iter(history.parents))),) for number in range(100)
+    }
+    assert Transaction("project", begun.snapshot()).tips.values(claimed, {}) == claimed
+    assert compared <= 3 * len(claimed)

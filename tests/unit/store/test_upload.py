@@ -6,6 +6,7 @@ from collections.abc import Set
 
 import pytest
 from builders import MAIN, History, create, push, request_id, upload
+from calls import raising
 from incoming_uploads import left_in_quarantine, receive
 
 from smartserver.errors import MissingParents, WrongTip
@@ -19,19 +20,6 @@ from smartserver.store.upload import unreported
 from transports.errors import NoSpace
 
 pytestmark = pytest.mark.usefixtures("proving")
-
-
-def test_a_body_that_is_unsound_on_the_new_root(repository: PackRepository, history: History) -> None:
-    line = history.line(2)
-    push(repository, history, line[:1], {MAIN: line[0]})
-    slow = upload(repository, history.body(line[1:]), 1)
-    repository.delete(request_id(), 0, "user")
-    push(repository, history, [], {})
-    with pytest.raises(MissingParents):
-        slow.check_again(repository.begin(), unreported, frozenset())
-    assert len(left_in_quarantine(repository)) == 2  # The pack and its index.
-    slow.abandon()
-    assert left_in_quarantine(repository) == []
 
 
 @pytest.mark.parametrize("new", [0, 1])
@@ -136,15 +124,12 @@ def test_a_refused_ref_is_refused_again(repository: PackRepository, history: His
 def test_a_file_that_fails_when_it_is_closed_is_deleted_all_the_same(
     repository: PackRepository, history: History, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def full(draft: DraftPack) -> None:
-        raise NoSpace("what a network file system says as late as this")
-
     (tip,) = history.line(1)
     push(repository, History(), [])
     sent = receive(repository)
     sent.write(history.segment(tip))
     assert len(left_in_quarantine(repository)) == 1
-    monkeypatch.setattr(DraftPack, "close", full)
+    monkeypatch.setattr(DraftPack, "close", raising(NoSpace("what a network file system says as late as this")))
     sent.abandon()
     assert left_in_quarantine(repository) == []
 
@@ -171,11 +156,3 @@ def test_nothing_new_is_never_stale(repository: PackRepository, history: History
     assert empty.quarantine is None
     empty.leave()
     assert len(repository.folder.list_directory(PACKS)) == 4
-
-
-def test_abandoning_twice_is_harmless(repository: PackRepository, history: History) -> None:
-    (tip,) = history.line(1)
-    sent = upload(repository, history.body([tip]), 1)
-    sent.abandon()
-    sent.abandon()
-    assert left_in_quarantine(repository) == []

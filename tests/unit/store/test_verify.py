@@ -9,13 +9,12 @@ import msgspec
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
 from changes import push_each, replace
-from faulty_transport import FaultyTransport
+from incoming_uploads import altered
 from memory_transport import MemoryTransport
 
 from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.records.model import BaseTag, Key, Parent, Tip
-from smartserver.records.model import Entry as SegmentEntry
-from smartserver.records.segment import decode_segment, encode_segment, frames
+from smartserver.records.model import Parent, Tip
+from smartserver.records.segment import decode_segment
 from smartserver.store import verify
 from smartserver.store.blocks import seal
 from smartserver.store.checkpoint import decode_checkpoint, encode_checkpoint, make_checkpoint
@@ -28,7 +27,7 @@ from smartserver.store.repack import MOST_PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.state import REFS, State, encode_value, following
 from smartserver.store.verify import NO_INDEX
-from transports.base import ReadFile, Transport
+from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 from transports.errors import NoSuchFile, PermissionDenied, TransportFailed
 
@@ -75,31 +74,6 @@ def replace_pack(repository: PackRepository, **changed: object) -> PackEntry:
     entry = msgspec.structs.replace(repository.snapshot().state.packs[0], **changed)
     tell(repository, joins=(Join((entry.name,), entry),))
     return entry
-
-
-def altered(
-    history: History,
-    revision: bytes,
-    *,
-    without: Key = b"",
-    parents: tuple[Parent, ...] | None = None,
-    base: tuple[Key, Key] = (b"", b""),
-    frame: tuple[Key, bytes] = (b"", b""),
-) -> bytes:
-    """A revision's segment with something wrong in it."""
-    content = history.segment(revision)
-    segment = decode_segment(content, 0, KINDS)
-    entries: list[SegmentEntry] = []
-    bodies: list[bytes] = []
-    for entry, body in zip(segment.entries, frames(segment, content), strict=True):
-        if entry.key == without:
-            continue
-        if entry.key == base[0]:
-            entry = entry._replace(base=BaseTag.FULL_KEY, base_key=base[1])
-        new = frame[1] if entry.key == frame[0] else bytes(body)
-        entries.append(entry._replace(frame_length=len(new)))
-        bodies.append(new)
-    return encode_segment(revision, segment.parents if parents is None else parents, entries, bodies, KINDS)
 
 
 def test_a_sound_repository(repository: PackRepository, history: History) -> None:
@@ -243,38 +217,23 @@ def test_a_missing_first_pack(repository: PackRepository, history: History, stor
     assert all(any(key in problem for key in resting) for problem in report.problems[1:])
 
 
-class BadSector(FaultyTransport):
-    """A read of one byte of the packs fails."""
-
-    def __init__(self, inner: MemoryTransport, bad: int) -> None:
-        super().__init__(inner)
-        self.bad = bad
-
-    def open_read(self, path: str) -> ReadFile:
-        return BadFile(self.inner.open_read(path), path, self.bad)
-
-
-class BadFile(ReadFile):
-    def __init__(self, inner: ReadFile, path: str, bad: int) -> None:
-        self.inner, self.path, self.bad = inner, path, bad
-
-    def read_at(self, offset: int, size: int) -> bytes:
-        if offset <= self.bad < offset + size and offset:
-            raise TransportFailed(self.path, "input/output error")
-        return self.inner.read_at(offset, size)
-
-    def size(self) -> int:
-        return self.inner.size()
-
-    def close(self) -> None:
-        self.inner.close()
-
-
 def test_a_bad_sector(repository: PackRepository, history: History, storage: MemoryTransport) -> None:
     line = [history.commit({"a": b"text %d" % number}) for number in range(4)]
     push(repository, history, line, {MAIN: line[3]})
     index = repository.snapshot().packs[0].index
-    report = PackRepository(BadSector(storage, index.segment_offsets[1] + 5)).verify()
+    bad = index.segment_offsets[1] + 5
+
+    class BadFile(BytesFile):
+        def read_at(self, offset: int, size: int) -> bytes:
+            if offset <= bad < offset + size and offset:
+                raise TransportFailed("a pack", "input/output error")
+            return super().read_at(offset, size)
+
+    class BadSector(PassingTransport):
+        def open_read(self, path: str) -> ReadFile:
+            return BadFile(self.inner.get(path))
+
+    report = PackRepository(BadSector(storage)).verify()
     assert report.segments == 3
     assert "input/output error" in report.problems[0]
     assert "the hash it ends with" in report.problems[1]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 from builders import GIT, KINDS, MAIN
-from verb_context import NotedContext, Project
+from verb_context import Project
 
-from smartserver.errors import LimitExceeded, MissingRevision, NoSuchRepository
+from smartserver.errors import LimitExceeded, MissingRevision
 from smartserver.store.model import PullPlan
 from smartserver.store.transaction import Transaction
 from smartserver.verbs.repository_pull import MAX_PREFIXES, PullRequest, PullResult, repository_pull
@@ -141,7 +141,7 @@ def test_whole_revisions_as_a_bulk_stream(project: Tagged) -> None:
 
 def test_what_is_had_does_not_come(project: Tagged) -> None:
     assert project.pulled(PullRequest(refs=[MAIN], haves=[project.line[1]])) == {project.line[2]}
-    shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0]])
+    shallow = PullRequest(refs=[MAIN], haves=[project.line[1]], absent=[project.line[0], bytes(20)])
     assert project.pulled(shallow) == {project.line[0], project.line[2]}
 
 
@@ -158,10 +158,3 @@ def test_refs_alone_bring_nothing(project: Tagged) -> None:
     context = project.context()
     assert run(context, PullRequest(refs=[])) == PullResult()
     assert not any(context.plans)
-
-
-def test_one_made_in_the_same_request_cannot_be_pulled() -> None:
-    context = NotedContext(Transaction("project", None))
-    context.transaction.create(GIT, KINDS, {})
-    with pytest.raises(NoSuchRepository):
-        run(context, PullRequest())

@@ -7,16 +7,138 @@ from pathlib import Path
 
 import msgspec
 import pytest
-import spec_examples as examples
-from wire_pair import C, Pair, S
+from wire_pair import C, Pair, S, Said
 
 import smartserver.verbs.all  # noqa: F401 - declares the verbs
+from smartserver.vcs.git.selector import BLOBS, Cut, FetchSelector
 from smartserver.verbs.declare import VERBS
 from smartserver.wire import frames, limits, messages, states
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Error, Event, PeerClosed, Ping, Progress, Reply, Request, VersionMismatch
+from smartserver.wire.events import (
+    Body,
+    Cancel,
+    End,
+    Error,
+    Event,
+    GoAway,
+    PeerClosed,
+    Ping,
+    Pong,
+    Progress,
+    Reply,
+    Request,
+    VersionMismatch,
+)
 from smartserver.wire.frames import FrameType
-from smartserver.wire.messages import RequestFlag
+from smartserver.wire.messages import (
+    Advice,
+    Call,
+    Counters,
+    Failure,
+    Fault,
+    KnownVersion,
+    Outcome,
+    RequestFlag,
+    State,
+    Status,
+    encode,
+    raw,
+)
+from smartserver.wire.messages import Progress as ProgressMessage
+from smartserver.wire.messages import Reply as ReplyMessage
+from smartserver.wire.messages import Request as RequestMessage
+
+REQUEST_ID = bytes(range(16))
+INCARNATION = bytes(range(0xA0, 0xB0))
+OLD = bytes(range(0x40, 0x54))
+TIP = bytes(range(0x20, 0x34))
+MAIN = b"refs/heads/main"
+OLDER_MARK, NEWER_MARK = 0xB0B1, 0xC0C1
+
+
+PING = RequestMessage("", REQUEST_ID, 0, [Call("Server.ping", raw([]))])
+PUSH = RequestMessage(
+    "/project",
+    REQUEST_ID,
+    0,
+    [
+        Call("Repository.insert_pack", raw([])),
+        Call("Branch.set_last_revision", raw([MAIN, TIP, "ff", True, b"", b""])),
+    ],
+    int(RequestFlag.ATOMIC | RequestFlag.BODY),
+    KnownVersion(INCARNATION, 7, OLDER_MARK),
+)
+PUSHED = ReplyMessage(
+    [Outcome(Status.DONE, raw([1])), Outcome(Status.DONE, raw([[OLD]]))],
+    State(INCARNATION, 8, 7, {MAIN: raw([[TIP]])}, mark=1),
+    Counters(1800, 2, 5, 4096, 900, 6),
+)
+DIVERGED = Failure(
+    Fault("refused", raw({})),
+    [
+        Outcome(Status.NOT_DONE, fault=Fault("not-done", raw({}))),
+        Outcome(Status.REFUSED, fault=Fault("diverged", raw({"ref": MAIN, "tip": OLD}))),
+    ],
+    State(INCARNATION, 9, 7, {MAIN: raw([[OLD]])}, mark=NEWER_MARK),
+)
+STATE = State(
+    INCARNATION,
+    3,
+    None,
+    {MAIN: raw([[TIP]]), b"old": raw(None), b"stable": raw([[OLD, b"7"], [TIP, b"", True]])},
+    {"bookmarks": raw({b"@": TIP, b"gone": None})},
+    "git sha1",
+    {"HEAD": MAIN},
+    1,
+)
+
+MESSAGES: dict[str, msgspec.Struct] = {
+    "a State with everything": STATE,
+    "a Progress": ProgressMessage("verify", 40, 100),
+    "an Advice": Advice("faults", raw({"faults": {"badTimezone": [3, "ab12"]}})),
+    "a FetchSelector": FetchSelector([b"\1" * 20], 2, filters=[(BLOBS, 0)], follow=[b"refs/tags/"], thin=True),
+    "a Cut": Cut([b"\2" * 20], [b"\1" * 20]),
+}
+
+DIALOGS: dict[str, list[Said]] = {
+    "ping": [(C, Request(1, encode(PING))), (S, Reply(1, encode(ReplyMessage([Outcome(0, raw([]))]))))],
+    "push": [
+        (C, Request(1, encode(PUSH), body=True)),
+        (C, Body(1, b"(the segment)")),
+        (C, End(1, 1, 13)),
+        (S, Reply(1, encode(PUSHED))),
+    ],
+    "refused while sending": [
+        (C, Request(1, b"...", body=True)),
+        (C, Body(1, b"(the graph)")),
+        (S, Error(1, encode(DIVERGED))),
+        (C, Body(1, b"(a part of the segments)")),
+        (C, Cancel(1)),
+    ],
+    "two requests and a body down": [
+        (C, Request(1, b"...")),
+        (C, Request(2, b"...")),
+        (S, Progress(1, encode(ProgressMessage("reading", 0)))),
+        (S, Reply(1, b"...", body=True)),
+        (S, Body(1, b"(a segment)")),
+        (S, Reply(2, b"...")),
+        (S, Body(1, b"(another)")),
+        (S, End(1, 2, 20)),
+    ],
+    "cancelled": [
+        (C, Request(1, b"...")),
+        (S, Reply(1, b"...", body=True)),
+        (S, Body(1, b"(a segment)")),
+        (C, Cancel(1)),
+        (S, Error(1, encode(Failure(Fault("cancelled", raw({})))))),
+    ],
+    "signs of life": [(C, Ping(b"7")), (S, Pong(b"7")), (S, GoAway(b"restart"))],
+}
+"""Title -> what is said; the payload `...` stands for one shown elsewhere."""
+
+ANOTHER_VERSION = "a client of version 2"
+TO_IGNORE = "a frame to ignore"
+
 
 SPEC = (Path(__file__).parents[3] / "doc" / "spec" / "wire.md").read_text(encoding="utf-8")
 SIDES = {"C": C, "S": S}
@@ -54,14 +176,14 @@ def rows(first_column: str, after: str = "") -> list[list[str]]:
 
 
 def test_every_block_is_known() -> None:
-    assert set(BLOCKS) == {*examples.DIALOGS, *examples.MESSAGES, examples.ANOTHER_VERSION, examples.TO_IGNORE}
+    assert set(BLOCKS) == {*DIALOGS, *MESSAGES, ANOTHER_VERSION, TO_IGNORE}
     assert len(BLOCKS) == SPEC.count("```hex")
 
 
-@pytest.mark.parametrize("title", list(examples.DIALOGS))
+@pytest.mark.parametrize("title", list(DIALOGS))
 def test_dialog_is_what_it_says(title: str) -> None:
     """Read: the events it stands for. Written: these bytes."""
-    said = examples.DIALOGS[title]
+    said = DIALOGS[title]
     pair = Pair()
     heard: list[tuple[Role, Event]] = []
     for side, flight in BLOCKS[title]:
@@ -80,7 +202,7 @@ def test_dialog_is_what_it_says(title: str) -> None:
     assert heard == said
 
 
-@pytest.mark.parametrize("title", list(examples.DIALOGS))
+@pytest.mark.parametrize("title", list(DIALOGS))
 def test_payloads_of_a_dialog(title: str) -> None:
     decoders = {
         Request: messages.decode_request,
@@ -88,7 +210,7 @@ def test_payloads_of_a_dialog(title: str) -> None:
         Error: messages.decode_failure,
         Progress: messages.decode_progress,
     }
-    for _, event in examples.DIALOGS[title]:
+    for _, event in DIALOGS[title]:
         if isinstance(event, Request | Reply | Error | Progress) and event.payload != b"...":
             decoded = decoders[type(event)](event.payload)
             assert messages.encode(decoded) == event.payload
@@ -98,17 +220,17 @@ def test_payloads_of_a_dialog(title: str) -> None:
                     assert msgspec.msgpack.encode(arguments) == bytes(call.arguments)
 
 
-@pytest.mark.parametrize("title", list(examples.MESSAGES))
+@pytest.mark.parametrize("title", list(MESSAGES))
 def test_payload(title: str) -> None:
     [(side, payload)] = BLOCKS[title]
-    example = examples.MESSAGES[title]
+    example = MESSAGES[title]
     assert side is None
     assert msgspec.msgpack.encode(example) == payload
     assert msgspec.msgpack.decode(payload, type=type(example)) == example
 
 
 def test_another_version() -> None:
-    [(_, opening), (_, answer)] = BLOCKS[examples.ANOTHER_VERSION]
+    [(_, opening), (_, answer)] = BLOCKS[ANOTHER_VERSION]
     server = Connection(Role.SERVER)
     server.receive_data(opening)
     assert server.next_event() == VersionMismatch((2,))
@@ -120,7 +242,7 @@ def test_another_version() -> None:
 
 
 def test_frame_to_ignore() -> None:
-    [(_, flight)] = BLOCKS[examples.TO_IGNORE]
+    [(_, flight)] = BLOCKS[TO_IGNORE]
     assert Pair().deliver(C, flight) == [Ping()]
 
 

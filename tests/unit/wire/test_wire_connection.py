@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-import tracemalloc
 
 import pytest
+from traced_memory import traced
 from wire_pair import ASKED, FULL, OPENED, PUSHING, C, Pair, S
 
 from smartserver.wire.connection import Connection, Role
@@ -181,14 +181,11 @@ def test_frames_of_one_size_are_apart() -> None:
 
 def test_an_idle_connection_holds_no_frame() -> None:
     frame = HEADER.pack(MAX_FRAME, IGNORED_FROM, 0) + bytes(MAX_FRAME)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         server = fed(S, b"hpss/1\n", frame)
         assert server.next_event() is None
         assert not server.part_way
-        assert tracemalloc.get_traced_memory()[0] < MAX_FRAME // 4
-    finally:
-        tracemalloc.stop()
+    assert memory.kept < MAX_FRAME // 4
 
 
 # After an error

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import itertools
 import random
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -12,6 +13,7 @@ from builders import joined
 from bzr_builders import inventory_text, revision_text
 from bzr_maps import key_of, leaf, write
 from bzr_samples import FIRST, SECOND
+from calls import calls_of
 from charging import Charged
 
 from smartserver.errors import MissingRevision, NoSuchPart
@@ -187,14 +189,7 @@ def test_pages_that_revisions_share_are_read_once(monkeypatch: pytest.MonkeyPatc
     second = stored.commit({**tree, b"f00": Item(b"id-0", b"new\n")}, first)
 
     def count(*revisions: bytes) -> int:
-        read: list[Key] = []
-        here = contents(stored)
-
-        def noted(kind: int, key: Key) -> Record | None:
-            read.append(key)
-            return Stored.record(stored, kind, key)
-
-        monkeypatch.setattr(stored, "record", noted)
+        here, read = contents(stored), calls_of(monkeypatch, stored, "record")
         for revision in revisions:
             here.state(revision, b"f00")
             here.state(revision, b"f33")
@@ -206,64 +201,25 @@ def test_pages_that_revisions_share_are_read_once(monkeypatch: pytest.MonkeyPatc
     assert count(first, second) == 2 * count(first) > 2 * once
 
 
-class RandomTree:
-    """A tree that changes a little at each step."""
-
-    def __init__(self, chance: random.Random, size: int) -> None:
-        self._random = chance
-        self._count = 0
-        self._nodes: dict[bytes, tuple[bytes, bytes, Item]] = {}
-        """File id -> the folder's, the name, and what it is."""
-        for _ in range(size):
-            self._add()
-
-    def step(self) -> None:
-        for _ in range(self._random.choice((0, 1, 2, 5))):
-            self._random.choice((self._add, self._edit, self._move, self._remove))()
-
-    def paths(self) -> dict[bytes, Item]:
-        return {self._path(file_id): item for file_id, (_, _, item) in self._nodes.items()}
-
-    def _add(self) -> None:
-        folder = self._folder()
-        self._count += 1
-        kind = self._random.choice(("file", "file", "file", "dir", "dir", "symlink", "tree"))
-        item = Item(b"id-%d" % self._count, b"" if kind == "dir" else b"text", kind)
-        self._nodes[item.file_id] = (folder, b"f%d" % self._count, item)
-
-    def _edit(self) -> None:
-        file_id = self._any()
-        folder, name, item = self._nodes[file_id]
-        if item.kind == "file" and self._random.random() < 0.3:
-            self._nodes[file_id] = (folder, name, item._replace(executable=not item.executable))
-        elif item.kind != "dir":
-            self._nodes[file_id] = (folder, name, item._replace(text=b"more" + item.text))
-
-    def _move(self) -> None:
-        file_id, folder = self._any(), self._folder()
-        _, name, item = self._nodes[file_id]
-        if not (self._path(folder) + b"/").startswith(self._path(file_id) + b"/"):
-            self._nodes[file_id] = (folder, name, item)
-
-    def _remove(self) -> None:
-        path = self._path(self._any()) + b"/"
-        gone = [each for each in self._nodes if (self._path(each) + b"/").startswith(path)]
-        if len(gone) < len(self._nodes):
-            for file_id in gone:
-                del self._nodes[file_id]
-
-    def _any(self) -> bytes:
-        return self._random.choice(sorted(self._nodes))
-
-    def _folder(self) -> bytes:
-        return self._random.choice([b"root", *[each for each, node in self._nodes.items() if node[2].kind == "dir"]])
-
-    def _path(self, file_id: bytes) -> bytes:
-        names: list[bytes] = []
-        while file_id != b"root":
-            file_id, name, _ = self._nodes[file_id]
-            names.append(name)
-        return b"/".join(reversed(names))
+def grown(chance: random.Random, tree: Mapping[bytes, Item], number: int, do: str = "add") -> dict[bytes, Item]:
+    """The tree with a node added, edited, moved or removed; with a folder goes all that is in it."""
+    folder = chance.choice([b"", *[path + b"/" for path, item in tree.items() if item.kind == "dir"]])
+    path = chance.choice(list(tree))
+    item, inside = tree[path], {each for each in tree if (each + b"/").startswith(path + b"/")}
+    match do:
+        case "edit" if item.kind == "file" and chance.random() < 0.3:
+            return {**tree, path: item._replace(executable=not item.executable)}
+        case "edit" if item.kind != "dir":
+            return {**tree, path: item._replace(text=b"more" + item.text)}
+        case "move" if not folder.startswith(path + b"/"):
+            moved = folder + path.rpartition(b"/")[2]
+            return {moved + each[len(path) :] if each in inside else each: item for each, item in tree.items()}
+        case "remove" if len(inside) < len(tree):
+            return {each: item for each, item in tree.items() if each not in inside}
+        case "add":
+            kind = chance.choice(("file", "file", "file", "dir", "dir", "symlink", "tree"))
+            return {**tree, folder + b"f%d" % number: Item(b"id-%d" % number, b"text" * (kind != "dir"), kind)}
+    return dict(tree)
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -272,11 +228,14 @@ def test_changes_of_any_trees(seed: int) -> None:
     chance = random.Random(seed)
     stored = Stored(chance.choice((1, 1, 2, 8)))
     here = contents(stored)
-    tree = RandomTree(chance, chance.choice((3, 20, 40)))
-    old, before = tree.paths(), stored.commit(tree.paths())
+    numbers, old = itertools.count(), {b"f": Item(b"f-id")}
+    for number in itertools.islice(numbers, chance.choice((2, 20, 40))):
+        old = grown(chance, old, number)
+    before = stored.commit(old)
     for _ in range(8):
-        tree.step()
-        new = tree.paths()
+        new = old
+        for number in itertools.islice(numbers, chance.choice((0, 1, 2, 5))):
+            new = grown(chance, new, number, chance.choice(("add", "edit", "move", "remove")))
         revision = stored.commit(new, before)
         assert {node.path for node in here.nodes(revision, b"", deep=True)} == {b"", *new}
         expected = [

@@ -4,6 +4,7 @@ import random
 
 import pytest
 from bzr_builders import TRUNK, BzrHistory
+from calls import calls_of
 from lines import Lines
 from memory_transport import MemoryTransport
 
@@ -32,14 +33,7 @@ def test_where_it_ends(moment: SnapshotView) -> None:
 
 
 def test_it_is_walked_as_far_as_it_is_read(moment: SnapshotView, monkeypatch: pytest.MonkeyPatch) -> None:
-    walked: list[int] = []
-    first_parent = Snapshot.first_parent
-
-    def noted(of: Snapshot, ordinal: int) -> int | None:
-        walked.append(ordinal)
-        return first_parent(of, ordinal)
-
-    monkeypatch.setattr(Snapshot, "first_parent", noted)
+    walked = calls_of(monkeypatch, Snapshot, "first_parent", lambda _, ordinal: ordinal)
     line = left_hand(moment, 4)
     assert (next(line), walked) == (4, [])
     assert (next(line), next(line), walked) == (3, 2, [4, 3])

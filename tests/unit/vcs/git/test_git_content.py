@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
-import tracemalloc
 from collections.abc import Iterable, Mapping
 
 import pytest
+from calls import calls_of
 from git_samples import StoredObjects
+from traced_memory import traced
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
@@ -158,14 +159,7 @@ def test_an_encoding_that_python_does_not_have_is_not_asked_for(
     sample: Sample, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It keeps the name of each that it was asked for, as long as the server runs."""
-    asked: list[str] = []
-    lookup = codecs.lookup
-
-    def noted(name: str) -> codecs.CodecInfo:
-        asked.append(name)
-        return lookup(name)
-
-    monkeypatch.setattr(codecs, "lookup", noted)
+    asked = calls_of(monkeypatch, codecs, "lookup", lambda name: name)
     for coding in (b"x" * 1000, b"nonsense-1", b"iso--8859---1", b"ISO.8859.1"):
         header = sample.contents.header(sample.commit(sample.tree(), rest=b"\nencoding %b\n\n\xe4" % coding))
         assert header is not None
@@ -198,12 +192,9 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     inner = sample.tree(*[(b"100644", b"%03d" % number, sample.blob(b"")) for number in range(900)])
     commit = sample.commit(sample.tree((b"40000", name, inner)))
     changes = sample.contents.changes(commit)
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         assert next(changes) == ChangedPath("A", name + b"/000")
-        assert tracemalloc.get_traced_memory()[1] < 1 << 20
-    finally:
-        tracemalloc.stop()
+    assert memory.peak < 1 << 20
     assert sum(1 for _ in changes) == 899
 
 

@@ -1,21 +1,22 @@
-"""The bytes of packs and indexes, and the way records become entries."""
+"""The bytes of packs, indexes and deltas, and the way records become entries."""
 
 from __future__ import annotations
 
 import hashlib
 import itertools
 import os
-import struct
+import random
 import subprocess
 import tempfile
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from dulwich.pack import apply_delta
 from hypothesis import given
 from hypothesis import strategies as st
+from traced_memory import traced
 from twins import both
 
 from smartserver.records import delta as frames
@@ -24,6 +25,7 @@ from smartserver.records.native import PARTS
 from smartserver.records.segment import encode_segment
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import WrongContent
+from smartserver.vcs.git.delta import delta
 from smartserver.vcs.git.objects import BLOB, COMMIT, METAS, TAG, TREE
 from smartserver.vcs.git.pack import BaseNotHere, index, offset_back
 from smartserver.vcs.git.system import GIT
@@ -50,21 +52,9 @@ def test_an_index_finds_wide_offsets() -> None:
     made = [(key, n, n if n % 2 else (1 << 31) + n * (1 << 33)) for n, key in enumerate(keys)]
     pack_hash = hashlib.sha1(b"pack").digest()
     block = index(sorted(made), pack_hash)
-    assert block[:8] == b"\377tOc\0\0\0\2"
-    assert block[-20:] == hashlib.sha1(block[:-20]).digest()
-    assert block[-40:-20] == pack_hash
-    fanout = struct.unpack_from(">256I", block, 8)
-    assert fanout[-1] == 40
-    at = 8 + 1024
-    for place, key in enumerate(sorted(keys)):
-        n = keys.index(key)
-        assert (fanout[key[0] - 1] if key[0] else 0) <= place < fanout[key[0]]
-        assert block[at + 20 * place : at + 20 * place + 20] == key
-        assert struct.unpack_from(">I", block, at + 800 + 4 * place) == (n,)
-        (offset,) = struct.unpack_from(">I", block, at + 960 + 4 * place)
-        if offset & 1 << 31:
-            (offset,) = struct.unpack_from(">Q", block, at + 1120 + 8 * (offset & ~(1 << 31)))
-        assert offset == (n if n % 2 else (1 << 31) + n * (1 << 33))
+    said = subprocess.run(["git", "show-index"], input=block, capture_output=True, check=True).stdout.decode()
+    assert said.splitlines() == [f"{offset} {key.hex()} ({check:08x})" for key, check, offset in sorted(made)]
+    assert block[-40:] == pack_hash + hashlib.sha1(block[:-20]).digest()
 
 
 class Sent:
@@ -187,13 +177,9 @@ def test_a_large_text_is_never_held_twice(files: list[int], sent: Sent) -> None:
     sent.record(BLOB, text)
     length = len(text)
     del text
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         build(PARTS["PackBuilder"][0], files, sent)
-        peak = tracemalloc.get_traced_memory()[1]
-    finally:
-        tracemalloc.stop()
-    assert peak < length + (4 << 20)
+    assert memory.peak < length + (4 << 20)
 
 
 @BOTH
@@ -237,3 +223,52 @@ def test_what_is_no_segment_is_refused(part: Any, files: list[int], sent: Sent) 
     sent.blocks.append(sent.blocks[0][:-1])
     with pytest.raises(Malformed, match="bytes of a segment of"):
         build(part, files, sent)
+
+
+def apply(base: bytes, changes: bytes) -> bytes:
+    """Apply a delta as another implementation of git does."""
+    return b"".join(apply_delta(base, changes))
+
+
+lines = st.lists(st.sampled_from([b"a long enough line %d\n" % n for n in range(12)] + [b"x\n", b"\n", b"no end"]))
+texts = lines.map(b"".join) | st.binary(max_size=600)
+
+
+@given(texts, st.data())
+def test_an_edited_text(base: bytes, data: st.DataObject) -> None:
+    text = base
+    for _ in range(data.draw(st.integers(0, 4))):
+        at = data.draw(st.integers(0, len(text)))
+        until = data.draw(st.integers(at, len(text)))
+        text = text[:at] + data.draw(texts) + text[until:]
+    assert apply(base, delta(base, text)) == text
+
+
+@pytest.mark.parametrize("length", [0, 1, 0xFFFE, 0xFFFF, 0x10000, 0x1FFFE, 0x20001, 300_000])
+def test_copies_longer_than_one_instruction(length: int) -> None:
+    rng = random.Random(length)
+    shared = rng.randbytes(length)
+    base = rng.randbytes(70_000) + shared + b"tail"
+    text = base[:5] + b"new" * 40 + shared + b"tail"
+    assert apply(base, delta(base, text)) == text
+    assert len(delta(base, base)) < 60
+
+
+def test_a_small_edit_costs_little() -> None:
+    old = [b"line %d of a file with some words in it\n" % n for n in range(3000)]
+    new = list(old)
+    for at in range(100, 3000, 300):
+        new[at] = b"edited\n"
+        new.insert(at + 50, b"inserted\n")
+    moved = old[1000:1100]
+    changes = delta(b"".join(old), b"".join(new[:2000] + moved + new[2000:]))
+    assert apply(b"".join(old), changes) == b"".join(new[:2000] + moved + new[2000:])
+    assert len(changes) < 1000
+
+
+def test_a_large_file_in_another_order_ends_soon() -> None:
+    rows = [b"row number %d of a table\n" % n for n in range(60_000)]
+    base = b"".join(rows)
+    random.Random(5).shuffle(rows)
+    text = b"".join(rows)
+    assert apply(base, delta(base, text)) == text

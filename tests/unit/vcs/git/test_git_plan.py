@@ -1,18 +1,18 @@
-"""vcs.git.plan: the revisions of a plan, each as it was given, in little memory."""
+"""vcs.git.plan, vcs.git.objects: the revisions of a plan in little memory; a file that git reads is read whole."""
 
 from __future__ import annotations
 
 import hashlib
 import os
 import subprocess
-import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from traced_memory import traced
 
 from smartserver.vcs.base import CannotSend
-from smartserver.vcs.git.objects import COMMIT
+from smartserver.vcs.git.objects import COMMIT, SHORT, scratch
 from smartserver.vcs.git.plan import Revision, Revisions, graph_of, revisions
 from smartserver.vcs.git.repository import GitRepository
 
@@ -30,15 +30,11 @@ def line(count: int) -> Iterator[Revision]:
 
 def test_memory_of_a_plan() -> None:
     count = 10_000
-    tracemalloc.start()
-    try:
+    with traced() as memory:
         plan = Revisions(line(count))
         graph = graph_of(plan)
-        taken, _ = tracemalloc.get_traced_memory()
-    finally:
-        tracemalloc.stop()
     assert len(graph) == count
-    assert taken / count < 200
+    assert memory.kept / count < 200
 
 
 def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
@@ -58,3 +54,19 @@ def test_a_commit_without_its_past_is_named(tmp_path: Path) -> None:
     assert str(refused.value) == (
         f"cannot push: history is cut off: commit {first} is missing (in a shallow clone: git fetch --unshallow)"
     )
+
+
+@pytest.mark.parametrize("size", [0, SHORT, SHORT + 1])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_file_without_a_name_is_read_from_its_start(
+    size: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    content = b"?" * size
+    with scratch(content) as file:
+        assert subprocess.run(["cat"], stdin=file, capture_output=True, check=True).stdout == content
+        file.write(b"more")
+        file.seek(size)
+        assert file.read() == b"more"
+    assert file.closed

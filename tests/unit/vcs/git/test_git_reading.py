@@ -1,10 +1,12 @@
-"""vcs.git.reading: fetches of a part of the commits, or of their objects. `git_shallow_rows.py` has those of git."""
+"""vcs.git.reading, vcs.git.shallow: fetches of a part of the commits or of their objects; the file of the cut."""
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext, suppress
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -33,6 +35,7 @@ from smartserver.vcs.git.selector import (
     decode_cut,
     encode,
 )
+from smartserver.vcs.git.shallow import ShallowChange, ShallowFileError, read
 from smartserver.vcs.git.system import GIT
 
 FORM = GIT["git sha1"]
@@ -298,3 +301,39 @@ def test_a_store_behind_a_link_is_read_in_few_trips() -> None:
     client.fetch([made], depth=1)
     assert len(client.sent) == 106
     assert 2 * len(transport.log) < len(client.sent), transport.log
+
+
+ONE, TWO = b"\1" * 20, b"\2" * 20
+
+
+def lines(*commits: bytes) -> str:
+    return "".join([commit.hex() + "\n" for commit in commits])
+
+
+def test_it_changes_when_that_is_said(tmp_path: Path) -> None:
+    path = str(tmp_path / "shallow")
+    assert read(path) == set()
+    with ShallowChange(path, set(), {TWO, ONE}) as change:
+        assert Path(change.lock).read_text() == lines(ONE, TWO)
+        assert read(path) == set()
+        change.commit()
+    assert (tmp_path / "shallow").read_text() == lines(ONE, TWO)
+    with ShallowChange(path, {ONE, TWO}, {ONE}):
+        pass
+    assert read(path) == {ONE, TWO}
+    with ShallowChange(path, {ONE, TWO}, set()) as change:
+        change.commit()
+    assert os.listdir(tmp_path) == []
+
+
+def test_another_process_changed_it(tmp_path: Path) -> None:
+    (tmp_path / "shallow").write_text(lines(ONE))
+    with pytest.raises(ShallowFileError, match="another process changed it; try again"):
+        ShallowChange(str(tmp_path / "shallow"), set(), {TWO})
+    assert os.listdir(tmp_path) == ["shallow"]
+
+
+def test_it_is_damaged(tmp_path: Path) -> None:
+    (tmp_path / "shallow").write_text("nonsense\n")
+    with pytest.raises(ShallowFileError, match="it holds something else than ids"):
+        read(str(tmp_path / "shallow"))

@@ -1,15 +1,22 @@
+"""vcs.hg.format, kinds, delta: the texts, keys and differences of Mercurial's records, read as Mercurial does."""
+
 from __future__ import annotations
 
 import itertools
+import random
+import struct
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mercurial.changelog import changelogrevision, decodeextra
 from mercurial.encoding import fromlocal
+from mercurial.mdiff import patch
 
+from smartserver.records.check import make_check, verify_record
 from smartserver.records.hunks import Hunk
-from smartserver.vcs.hg.delta import hunks
+from smartserver.records.system import system_of
+from smartserver.vcs.hg.delta import FEW, delta, hunks
 from smartserver.vcs.hg.format import (
     Changeset,
     ManifestLine,
@@ -26,7 +33,17 @@ from smartserver.vcs.hg.format import (
     read_changeset,
     read_line,
 )
-from smartserver.vcs.hg.kinds import NULL
+from smartserver.vcs.hg.kinds import (
+    CHANGESET,
+    FILE,
+    NULL,
+    checked_file_key,
+    file_key,
+    meta_of,
+    node_of,
+    parents_of,
+    path_of,
+)
 
 A, B = b"\xaa" * 20, b"\xbb" * 20
 
@@ -39,11 +56,11 @@ def manifest(*lines: bytes) -> bytes:
     return b"".join(sorted(lines))
 
 
-CHANGESET = A.hex().encode() + b"\nJo <jo@example.org>\n12 -3600 branch:b\nf1\nf2\n\nthe message\n\nmore"
+SAMPLE = A.hex().encode() + b"\nJo <jo@example.org>\n12 -3600 branch:b\nf1\nf2\n\nthe message\n\nmore"
 
 
 def test_a_changeset_names_its_manifest() -> None:
-    assert changeset_manifest(CHANGESET) == A
+    assert changeset_manifest(SAMPLE) == A
     assert changeset_manifest(bytes(40).replace(b"\0", b"0") + b"\nJo\n0 0\n\n") == NULL
 
 
@@ -51,15 +68,15 @@ def test_a_changeset_names_its_manifest() -> None:
     "text",
     [
         b"",
-        CHANGESET[1:],
-        CHANGESET[:10] + b" " * 30 + CHANGESET[40:],
-        CHANGESET.replace(b"\n\n", b"\n"),
-        b"z" + CHANGESET[1:],
+        SAMPLE[1:],
+        SAMPLE[:10] + b" " * 30 + SAMPLE[40:],
+        SAMPLE.replace(b"\n\n", b"\n"),
+        b"z" + SAMPLE[1:],
         A.hex().encode() + b"\nJo\n\nmessage",
-        *[CHANGESET.replace(b"12 -3600", date) for date in (b"", b"nan 0", b"inf 0", b"not a date")],
-        CHANGESET.replace(b"12 -3600 branch:b", b"0"),
-        CHANGESET.replace(b"12 -3600 branch:b", b"0 0 x"),
-        CHANGESET.replace(b"branch:b", b"branch:b\0no colon"),
+        *[SAMPLE.replace(b"12 -3600", date) for date in (b"", b"nan 0", b"inf 0", b"not a date")],
+        SAMPLE.replace(b"12 -3600 branch:b", b"0"),
+        SAMPLE.replace(b"12 -3600 branch:b", b"0 0 x"),
+        SAMPLE.replace(b"branch:b", b"branch:b\0no colon"),
     ],
 )
 def test_what_is_no_changeset(text: bytes) -> None:
@@ -79,9 +96,9 @@ def test_extras_that_mercurial_cannot_read() -> None:
         except ValueError:
             refused += 1
             with pytest.raises(ValueError, match="escapes nothing"):
-                changeset_manifest(CHANGESET.replace(b"branch:b", extras))
+                changeset_manifest(SAMPLE.replace(b"branch:b", extras))
         else:
-            assert changeset_manifest(CHANGESET.replace(b"branch:b", extras)) == A
+            assert changeset_manifest(SAMPLE.replace(b"branch:b", extras)) == A
     assert refused > 500
 
 
@@ -184,18 +201,18 @@ def test_what_is_no_manifest(text: bytes, why: str) -> None:
     "text",
     [
         *[
-            CHANGESET.replace(b"12 -3600 branch:b", date)
+            SAMPLE.replace(b"12 -3600 branch:b", date)
             for date in (
                 b"0 0", b"-1 -3600", b"1.5 7200", b"1115154970 25200.0", b"1115154970 UTC", b"1e9 ", b"1_0 1_0",
                 b"1e300 %d" % 10**20, b"0 " + b"9" * 5_000, b"0 0 ", b"0 0 branch:a", b"0 0 a:b:c\0\0close:1\0",
                 b"0 0 a:" + b":" * 5_000, b"0 0 branch:a\x1b[31mb\r", b"-1.75 0",
             )
         ],
-        CHANGESET.replace(b"Jo <jo@example.org>", b""),
-        CHANGESET.replace(b"Jo <jo@example.org>", b"\0\r\xc3\xbf"),
-        CHANGESET.replace(b"f1\nf2\n\n", b"\n"),
-        CHANGESET.replace(b"f1\nf2\n\n", b"\n\n"),
-        CHANGESET.replace(A.hex().encode(), A.hex().upper().encode()),
+        SAMPLE.replace(b"Jo <jo@example.org>", b""),
+        SAMPLE.replace(b"Jo <jo@example.org>", b"\0\r\xc3\xbf"),
+        SAMPLE.replace(b"f1\nf2\n\n", b"\n"),
+        SAMPLE.replace(b"f1\nf2\n\n", b"\n\n"),
+        SAMPLE.replace(A.hex().encode(), A.hex().upper().encode()),
     ],
 )  # fmt: skip
 def test_a_changeset_is_read_as_mercurial_reads_it(text: bytes) -> None:
@@ -249,3 +266,81 @@ def test_what_differs(data: st.DataObject) -> None:
 @pytest.mark.parametrize("hunk", [(2, 2, b""), (0, 0, b"a"), (0, 4, b"")])
 def test_hunks_that_are_not_of_whole_lines_say_nothing(hunk: Hunk) -> None:
     assert differing_in([hunk], manifest(line(b"a"), line(b"b"))) is None
+
+
+KINDS = system_of("hg sha1").kinds
+LOW, HIGH = bytes([10]) * 20, bytes([200]) * 20
+
+
+@pytest.mark.parametrize(
+    ("parents", "meta"),
+    [
+        ((NULL, NULL), b""),
+        ((LOW, NULL), LOW),
+        ((LOW, HIGH), LOW + HIGH),
+        ((NULL, HIGH), NULL + HIGH),
+        ((HIGH, LOW), HIGH + LOW),
+    ],
+)
+def test_meta_is_the_parents_and_no_more(parents: tuple[bytes, bytes], meta: bytes) -> None:
+    assert meta_of(*parents) == meta
+    assert parents_of(meta) == parents
+
+
+@pytest.mark.parametrize("meta", [LOW[:19], LOW + b"\0", NULL, LOW + NULL, LOW + HIGH + b"\1"])
+def test_meta_in_another_form_is_none(meta: bytes) -> None:
+    with pytest.raises(ValueError, match=f"its meta of {len(meta)} bytes is not two parents"):
+        parents_of(meta)
+
+
+def test_the_key_of_a_changeset_is_its_node_and_nothing_else() -> None:
+    node = node_of(LOW, b"text")
+    kind = KINDS[CHANGESET]
+    assert make_check(kind, node, LOW, b"text") == b""
+    verify_record(kind, node, LOW, b"text", b"")
+    for wrong in (b"x" + node, node[1:]):
+        with pytest.raises(ValueError, match="hashes to"):
+            verify_record(kind, wrong, LOW, b"text", b"")
+
+
+def test_the_key_of_a_file_has_its_path() -> None:
+    node = node_of(LOW, b"text")
+    key = file_key(b"d/f", node)
+    assert key == b"d/f\0" + node
+    assert path_of(key) == b"d/f"
+    assert checked_file_key(key, node) == key
+    verify_record(KINDS[FILE], key, LOW, b"text", b"")
+    with pytest.raises(ValueError, match="hashes to"):
+        verify_record(KINDS[FILE], key, HIGH, b"text", b"")
+
+
+@pytest.mark.parametrize("key", [LOW, b"\0" + LOW, b"path" + LOW, b"a\0b\0" + LOW, b"a\nb\0" + LOW, b""])
+def test_keys_that_are_no_files(key: bytes) -> None:
+    with pytest.raises(ValueError, match="a path, a NUL and a node"):
+        path_of(key)
+
+
+def test_of_nothing() -> None:
+    assert delta(b"text", None) == struct.pack(">lll", 0, 0, 4) + b"text"
+    assert delta(b"", b"") == delta(b"same\n", b"same\n") == b""
+
+
+def test_a_line_in_the_middle() -> None:
+    base = b"".join(b"line %d\n" % n for n in range(1000))
+    text = base.replace(b"line 500\n", b"another\n")
+    assert delta(text, base) == struct.pack(">lll", base.index(b"line 500"), base.index(b"line 501"), 8) + b"another\n"
+
+
+def test_any() -> None:
+    chance = random.Random(3)
+    for _ in range(300):
+        base = [b"line %d" % chance.randrange(50) for _ in range(chance.randrange(400))]
+        text = list(base)
+        for _ in range(chance.randrange(6)):
+            at = chance.randrange(len(text) + 1)
+            text[at : at + chance.randrange(4)] = [b"new %d" % chance.randrange(9)] * chance.randrange(4)
+        old = b"\n".join(base) + chance.choice((b"", b"\n"))
+        new = b"\n".join(text) + chance.choice((b"", b"\n"))
+        difference = delta(new, old)
+        assert patch(old, difference) == new
+        assert len(difference) <= len(new) + FEW
