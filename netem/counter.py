@@ -48,7 +48,7 @@ class Message:
     end: bool = False
     """True if the stream ended with it."""
     content: bytes = field(default=b"", repr=False)
-    """Its first bytes; empty if the network does not give them to the counter."""
+    """The first bytes of the message; empty if the network does not pass bytes to the counter."""
     sites: CallSites = ()
     """The lines of the program that sent its first bytes; empty if they are unknown."""
 

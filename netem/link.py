@@ -1,4 +1,5 @@
-"""The link: its properties, and the queue of one direction of one connection on it. It reads no clock."""
+"""The link: its properties, and the queue of one direction of one connection. The caller passes the time; no clock is
+read."""
 
 from __future__ import annotations
 
@@ -27,7 +28,7 @@ class Link:
     rate: float | None = None
     """Bytes a second, each way and for each connection; None: no limit."""
     up: Sequence[Effect] = ()
-    """Further effects from client to server. Those with `on_the_way` act after the rate, the others before it."""
+    """Further effects from client to server. Effects with `on_the_way` act after the rate, all others before it."""
     down: Sequence[Effect] = ()
     """Further effects from server to client, in the same order."""
     buffer: int = BUFFER
@@ -155,7 +156,7 @@ class Lane:
 
     @property
     def next_at(self) -> int:
-        """The time when the next parcel comes out; `NEVER` if there is none, or it is stuck."""
+        """The time when the next parcel is delivered; `NEVER` if the queue is empty or its first parcel is stuck."""
         return self._queue[0].at if self._queue else NEVER
 
     def take(self) -> Parcel:

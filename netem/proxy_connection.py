@@ -29,7 +29,8 @@ Ends = tuple[Address, Address]
 """The addresses of a connection's client and of its server. A later connection may have the same ones."""
 
 SLACK = 50_000
-"""Nanoseconds by which a parcel may come out early. It is less than one turn of the loop, and saves a timer."""
+"""Nanoseconds by which a parcel may be sent early. They are fewer than one turn of the event loop takes, and save a
+timer."""
 
 KERNEL_BUFFER = 64 * 1024
 """Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.

@@ -164,7 +164,8 @@ class Watched:
             await wrap_future(client.established)
 
     def _opened(self, sock: socket.socket, door: Address) -> _Client:
-        """Register a connection that is made, or being made. Wait until it is counted, so that `take` includes it."""
+        """Register a connection that is open, or being opened. Wait until the counter has it, so that `take` includes
+        it."""
         ends: Ends = sock.getsockname()[:2], door
         with self._lock:
             client = self._clients.get(ends)

@@ -362,7 +362,7 @@ class NewHeads(RepositoryError, code="new-heads"):
 
 @dataclasses.dataclass(eq=False)
 class IncompleteRepository(RepositoryError, code="incomplete-repository"):
-    """A copy into the repository takes several requests, and the last one has not come yet."""
+    """A copy into the repository takes several requests, and the last one has not arrived yet."""
 
     path: str
 

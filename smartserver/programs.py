@@ -29,13 +29,13 @@ OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
 
 
 def repository_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program that works in the repository in which this one was started."""
+    """Return the environment of a program that works in the repository in which this process was started."""
     return {name: value for name, value in environment.items() if name not in OF_ONE_COMMAND}
 
 
 def foreign_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a program that works in another repository or on another machine. `environment`: the
-    variables to take it from; by default those of this process."""
+    variables to copy; by default those of this process."""
     found = os.environ if environment is None else environment
     return {name: value for name, value in found.items() if name not in OF_REPOSITORIES}
 

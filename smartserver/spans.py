@@ -43,7 +43,7 @@ class Part(enum.StrEnum):
     LOCAL = "local"
     """Work on this machine, which the span names."""
     SEND = "send"
-    """Bytes are given to the connection, or wait because it takes no more."""
+    """The client writes bytes to the connection, or waits because the connection accepts no more."""
     LINK = "link"
     """The program waits for bytes of the peer."""
     RECEIVE = "receive"

@@ -145,7 +145,7 @@ class Step(abc.ABC):
         return (self.path,)
 
     def below(self, folder: str) -> Self:
-        """Return a copy of the step with `folder` put before its paths. Both share one result."""
+        """Return a copy of the step whose paths are below `folder`. The copy and the step share one result."""
         made = copy.copy(self)
         made.path = paths.join(folder, self.path)
         return made

@@ -82,7 +82,7 @@ class Bucket:
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def store(self, *, once: bool = False) -> S3Store:
-        """Return the library's store object, which makes the calls. `once`: without retries.
+        """Return the library's store object, which makes the calls. `once`: it makes no retries.
 
         Raises:
             TransportFailed: another process, from which this one was forked, has used the library.

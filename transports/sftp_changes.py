@@ -223,7 +223,7 @@ def _unpublished(
 
 
 def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]:
-    """Remove a published file. Either form is first renamed to `aside`, so that one flight is enough."""
+    """Remove a published file. Each form that it may have is first renamed to `aside`, so that one flight is enough."""
     *answers, _, _, _ = yield [
         *_renaming(place, aside, posix=posix),
         sftp.remove(aside.path),

@@ -1,6 +1,7 @@
-"""Steps: operations that `Transport.perform` takes as one list, so that a remote store needs one round trip for many.
+"""Steps: operations that `Transport.perform` receives as one list, so that many of them need one round trip to a remote
+store.
 
-A step describes one operation and, once performed, holds its result. It is performed once.
+A step describes one operation and, once performed, holds its result. A step is performed only once.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ def register(describer: Describer) -> Describer:
 def describe(content: bytes) -> str:
     """Describe a message in one line of printable characters; empty if no describer knows it, or it has no bytes.
 
-    If a describer fails, its name and error come before the description of another one.
+    If a describer fails, its name and error are put before the description by another.
     """
     said: list[str] = []
     for describer in DESCRIBERS if content else ():

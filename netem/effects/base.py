@@ -84,7 +84,7 @@ class Effect(ABC):
     on_the_way: ClassVar[bool] = False
     """True if it acts on bytes that have left the sender, so after the rate of the link; other effects act before."""
     splits_trains: ClassVar[bool] = False
-    """True if it must see packets one by one (see `packets.trains`)."""
+    """True if the effect must see packets one by one (see `packets.trains`)."""
 
     @abstractmethod
     def begin(self) -> Stage:

@@ -148,7 +148,8 @@ def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.P
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
-    """Fork the emulator and return its pid and a channel to it. `others`: the channel to close in the emulator."""
+    """Fork the emulator. Return its pid and a channel to it. `others`: a channel that only the parent uses, which the
+    emulator closes."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:

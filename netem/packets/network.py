@@ -218,8 +218,9 @@ class Packets:
     def lateness(self) -> float:
         """Return the most seconds by which 99 in 100 packets since the last `take` were late.
 
-        That includes the time that each packet may have waited unread. The emulator does not know when a packet came.
-        So a time without the processor counts for all packets that it finds afterwards, even if they came at its end.
+        That includes the time that each packet may have waited unread. The emulator does not know when a packet
+        arrived. So a time in which it was not scheduled counts for all packets that it reads afterwards, even if they
+        arrived at the end of that time.
         """
         return self._lateness("lateness")
 

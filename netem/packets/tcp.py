@@ -15,7 +15,8 @@ FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 
 
 class Segment(NamedTuple):
-    """One TCP segment, or a train of them. One is made for each packet, so it has the packet's fields undecoded."""
+    """One TCP segment, or a train of segments. One is created for each packet, so it has the packet's fields
+    undecoded."""
 
     ends: bytes
     """The IPv4 addresses of source and target, then their ports."""

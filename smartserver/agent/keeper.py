@@ -46,7 +46,7 @@ ASLEEP = 1.0
 """Seconds of sleep of the machine after which its connections count as gone: routers drop them without notice."""
 
 TIME_TO_SAY = 1.0
-"""Seconds that a command has to send its message, while others wait."""
+"""Seconds that a command has to send its message, because other commands wait meanwhile."""
 
 PAUSE = 0.1
 """Seconds between two attempts to accept a command while there is no descriptor left."""
@@ -57,7 +57,7 @@ class Kept(NamedTuple):
 
     given: Give
     descriptors: list[int]
-    """Its descriptors; the one that is read from comes first."""
+    """The descriptors of the connection; the one to read from comes first."""
     since: float
     slept: float
     """Seconds that this machine had slept by then."""
@@ -70,7 +70,8 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, the zygote ends, or no message comes for `IDLE` seconds."""
+    """Serves one listening socket until it is told to stop, the zygote ends, or no message is received for `IDLE`
+    seconds."""
 
     def __init__(
         self,

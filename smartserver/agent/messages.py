@@ -23,8 +23,8 @@ class Borrow(msgspec.Struct, tag=True):
 
 
 class Give(msgspec.Struct, tag=True):
-    """A connection to hold, whose descriptors come with the message. It is at rest: neither side must send anything,
-    and no bytes are unread."""
+    """A connection to hold, whose descriptors come with the message. The connection is at rest: neither side has
+    anything left to send, and no bytes are unread."""
 
     key: str
     where: str
@@ -87,7 +87,7 @@ def send(connection: socket.socket, message: object, descriptors: Sequence[int] 
 
 
 def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T, list[int]]:
-    """Receive one packet, and the descriptors that come with it."""
+    """Receive one packet and the descriptors that were sent with it."""
     descriptors: list[int] = []
     try:
         packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, MAX_DESCRIPTORS)

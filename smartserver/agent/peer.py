@@ -22,7 +22,7 @@ from smartserver.agent.address import NoAgent, path_of
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp")
-"""Lines of /proc/PROCESS/status that say what a process may do."""
+"""The lines of /proc/PROCESS/status with the credentials and capabilities of a process."""
 
 LABELS = ("attr/current", "attr/apparmor/current")
 """Files with the labels that SELinux, AppArmor and similar systems give a process."""

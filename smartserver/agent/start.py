@@ -15,7 +15,7 @@ from smartserver.programs import python
 PROGRAM = "smartserver.cli.agent_run"
 
 KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
-"""The variables that an agent keeps, besides LC_*: a command brings the others itself."""
+"""The variables that an agent keeps from its environment, besides LC_*. All others are sent with each command."""
 
 BACKLOG = 64
 """The most commands that wait for the agent."""

@@ -33,7 +33,7 @@ def open_access(place: str) -> AccessFile:
 
 
 def open_tokens(place: str) -> TokenFile:
-    """Return the tokens beside an access file, or those that the servers of a store share."""
+    """Return the tokens next to an access file, or the tokens that the servers of a store share."""
     source = _source(place, "tokens")
     path = token_path(Path(place))
     try:

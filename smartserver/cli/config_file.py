@@ -121,7 +121,8 @@ def given(ctx: click.Context) -> dict[str, str]:
 
 @contextmanager
 def named_as_given(ctx: click.Context) -> Iterator[None]:
-    """In an error that begins with an option, name the file and its key instead if the value comes from the file."""
+    """Report errors in options by their origin: an error that begins with an option names the file and the key instead,
+    if the value is from the file."""
     try:
         yield
     except CommandError as error:

@@ -86,7 +86,8 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
 
 
 def act_as_owner_at(place: str) -> None:
-    """If root runs this, become the owner of the folder of a place, or of the folder in which it will be made."""
+    """If root runs this process, change to the owner of a place's folder, or of the folder in which that will be
+    created."""
     if not is_store_url(place):
         served, name = _parts(place)
         folders = [each for each in (os.path.join(served, name), served) if os.path.isdir(each)]
@@ -168,7 +169,7 @@ class StoreSource:
             return StorePlan(self.snapshot, plan)
 
     def beyond(self, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
-        """Yield the revisions that `tips` reach and `others` do not."""
+        """Yield the revisions that `tips` reach and `others` do not reach."""
         snapshot = self.snapshot
         wants, haves = ([at for at in map(snapshot.ordinal, ids) if at is not None] for ids in (tips, others))
         with of_source():

@@ -172,8 +172,9 @@ def check_folder(path: str) -> None:
 
 
 def check_meant(place: str) -> None:
-    """Check that a missing folder is not a mistake: a folder of another machine in the form of scp (HOST:PATH), or one
-    below a `~` that no shell has replaced. An existing folder, or one that begins with `./`, is accepted."""
+    """Refuse a missing folder that is probably a mistake: a folder of another machine in the form of scp (HOST:PATH),
+    or one below a `~` that the shell did not expand. An existing folder, or a path that begins with `./`, is
+    accepted."""
     first, _, rest = place.partition("/")
     if "://" in place or os.path.lexists(first):
         return

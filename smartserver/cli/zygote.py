@@ -1,7 +1,7 @@
 """The zygote: a process that has imported the modules of `git-remote-hpss` and of the commands in `agent.reading`. It
 forks a worker for each command.
 
-It has one thread, and reads nothing that a command sends. The worker reads it, and becomes that command.
+The zygote has one thread, and does not read a command's messages: the worker reads them and runs the command.
 """
 
 from __future__ import annotations
@@ -102,7 +102,7 @@ def run(listener: socket.socket, keeper: int) -> None:
 
 
 def _wait(keeper: int, *others: socket.socket, seconds: float | None = None) -> bool:
-    """Wait until one of `others` is readable, or `seconds` have passed. Return False if the keeper has ended."""
+    """Wait until a socket of `others` is readable, or `seconds` have passed. Return False if the keeper has ended."""
     poll = select.poll()
     numbers = [keeper, *[other.fileno() for other in others]]
     for each in numbers:

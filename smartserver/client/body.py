@@ -40,7 +40,7 @@ class EmptyBody:
     graph: Sequence[GraphNode] = ()
 
     def plan(self, tips: object, haves: object) -> EmptyBody:
-        """Return the same empty plan, whatever is asked for."""
+        """Return the same empty plan, whatever the server asks for."""
         return self
 
     def segments(self) -> Iterable[bytes]:
@@ -83,7 +83,7 @@ class Relay(EmptyBody):
         self._begun = False
 
     def plan(self, tips: object, haves: object) -> Relay:
-        """Return this relay: it passes on the same bytes whatever is asked for."""
+        """Return this relay, which passes on the same bytes whatever the server asks for."""
         return self
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:

@@ -180,8 +180,8 @@ class Client:
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """Tell whether there is another token than the refused one. If asking for one fails, add the reason to the
-        errors."""
+        """Tell whether there is a token other than the refused one. If reading or asking for a token fails, add the
+        reason to the errors."""
         if any(refusal.token == TOKEN_REFUSED for refusal in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False

@@ -143,8 +143,8 @@ class CopySource:
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
         """Return the changes of the target in parts that each fit into a request; at least one part. Entries that
-        belong to a ref come after it. The other entries come first, so that nobody sees the refs with another meaning.
-        Maps that are not sent with the refs are left out."""
+        belong to a ref come after it. All other entries come first, so that no client sees the refs with another
+        meaning. Maps that are not sent with the refs are left out."""
         untold = system_of(self.vcs).untold
         told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
         parts: list[Changes] = [([], [])]

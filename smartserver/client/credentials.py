@@ -1,8 +1,8 @@
 """The client's tokens: when a token is sent, where it comes from, and which servers require one.
 
-A token is sent only where nobody on the way can read it: over TLS, or to this machine. It is sent only to a server that
-asked for one. The user's cache remembers that the server asked, so that the next command sends its token with the first
-request.
+A token is sent only over TLS or to this machine, so that nobody on the way can read it. It is sent only to a server
+that asked for a token. The user's cache remembers that the server asked, so that the next command sends its token with
+the first request.
 
 A tool may store passwords for other servers in the same place. A password that does not begin like a token is never
 sent.
@@ -33,7 +33,7 @@ def token_in(password: str) -> str:
 
 
 class NoToken(Exception):
-    """There is no token to send. The message says what to do about it."""
+    """There is no token to send. The message tells the user how to provide one."""
 
 
 class Credentials(Protocol):
@@ -102,10 +102,10 @@ class ServerCredentials:
         return token_in(self._given or (source.stored() if source is not None else ""))
 
     def ask(self) -> str:
-        """Return a token for a server that asks for one.
+        """Return a token for a server that requires authentication.
 
         Raises:
-            NoToken: there is none, or others could read it.
+            NoToken: no token is known, the token was refused, or the connection is not encrypted.
         """
         if not self._private:
             there = self._place.key.replace(PLAIN, TLS, 1)
@@ -161,7 +161,8 @@ def credentials_for(
 
 
 def is_private(url: str) -> bool:
-    """Tell whether nobody on the way to the server of a URL can read what is sent: it uses TLS, or is this machine."""
+    """Tell whether data sent to the server of a URL cannot be read on the way: the URL uses TLS, or its host is this
+    machine."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].rpartition(":")[0].strip("[]")
     return scheme == TLS or host in ("localhost", "::1") or _is_loopback(host)

@@ -159,7 +159,7 @@ class RepositoryExchange:
     # -- any calls
 
     def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
-        """Make calls on this repository in one request, and learn what the answer says of it."""
+        """Make calls on this repository in one request, and store the state in the answer as knowledge."""
         try:
             answer = self.exchange(self.outgoing(list(calls)))
         except Refusal as refusal:
@@ -184,7 +184,7 @@ class RepositoryExchange:
         return Outgoing(self._path, calls, flags, self.knowledge.known, body, options)
 
     def exchange(self, outgoing: Outgoing) -> Answer:
-        """Send a request, and learn what the answer or the refusal says of the repository.
+        """Send a request, and store the state in the answer or the refusal as knowledge.
 
         Raises:
             Refusal: the server changed nothing.

@@ -189,7 +189,7 @@ class Knowledge:
         return other
 
     def tips(self) -> list[bytes]:
-        """Return every tip seen, each once: those of the refs first, then those of the ring, newest first."""
+        """Return all known tips, each once: the tips of the refs first, then those of the ring, newest first."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 

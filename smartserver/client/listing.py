@@ -1,4 +1,5 @@
-"""The list of repositories on a server: as many calls as it takes, but bounded whatever the server answers."""
+"""Lists the repositories on a server, with as many calls as that takes. The number of calls is bounded, whatever the
+server answers."""
 
 from __future__ import annotations
 

@@ -49,7 +49,8 @@ class SizedSource(PushSource, Protocol):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A source that always brings what `tips` reach, in addition to what is asked for."""
+    """A source whose plans always include the revisions that `tips` reach, in addition to those that the server asks
+    for."""
 
     source: SizedSource
     tips: Sequence[RevisionId]
@@ -131,8 +132,8 @@ def load(
 
 
 def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
-    """Return the plan for what the target lacks. For a long plan the target is asked again until its answer adds
-    nothing."""
+    """Return the plan for the revisions that the target lacks. For a long plan, ask the target until its answer adds no
+    revision."""
     lacking = wanted.plan((), ())
     # An interrupted load has stored the beginning of the plan: a few questions find its end.
     is_exact = False

@@ -48,7 +48,7 @@ class Mirrors:
     """The mirrors of one user, in a folder that nobody else may read."""
 
     def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
-        """`limit`: the most bytes of one mirror. All together may take `ALL_MIRRORS` times that."""
+        """`limit`: the most bytes of one mirror. All mirrors together may take `ALL_MIRRORS` times that."""
         self.folder = folder
         self.limit = limit
 

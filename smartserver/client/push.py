@@ -113,7 +113,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """The updates that a push makes, and their conditions."""
 
     updates: Sequence[RefUpdate]
-    """If this is empty, only revisions are pushed, which no ref reaches yet."""
+    """The refs to update. If there are none, only revisions are pushed, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
     """The form of the repository that is created if there is none; None if none is to be created."""
@@ -265,7 +265,7 @@ class Push:
         return (value[0] if value else None) == tip
 
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
-        """Tell whether another plan is worthwhile after a refusal, and take in what it says."""
+        """Tell whether another plan is worthwhile after a refusal, and record what the error reveals of the server."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
         if new is not None and new.exclusive:
             return False

@@ -85,8 +85,8 @@ class PushOutcome(msgspec.Struct, frozen=True):
     """True if the repository was created."""
 
     def error(self) -> CodedError | None:
-        """Return the first error of a refused update, or None. `NotDone`, for an update that another one held back,
-        comes last."""
+        """Return the first error of a refused update, or None. `NotDone` is returned only if there is no other error,
+        because it means that another update failed."""
         said = [*[outcome.error for outcome in self.refs], *[outcome.error for outcome in self.maps]]
         errors = [error for error in said if error is not None]
         return next((error for error in errors if not isinstance(error, NotDone)), errors[0] if errors else None)

@@ -34,7 +34,7 @@ class BodyTooLarge(Exception):
 
 
 class BadBody(Exception):
-    """A body is not in the encoding that its request names, or its client is gone."""
+    """The body does not have the encoding that its request names, or the client disconnected."""
 
 
 class RequestBody:

@@ -86,7 +86,8 @@ Now = Callable[[], StoreState]
 """A function that reads the newest state from the store."""
 
 Pull = Callable[[StoreState, Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
-"""A function that pulls from the store. Its arguments are a state, haves, and wants; None wants all that refs reach."""
+"""A function that pulls from the store. Its arguments are a state, haves, and wants. If the wants are None, it pulls
+all revisions that the refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -133,7 +134,7 @@ class Lease:
 
 
 class GitCache:
-    """The cache of one repository. All methods block. It is usable from several threads and processes."""
+    """The git cache of one repository. All methods block. It may be used by several threads and processes at once."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -262,7 +263,7 @@ class GitCache:
     # -- generations
 
     def _build(self, state: StoreState, pull: Pull) -> Current:
-        """Build a new generation in place of all others."""
+        """Build a new generation that replaces all others."""
         began = time.monotonic()
         name = f"{secrets.token_hex(4)}.git"
         with open_bare(self._at(name), state.vcs, git_programs.environment()):
@@ -328,7 +329,7 @@ class GitCache:
         return same and state.version >= current.version
 
     def _remove_others(self, name: str) -> None:
-        """Delete all generations except one, and those that a process serves."""
+        """Delete all generations except `name` and those that a process uses."""
         for each in os.listdir(self.folder):
             if not each.endswith(".git") or each == name:
                 continue

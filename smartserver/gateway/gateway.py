@@ -296,8 +296,8 @@ class Gateway:
         return GitCache(os.path.join(self.folder, digest))
 
     def _remove_least_used(self) -> None:
-        """Remove the caches that were used least recently, until the others have at most `cache_size` bytes. The cache
-        that was used last stays, whatever its size."""
+        """Remove the caches that were used least recently, until the rest have at most `cache_size` bytes. The cache
+        that was used last is never removed."""
         if self._cache_size is None:
             return
         caches = [GitCache(each.path) for each in os.scandir(self.folder) if each.name != QUARANTINE]

@@ -144,7 +144,7 @@ class GatewayChannel(http.HTTPChannel):
         self._look()
 
     def dataReceived(self, data: bytes) -> None:
-        """Take received bytes. The first one tells whether there is TLS."""
+        """Process received bytes. The first byte shows whether the client uses TLS."""
         here.tally[BYTES_RECEIVED] += len(data)
         self._heard = self._now
         if not self.had_request:

@@ -124,7 +124,7 @@ class GatewayRequest(http.Request):
         self._is_updated = False
         """True once the cache was updated for this request."""
         self.is_over = False
-        """True once it was answered, or the client is gone."""
+        """True once the request was answered, or the client disconnected."""
 
     # -- from Twisted: the request arrives
 

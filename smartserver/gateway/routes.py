@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 class NoRoute(Exception):
-    """A request that is not one of git's protocol; the message says on one line what is expected."""
+    """A request that is not part of git's protocol. The message names, on one line, the requests that are accepted."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -101,7 +101,8 @@ class NewRecord(NamedTuple):
     text: bytes
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
-    """Its path in the tree, by which siblings are found; empty: none are searched."""
+    """The path of the record in the tree, by which sibling bases are found. If it is empty, no siblings are
+    searched."""
     parts: delta.TextParts | None = None
     """The text in parts, if it is too large to have a base; then the key must prove the text."""
 

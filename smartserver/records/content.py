@@ -107,7 +107,7 @@ class MapReader(Protocol):
         """Tell whether `revision` is or descends from `ancestor`; both are stored or announced."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are
+        """The `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in `others` are
         ignored."""
 
 

@@ -61,7 +61,7 @@ NONE: Final[Findings] = ((), ())
 
 
 class FaultChecker:
-    """Looks for faults of one system's records. This base class finds none."""
+    """Checks the records of one system for faults. This base class finds none."""
 
     severities: Mapping[str, Severity] = {}
     """The severity of each fault that is looked for, by id."""

@@ -25,15 +25,16 @@ MAX_RECORD: Final = 256 << 20
 Eight kilobytes of zstd can claim all of it."""
 
 MAX_TAKEN: Final = MAX_RECORD
-"""Bytes of a stored segment. Both sides hold it whole, too. A client refuses to push a larger one before it sends."""
+"""The most bytes of a stored segment. Both sides hold a segment whole in memory. A client refuses to push a larger one
+before it sends anything."""
 
 MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
 """Bytes of any segment. A server makes segments of single records (`store.content`): a whole record of any size, up to
 4 MiB of other records before it, and their headers."""
 
 MAX_REFERRING: Final = 32 << 20
-"""Bytes of a pushed record that names others, such as a folder: its references are parsed in one call, which takes five
-times its size in memory while nothing else runs. A folder of 500,000 files has 20 MB."""
+"""The most bytes of a pushed record that refers to other records, such as a folder: its references are parsed in one
+call, which takes five times its size in memory while nothing else runs. A folder of 500,000 files has 20 MB."""
 
 BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
 """The name of the limit in a `LimitExceeded` for such a record."""

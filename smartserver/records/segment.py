@@ -192,8 +192,8 @@ def read_length(head: Buffer) -> tuple[int, int]:
 
 
 class SegmentStream:
-    """Cuts a stream into the announced graph, if one comes first, and whole segments. It holds at most one unfinished
-    segment, of `limit` bytes at most."""
+    """Cuts a stream into the announced graph, if the stream begins with one, and whole segments. It has at most one
+    unfinished segment in memory, of at most `limit` bytes."""
 
     def __init__(
         self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None

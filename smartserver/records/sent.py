@@ -26,7 +26,7 @@ class SentVersion:
     """The bytes of its text."""
     base: SentVersion | None
     number: int
-    """Its n in the rule of skip chains."""
+    """The position n of the version in the rule of skip chains."""
     encoding: int
     revisions: list[int] = field(default_factory=list)
     """The numbers of the revisions of this push that introduced it; empty if none has."""

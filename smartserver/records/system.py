@@ -63,7 +63,8 @@ class EntryRight(enum.Enum):
 
 
 Beyond = Callable[[Sequence[RevisionId], Sequence[RevisionId]], Iterable[GraphNode]]
-"""Yields the revisions that the first ids reach and the second ones do not; it may yield others too."""
+"""A function that yields the revisions that the first ids reach and the second do not. It may yield further
+revisions."""
 
 
 class System:
@@ -100,7 +101,7 @@ class System:
     """The kinds whose records have the id of the revision that introduces them as key."""
 
     maps: Mapping[str, MapType] = {}
-    """The maps of its repositories, by name; there are no others."""
+    """The maps that its repositories may have, by name. No other names are allowed."""
 
     untold: Mapping[str, bytes] = {}
     """The maps that are not sent with the refs, as they are long and few clients need all entries. Each has a selector
@@ -221,7 +222,7 @@ class System:
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Tell whether a record of this kind and meta can refer to others, whatever its text."""
+        """Tell whether a record of this kind and meta can refer to other records, whatever its text."""
         del kind, meta
         return False
 

@@ -86,7 +86,7 @@ class Admission(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories. `why`: the reason that a refusal gives. The object is its own
+    """The same permissions for all repositories. `why`: the reason that refusals give. The object is its own
     admission."""
 
     user: str

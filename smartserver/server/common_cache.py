@@ -1,4 +1,4 @@
-"""`CommonCache`: texts and blocks that one worker has decoded, for the other workers and for the one that replaces it.
+"""`CommonCache`: texts and blocks that one worker has decoded, for the other workers and for its successor.
 
 The supervisor makes the memory before it forks. The memory has no file, so nothing can truncate it under a reader, and
 no other process can open it. Each worker writes to its own ring and reads all rings. No process waits for another: an

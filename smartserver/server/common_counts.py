@@ -61,7 +61,7 @@ class CommonCounts:
         _HEAD.pack_into(self._memory, at, self._number, len(content), _hash(self._number, content))
 
     def read(self) -> ServerCounts:
-        """Return the sum of the counts of all workers, this one included."""
+        """Return the sum of the counts of all workers, including this one."""
         found = ServerCounts()
         for worker in range(self._workers):
             found += self._read(worker)[1]

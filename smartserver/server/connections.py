@@ -58,7 +58,7 @@ class OpenSession(Protocol):
 
     @property
     def had_request(self) -> bool:
-        """True once a request, or its first part, came."""
+        """True once any part of a request was received."""
 
     @property
     def idle(self) -> bool:
@@ -122,7 +122,7 @@ class _RareLines:
         self._unsaid = 0
 
     def say(self, line: str) -> None:
-        """Log a line, or count it for the next one."""
+        """Log a line. If the last one is too recent, only count the line, and report the count with the next one."""
         now = self._clock.seconds()
         if self._said is not None and now - self._said < REPORT_EVERY:
             self._unsaid += 1
@@ -157,7 +157,8 @@ class Connections:
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
-        """Return the error with which another connection is refused; None if there is room, or room was made."""
+        """Return the error with which a new connection is refused. Return None if the connection is accepted, perhaps
+        after another was closed for it."""
         of_address = sum(each.address == address and each.refusal is None for each in self.open)
         if address and of_address >= self.limits.of_address:
             error = ServerBusy("connections from one address", self.limits.of_address)

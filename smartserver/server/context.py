@@ -115,7 +115,7 @@ class RequestContext:
         """The body that follows the reply."""
         self.request_files: Files | None = None
         self.results = 0
-        """Bytes of the results so far, including the one that is being made."""
+        """Bytes of the results so far, including the result that is being encoded."""
         self._branch: tuple[bytes, str] | None = None
 
     @property

@@ -1,9 +1,9 @@
-"""Tells receivers (hooks with `after` or `url`) of changes that were made.
+"""Notifies receivers (hooks with `after` or `url`) of committed changes.
 
-There is no queue besides the log. A cursor (`store.cursor`) is the position up to which a receiver was told. The
-receiver is told the later entries of the newest state in their order, one at a time. A receiver that fails is tried
-again, after a longer wait each time. So each change is told at least once, by any server of the store. If the entries
-do not reach back to the cursor, or there is no cursor yet, the receiver is told all refs as they are.
+The log is the only queue. A cursor (`store.cursor`) is the position up to which a receiver was notified. The receiver
+gets the later entries of the newest state in order, one at a time. If a receiver fails, the server retries, after a
+longer wait each time. So each change is delivered at least once, by any server of the store. If the entries do not
+reach back to the cursor, or there is no cursor yet, the receiver gets the current value of all refs.
 """
 
 from __future__ import annotations
@@ -158,7 +158,8 @@ def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, st
 
 
 class Deliveries:
-    """The receivers that are to be told of changes, and the threads that tell them. It is usable from any thread."""
+    """The receivers of change notifications, and the threads that notify them. All methods may be called from any
+    thread."""
 
     def __init__(
         self,
@@ -193,8 +194,8 @@ class Deliveries:
             self._later(path, hook.receiver, 0.0)
 
     def stop(self) -> None:
-        """Tell the receivers that are due now, once, and end the threads. If that fails, another server tells them, or
-        this one after its next start."""
+        """Deliver what is due now, once, and end the threads. If a delivery fails, another server makes it, or this one
+        after its next start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

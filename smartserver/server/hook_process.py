@@ -34,7 +34,7 @@ class Ended(NamedTuple):
 
     status: int | None
     said: str
-    """Its output, on one line."""
+    """The output of the command, on one line."""
 
     time_limit: int
 

@@ -1,7 +1,7 @@
-"""Timeouts for a peer that is idle. This module has no clock and does no I/O: it is told the time and the events, and
-tells the session what to do.
+"""Timeouts for a peer that is idle. This module has no clock and does no I/O: its caller passes the time and the
+events, and it tells the session what to do.
 
-Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, take its
+Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, read its
 answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
 silent.
 """
@@ -53,7 +53,7 @@ class IdleTimeouts:
         self._drained = 0
         """Bytes that were received and ignored since the connection began to close."""
         self._heard = 0.0
-        """The time when the peer last sent something, or took something that had to wait."""
+        """The time when the peer last sent bytes, or received bytes that had to wait."""
         self._spoke = 0.0
         self._used = 0.0
         """The time when the connection was opened, or last known to be used for a request or its answer. PINGs do not
@@ -69,7 +69,8 @@ class IdleTimeouts:
         self._discarding = (0, 0.0)
         """The refused request whose upload still arrives, and the time since which that is known."""
         self._leave_by: float | None = None
-        """The time when the connection is closed, whatever its peer does; None if the peer was not told to leave."""
+        """The time when the connection is closed, even if the peer still uses it. None if the peer was not told to
+        disconnect."""
 
     # -- what happens
 
@@ -131,7 +132,7 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Tell the session what to do now. Return True if the peer has had its time to read what was sent and to
+        """Apply the timeouts to the session. Return True if the peer has had its time to read what was sent and to
         close."""
         self._measure(now)
         if self.closing:
@@ -183,9 +184,9 @@ class IdleTimeouts:
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
 
     def _measure(self, now: float) -> None:
-        """Count the bytes that the peer has not taken, if there can be any. The count shows whether the peer took any
-        since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes handed over
-        since then is left, the peer is taking them; if nothing is left, it may have taken them long ago.
+        """Count the bytes that the peer has not received, if there can be any. The count shows whether the peer
+        received any since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes
+        sent since then is left, the peer is receiving them; if nothing is left, it may have received them long ago.
         """
         if not self._untaken and not self._handed:
             return

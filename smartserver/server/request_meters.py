@@ -55,7 +55,8 @@ class Histogram(msgspec.Struct, array_like=True):
     total: float = 0.0
     """The sum of all times, in seconds."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    """The number of requests between each bound of `BUCKETS` and the one before."""
+    """For each bound of `BUCKETS`, the number of requests between the bound before it and itself. The last number is of
+    slower requests."""
 
     def add(self, seconds: float) -> None:
         """Count a request that took `seconds`."""

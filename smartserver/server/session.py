@@ -66,8 +66,8 @@ class Session:
     def __init__(
         self, site: Site, admission: Admission, shell: Shell, executor: Executor, peer: str = "", address: str = ""
     ) -> None:
-        """`address`: connections with the same address share the threads; if it is empty, this one shares with no
-        other."""
+        """`address`: connections with the same address share the threads. With an empty address, this connection shares
+        them with no other."""
         self.site = site
         self.admission = admission
         self.executor = executor
@@ -102,7 +102,7 @@ class Session:
         """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None
         self.had_request = False
-        """True once a request, or its first part, came."""
+        """True once any part of a request was received."""
         self._leaving = False
         """True once no new request is taken or can come: the session closes after the last answer."""
         self._closing = False
@@ -168,11 +168,11 @@ class Session:
 
     @property
     def pinging(self) -> bool:
-        """True if this side must send PINGs: the rest of a request is to come, or nothing is read, or a request is open
-        though no new one is taken.
+        """True if this side must send PINGs: a request is not received completely, nothing is read, or a request is
+        unanswered while no new request is accepted.
 
         A client treats a silent server as gone, and this side does not see its PINGs while nothing is read. If a client
-        sends no more, only writing to it shows whether it still waits for its answer.
+        sends no more, only a write to the connection shows whether the client still waits for its answer.
         """
         return self.receiving or self._paused or (self._leaving and not self.idle)
 

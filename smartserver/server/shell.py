@@ -21,7 +21,7 @@ from transports.errors import CodedError
 
 @implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
 class SessionProtocol(protocol.Protocol):
-    """One connection: its session, and this object as the session's shell."""
+    """One connection: the Twisted protocol that owns the session and is its shell."""
 
     when_lost: Callable[[], None] | None = None
     """A function that is called when the connection is gone."""

@@ -211,7 +211,7 @@ class Site:
         """Return the repository at a path, or the place where one may be created.
 
         Raises:
-            InvalidPath: the path cannot name a repository, or leads out of the root.
+            InvalidPath: the path cannot name a repository, or points outside the root.
             NestedRepository: the path lies inside another repository.
         """
         name = self._inside(path, jail.clean(path))

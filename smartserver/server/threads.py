@@ -61,7 +61,7 @@ class _Pool:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Drop the waiting jobs, and begin no more. It does not wait for the running ones."""
+        """Drop the waiting jobs and start no more. Do not wait for running jobs."""
         with self._changed:
             self._stopped = True
             self._queue.clear()

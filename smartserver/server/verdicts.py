@@ -81,7 +81,8 @@ class Verdicts:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder. It must belong to this account alone, or others could write verdicts."""
+    """Create the folder of verdicts. Raise PermissionError unless only this account can access it, because other
+    accounts could forge verdicts."""
     with contextlib.suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)

@@ -325,8 +325,8 @@ class RequestWork:
         return self._announcement.graph() or ()
 
     def _confirm(self) -> bool:
-        """Read the repository if that was put off. If it differs from what was assumed, take the body again and return
-        True."""
+        """Read the repository if only its assumed state was used so far. If the real state differs, decode the body
+        again and return True."""
         if not self._context.confirm():
             return False
         self.abandon()

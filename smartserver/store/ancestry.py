@@ -47,7 +47,7 @@ ASIDE = 8
 4,000 such searches would take too long."""
 
 QUESTION = 4
-"""Steps charged for a question besides those of its walk: it takes 2 microseconds."""
+"""Steps charged for one query in addition to those of its walk. A query takes 2 microseconds."""
 
 NONE = 0xFFFFFFFF
 """The value in the columns for no revision."""

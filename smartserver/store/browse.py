@@ -191,7 +191,7 @@ class _Rows:
         # If first parents may be missing, the changes depend on which other revisions are stored.
         self._keeps = not (selector.changes and system_of(view.snapshot.state.vcs).ghosts)
         self._first = self._stop = 0
-        """The first ordinal of the block, and the one after its last."""
+        """The first ordinal of the block, and the one after the last."""
         self._key = b""
         self._block: list[bytes | None] = []
         self._made = 0

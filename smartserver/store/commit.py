@@ -435,7 +435,8 @@ class Commit:
             self.place.check_below(below, takes_numbers=True)
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
-        """Plan the change on a state; return the outcome if there is nothing to change, or it was made before."""
+        """Plan the change on a state. Return the outcome if the state needs no change, or the request was committed
+        before."""
         head, snapshot, upload = stored.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:

@@ -210,7 +210,7 @@ class Graph:
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """The `ordinals` without a descendant among the others, ascending."""
+        """The `ordinals` that no other of them descends from, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 

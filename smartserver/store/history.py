@@ -21,7 +21,8 @@ KEPT_ENTRIES = 1000
 KEPT_BYTES = 16 << 20
 """Bytes of all entries, at most; the newest is always kept."""
 MOST_BESIDE = 64
-"""The most entries beside a shared line, as they are searched one by one; with more, a history gets its own line."""
+"""The most entries beside a shared line, because they are searched one by one. A history with more gets its own
+line."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 
@@ -80,7 +81,7 @@ class _Line:
 class History:
     """The entries of a state, oldest first; they never change.
 
-    Entries are added without copying the others: the next history shares the line. If two threads extend the same
+    Adding an entry copies no other entries, because the next history shares the line. If two threads extend the same
     history, one gets the line. The other keeps its own entries beside the line, until they are many.
     """
 

@@ -64,7 +64,7 @@ class UploadValidator:
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
-        """For each kind, True if its records may be bases, and two of one key may differ."""
+        """For each kind, True if its records may be bases and two records with the same key may differ."""
         self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -426,7 +426,7 @@ class UploadValidator:
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
-        """Look for more missing bases, so that one answer names them all. Nothing is decoded any more."""
+        """Collect the other missing bases, so that one answer names them all. Nothing is decoded any more."""
         if len(self._unreachable) >= KEYS_NAMED:
             return
         proof = self._proof(segment, ordinal)

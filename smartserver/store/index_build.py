@@ -218,8 +218,7 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add the index of another pack, whose first segment moves to `offset`. All records are named by their
-        digests."""
+        """Add the index of another pack, whose first segment moves to `offset`. Records are copied by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]

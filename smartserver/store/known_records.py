@@ -35,7 +35,7 @@ push of 62,510 commits takes 19 MB more; with 32 MiB it takes a sixth more CPU."
 
 NO_BASE = -1
 STORED_BASE = -2
-"""In the base column: the base is stored in the repository."""
+"""A value in the base column: the base is stored in the repository."""
 
 
 def _cost(record: Record) -> int:

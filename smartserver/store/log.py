@@ -284,8 +284,8 @@ class _Unclear(Exception):
 class Turns:
     """The turns of one process at the log of one repository; `wait` is called by one thread at a time.
 
-    Processes race to publish the next record. The last winner would mostly win again: it knows the state, which the
-    other processes have to read first. On a slow store, a process could lose for as long as another has changes to
+    Processes race to publish the next record. The last winner would mostly win again, because it knows the state, which
+    the other processes have to read first. On a slow store, a process could lose for as long as another has changes to
     make. So a process that lost a race in the last minute waits after each of its records. It waits as long as it
     needed itself to read the new state and try again. This is best effort: nothing depends on it.
     """

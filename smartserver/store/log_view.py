@@ -19,7 +19,8 @@ from transports.errors import TransportError
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
 TRIES = 3
-"""Attempts to open a state whose files went missing meanwhile, or to publish a record whose outcome is unclear."""
+"""The most attempts to open a state whose files were deleted meanwhile, or to publish a record whose outcome is
+unclear."""
 AHEAD = 32
 """Records that are read at once if there may be many new ones."""
 

@@ -27,7 +27,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     size: int
     """The bytes of all these segments."""
     common: tuple[bool, ...]
-    """For each have, True if the revision is stored."""
+    """For each have of the client, True if the revision is stored."""
     bulk: bool = False
     """True if the segments travel as one bulk stream."""
     expanded: bool = False

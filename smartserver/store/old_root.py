@@ -64,7 +64,7 @@ IN_USE = "a process of an older release holds the lock: stop the servers and cli
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
-    """A table: its entries, or the name, length, hash and count of its file."""
+    """A table: either its entries, or the name, length, hash and count of its file."""
 
     kind: str
     entries: dict[bytes, bytes] = {}

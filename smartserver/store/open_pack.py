@@ -158,7 +158,7 @@ class OpenPack:
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
         """The rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does not
-        have them, cannot be read, or lies behind a link, where it would take trips of its own."""
+        have them, cannot be read, or is in a remote store, where reading it would take further round trips."""
         found = self._open_summaries()
         if found is None:
             return None

@@ -297,7 +297,7 @@ class Judge:
         """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
 
     def weigh_record(self, revision: RevisionId, record: Record, base: Record | None) -> None:
-        """Judge a record by its own content, and note the roles that it gives to others."""
+        """Judge a record by its own content, and note the roles that it assigns to other records."""
         if not self._judges:
             return
         kind, key, meta, text = record

@@ -97,7 +97,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True):
-    """Neighbouring packs, in order, that one pack replaces."""
+    """Neighbouring packs, in order, that are replaced by one pack."""
 
     packs: tuple[Bytes16, ...]
     into: PackEntry

@@ -49,7 +49,8 @@ Find = Callable[[], PackRange | None]
 
 
 class RemotePack(PackReader):
-    """A pack of a remote store, whose header is checked at the first read. Its segments are read where they lie now."""
+    """A pack of a remote store, whose header is checked at the first read. Each segment is read from the file that has
+    it at that time."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None

@@ -190,7 +190,8 @@ class State:
         )
 
     def known(self, version: int | None = None) -> KnownVersion:
-        """The `KnownVersion` of a version, by default this one: a client sends it to be told later changes."""
+        """The `KnownVersion` of a version, by default the current one. A client sends it to receive only later
+        changes."""
         number = self.version if version is None else version
         return KnownVersion(self.incarnation, number, self.history.mark(number))
 

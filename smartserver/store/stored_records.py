@@ -44,7 +44,7 @@ class Location(NamedTuple):
     pack: int
     """The number of its pack in the snapshot."""
     row: int
-    """Its row in the pack's index."""
+    """The row of the record in the pack's index."""
     ordinal: int
     """The global ordinal of the revision that introduced this copy."""
     depth: int

@@ -36,7 +36,7 @@ BLOCK: Final = 1 << BITS
 GROUP: Final = 32
 """Blocks whose columns lie side by side."""
 LEAST: Final = 64
-"""Revisions of a pack from which on it has summaries. To read fewer one by one takes some 15 ms."""
+"""The least number of revisions with which a pack gets summaries. Fewer revisions are read one by one in some 15 ms."""
 AHEAD: Final = 256 << 10
 """Bytes of columns that are read ahead, and kept, for each open file."""
 MOST: Final = 16 << 20

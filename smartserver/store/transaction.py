@@ -93,8 +93,8 @@ class Transaction(RepositoryView):
         return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
 
     def prove_tips(self) -> None:
-        """Give the tips of changed refs their proved attributes, whatever the client said of them. A ref whose proved
-        value is the stored one is no change any more; the request is then remembered (`remember`)."""
+        """Replace the attributes of changed tips by their proved values, whatever the client sent. A ref whose proved
+        value is the stored one is no longer a change; the request is then remembered (`remember`)."""
         claimed = {name: value for name, value in self.changes.items() if value is not None}
         stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
         for name, value in self.tips.values(claimed, stored).items() if claimed else ():
@@ -311,7 +311,8 @@ class TipProof:
         return self._first_parents[ordinal]
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """Return the facts of revisions. Those of uploaded revisions are known; for the others, records are read."""
+        """Return the facts of revisions. Those of uploaded revisions are known; the records of all other revisions are
+        read."""
         self._allowance.charge(len(revisions))
         found = {revision: self._fact(revision) for revision in revisions}
         snapshot, kind = self._snapshot, self._system.own_kind

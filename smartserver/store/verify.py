@@ -37,7 +37,7 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportError, Tran
 from transports.steps import ReadRanges
 
 MAX_PROBLEMS = 10_000
-"""Problems that are listed at most; one more line says that there are others."""
+"""The most problems that are listed. If there are more, one more line says so."""
 LEAST_HOLE = 8
 """The least number of zero bytes inside a file that a loss of power explains: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"

@@ -112,7 +112,7 @@ class SegmentCheck:
         return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
-        """Decode a segment; report and return None if that fails, or it is not the one in the index."""
+        """Decode a segment. If that fails, or the index has another segment there, report it and return None."""
         offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)

@@ -159,12 +159,13 @@ class RepositoryView:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` without a descendant among the others."""
+        """The `revisions` that no other of them descends from."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are ignored."""
+        """The `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in `others` are
+        ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
         found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
@@ -195,7 +196,7 @@ class RepositoryView:
         return declared if declared is None or known is None else known.kind
 
     def declared_kind(self, name: str) -> str | None:
-        """The kind that a map was declared with, whatever the system says; None if it is not declared."""
+        """The declared kind of a map, even if the system defines another. None if the map is not declared."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().state.map_kind(name)

@@ -50,7 +50,7 @@ class SpanEnded(Event, tag="span"):
     end: int
     name: str = ""
     count: int = 1
-    """The number of consecutive spans that this one stands for."""
+    """The number of consecutive spans that this event stands for."""
     cpu: int = 0
     """Microseconds of processor time of the process, without its children."""
 

@@ -26,7 +26,7 @@ MARGIN = "margin"
 """A value in place of a part: time in which the server may have worked, or not yet, or no more."""
 
 REQUEST = "request"
-"""A value in place of a part: a request and its answer, whatever the time was spent on."""
+"""A value in place of a part: the whole time from a request to its answer, not divided into parts."""
 
 WAIT = "the wait, each instant once"
 """The title of the first track."""

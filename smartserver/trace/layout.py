@@ -32,7 +32,7 @@ class ProcessTrack(NamedTuple):
     end: int
     """The end of its last event."""
     spans: list[SpanEnded]
-    """Its spans, with its start and, for a host, its whole run."""
+    """The spans of the process, with its start and, for a host, its whole run."""
     requests: list[RequestEnded]
 
 

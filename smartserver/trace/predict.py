@@ -35,7 +35,8 @@ HANDSHAKES = ("TCP", "TLS")
 """Spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""If the connection took no more bytes for more than this share of a request's time, the server worked meanwhile."""
+"""If the connection accepted no bytes for more than this share of a request's time, the server is taken to have worked
+meanwhile."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,

@@ -74,7 +74,7 @@ class Span(NamedTuple):
     end: float
     cpu: float
     depth: int = 0
-    """The number of spans around this one."""
+    """The number of spans that contain this span."""
 
 
 class Recorder:
@@ -237,7 +237,7 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Count the start of another process as this one's: a worker counts that of its command."""
+    """Count the start of another process as this process's own. A worker calls it with the id of its command."""
     _stands_for[0] = str(process)
 
 

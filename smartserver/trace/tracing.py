@@ -1,4 +1,4 @@
-"""`Tracing`: shows, bans and records the calls of one client, as flags say. It is the same for every tool."""
+"""`Tracing`: shows, bans and records the calls of one client, depending on flags. All tools use it."""
 
 from __future__ import annotations
 

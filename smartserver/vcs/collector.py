@@ -15,7 +15,7 @@ RARELY = 100_000
 
 
 _open = 0
-"""The number of open contexts. The last one to be left, in whatever order, restores the thresholds."""
+"""The number of open contexts. The thresholds are restored when the last context ends, in any order."""
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 
 HELD: Final = 4 << 20
-"""If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
+"""If a revision's texts have fewer bytes than this, all of them are read before its segment is begun."""
 
 
 class Job(NamedTuple):
@@ -26,7 +26,7 @@ class Job(NamedTuple):
     revision: RevisionId
     parents: Sequence[Parent]
     records: Iterable[NewRecord | HeldRecord]
-    """The records that it introduced; they may be read one by one."""
+    """The records that the revision introduced. They may be read lazily, one by one."""
 
 
 def segment(writer: SegmentWriter, job: Job) -> list[bytes]:

@@ -209,7 +209,8 @@ class Refs:
     """The refs of a stream and those of the server, for systems that name a commit by an id."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
-        """`there`: the refs of the server. `marks`: those of earlier streams; those of this stream are added."""
+        """`there`: the refs of the server. `marks`: the marks of earlier streams, to which the marks of this stream are
+        added."""
         self.there = there
         self.marks = marks
         self.moved: dict[bytes, bytes] = {}

@@ -22,7 +22,8 @@ class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unk
 
 
 class SetLastRevisionResult(Result, frozen=True, array_like=True):
-    """The previous tips of the ref; empty if it was absent. They equal the new tip if nothing had to change."""
+    """The previous tips of the ref; empty if the ref was absent. They equal the new tip if the ref was there
+    already."""
 
     old: list[bytes]
 

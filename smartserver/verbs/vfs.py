@@ -264,13 +264,13 @@ def publish(context: Context, request: RenameRequest) -> NoResult:
 
 @verb("get_published", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get_published(context: Context, request: LookRequest) -> GetResult:
-    """Return the whole content of a published file, in whatever form it was published."""
+    """Return the whole content of a published file, in any form of publication."""
     return _whole(context, request, context.files.tree.open_published)
 
 
 @verb("withdraw", is_vfs=True, errors=CHANGES)
 def withdraw(context: Context, request: WithdrawRequest) -> NoResult:
-    """Remove a published file, in whatever form it was published."""
+    """Remove a published file, in any form of publication."""
     context.files.tree.withdraw(request.path, request.aside)
     return NoResult()
 

@@ -159,12 +159,7 @@ class Connection:
         self._eof = True
 
     def next_event(self) -> events.Event | None:
-        """Return the next event, or None if more bytes are needed. After `PeerClosed` it is always None.
-
-        Raises:
-            RemoteProtocolError: the peer broke the rules. The message says what was expected and what came.
-            Interrupted: the peer's bytes ended too early. The message says what was still expected.
-        """
+        """Yield a wanted object, even if a filter excludes it, and the objects below it that pass the filters."""
         self._raise_if_broken()
         try:
             return self._read()

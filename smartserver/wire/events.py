@@ -97,7 +97,7 @@ class VersionMismatch(msgspec.Struct, frozen=True):
 
 
 class PeerClosed(msgspec.Struct, frozen=True):
-    """The peer closed its side after it had sent everything that it must. This event cannot be sent."""
+    """The peer closed its side after it had sent everything that the protocol requires. This event cannot be sent."""
 
 
 Event: TypeAlias = (

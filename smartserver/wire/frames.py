@@ -238,7 +238,7 @@ def encode_refusal(versions: tuple[int, ...]) -> bytes:
     """Return the line that refuses a peer's version. Its form never changes.
 
     Raises:
-        LocalProtocolError: there are no versions, too many, or one out of range.
+        LocalProtocolError: `versions` is empty or too long, or a version is out of range.
     """
     line = b"hpss!" + b"".join(b" %d" % version for version in versions) + b"\n"
     if not _REFUSAL.fullmatch(line) or len(line) > MAX_PREFACE:

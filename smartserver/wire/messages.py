@@ -111,8 +111,8 @@ Entries = dict[bytes, bytes | None]
 class State(msgspec.Struct, frozen=True, array_like=True):
     """The state of a repository: all of it, or its changes after version `since`.
 
-    `refs` and `maps` map a name to its new value, still encoded. The value of a ref is the one of `records.model`, or
-    nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
+    `refs` and `maps` map a name to its new value, still encoded. The value of a ref is a `RefValue` of `records.model`,
+    or nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
     did not change after `since`. `mark` distinguishes the version from the same one of another line of versions, such
     as the one after the restoration of a backup.
     """

@@ -27,11 +27,11 @@ CHECK = 16
 PIECE = 8 << 20
 """Bytes that are fetched at once."""
 AT_ONCE = 64
-"""The most copies that one process makes at once."""
+"""The most copies that one process downloads at once."""
 REMEMBERED = 1 << 16
 """The most names of copies that a process remembers as checked."""
 SLACK = 16
-"""When a process has added 1/SLACK of the folder's size, it deletes old copies until as much is free again."""
+"""A process deletes old copies when it has added 1/SLACK of the folder's size. It then frees that much space."""
 
 
 class CacheFolder:

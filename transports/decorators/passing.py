@@ -11,9 +11,10 @@ from transports.base import ReadFile, Stat, Transport, WriteFile
 class PassingTransport(Transport):
     """The same tree as `inner`.
 
-    A subclass with more state gives it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
+    A subclass with more state passes it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
     transport, for errors that a decorator itself raises. Steps are performed one by one, so that a subclass sees each
-    as a call of its methods. A subclass that handles the steps themselves passes them on together, for fewer trips.
+    as a call of its methods. A subclass that handles steps itself passes them on as one list, which needs fewer round
+    trips.
     """
 
     def __init__(self, inner: Transport, *, prefix: str = "") -> None:

@@ -1,4 +1,5 @@
-"""A connection that another process made, by its descriptors: those of a socket, or of a pipe to a program."""
+"""A connection that another process opened, used through its descriptors: those of a socket, or of a pipe to a
+program."""
 
 from __future__ import annotations
 

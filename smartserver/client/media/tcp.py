@@ -109,7 +109,7 @@ class TcpMedium:
         self._made, self._first, self._others = True, b"", ()
 
     def _try_others(self, error: OSError) -> None:
-        """Connect to another address if this one never answered, and send again the bytes that went with its
+        """Try the next address, if the current one never answered, and send again the bytes that were sent during its
         handshake."""
         if self._made or error.errno in WAS_MADE:
             raise ConnectionLost(_words(error)) from None

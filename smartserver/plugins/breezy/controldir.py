@@ -178,7 +178,7 @@ class HpssDir(BzrDir):
     # -- the repository, the tree, the rest
 
     def open_repository(self, unsupported: bool = False) -> HpssRepository:
-        """Return the repository at the URL, or the one above it."""
+        """Return the repository at the URL, or the nearest one in a folder above."""
         remote = self.remote(self._get_selected_branch())
         if remote.seen is None and not remote.knowledge.met and not asks_itself():
             remote.look()

@@ -125,7 +125,7 @@ class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy 
 
 
 def in_memory(*below: Any) -> Any:
-    """Return a new repository in memory, stacked on others."""
+    """Return a new repository in memory, stacked on the repositories `below`."""
     made = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
     for repository in below:
         made.add_fallback_repository(repository)

@@ -259,7 +259,7 @@ def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], ho
 
 
 def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
-    """Return the revno of the old tip: the remembered one, or one counted in the local history, or else 0."""
+    """Return the revno of the old tip: the remembered revno, else the one counted in the local history, else 0."""
     if result.old_revid == NULL_REVISION:
         return 0
     if result.old_revid == result.new_revid:

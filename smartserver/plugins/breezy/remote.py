@@ -146,7 +146,8 @@ class Remote(Place):
     # -- the state
 
     def look(self) -> None:
-        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask."""
+        """Get the state of the repository, unless it is known: assume it, use an earlier answer of this command, or
+        send a request."""
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
@@ -301,7 +302,7 @@ class Remote(Place):
         return self.there()
 
     def tip(self) -> RevisionId | None:
-        """Return the tip; None if there is no branch."""
+        """Return the tip of the branch, or None if the branch does not exist."""
         with contextlib.suppress(errors.NotBranchError):
             self.look()
         return None if self.seen is None else self.seen.tip

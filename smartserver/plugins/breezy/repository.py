@@ -138,7 +138,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     # -- missing revisions
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Ask for missing revisions, and return whether anything was asked. `by_name`: as in `Remote.bring`."""
+        """Request missing revisions. Return True if a request was sent. `by_name`: as in `Remote.bring`."""
         if self._is_bringing or not revisions or self.is_in_write_group():
             return False
         self._is_bringing = True  # Receiving revisions looks them up, too.
@@ -289,7 +289,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         self._signed.append(revision_id)
 
     def _send_signatures(self, revisions: Sequence[RevisionId]) -> None:
-        """Send signatures. A signature that another user has sent meanwhile stays as it is."""
+        """Send signatures. A signature that another user has sent meanwhile is not overwritten."""
         entries = [EntryChange(revision, self.get_signature_text(revision)) for revision in revisions]
         parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
         if parts:

@@ -1,7 +1,7 @@
 """The running command of brz, for cases where Breezy's own interfaces do not tell what it is about to do.
 
-Nothing here tells what a command reads. A command is named only where its own words decide: `push --no-remember` and
-`remember=False` of a program are the same call.
+Nothing here tells what a command reads. A command is named only where only its arguments can decide: `push
+--no-remember` and `remember=False` of a program are the same call.
 """
 
 from __future__ import annotations

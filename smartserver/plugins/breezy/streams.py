@@ -114,7 +114,8 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
+    """Yield a repository in a folder, with the whole content of the repository at `url`. `may_create`: True if that
+    repository may be missing."""
     assert breezy_shim.SCHEMES  # Importing the shim makes Breezy know our URLs.
     os.makedirs(folder, exist_ok=True)
     try:
@@ -159,8 +160,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
     tip."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: branches may lose
-        revisions, and tags may move."""
+        """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: branches may
+        lose revisions, and tags may move."""
         super().__init__(local.repository.controldir)
         self._local = local
         self._force = force

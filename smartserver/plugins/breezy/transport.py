@@ -58,10 +58,8 @@ class HpssTransport(ConnectedTransport):
         return self.clone("/".join([".."] * levels)) if levels else self
 
     def branches(self) -> list[str]:
-        """Return the paths of the branches at and below the place, relative to it, in whatever repositories they are.
-
-        One request asks for all of them; the path of a branch at the place itself is empty.
-        """
+        """Return the paths of the branches at and below the place, relative to it, in all repositories. One request
+        finds all of them. The path of a branch at the place itself is empty."""
         own = self.location.path
         found: list[str] = []
         with in_breezys_words(self.base, self.location):

@@ -37,7 +37,7 @@ class CheckReport:
         self._shown = shown
 
     def report_results(self, verbose: bool) -> None:
-        """Print the numbers of what was checked, and raise an error if something is damaged."""
+        """Print the numbers of checked items. Raise an error if something is damaged."""
         found = self._found
         if self._shown is not None:
             trace.note("checked repository %s format %s", *self._shown)

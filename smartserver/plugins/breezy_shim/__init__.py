@@ -1,6 +1,7 @@
 """The plugin `hpss` of Breezy. It registers hpss:// URLs, and imports the adapter when one is used.
 
-It is loaded as `breezy.plugins.hpss` (`smartserver setup brz`). Every brz command runs it, so it must load quickly.
+It is loaded as `breezy.plugins.hpss` (`smartserver setup brz`). Every brz command loads this module, so it must be
+imported quickly.
 """
 
 from __future__ import annotations

@@ -36,11 +36,11 @@ class GitCredentials:
         """Git's description of the last token that it gave."""
 
     def stored(self) -> str:
-        """Return the token that one of git's helpers has; empty if none has one."""
+        """Return the token that one of git's credential helpers has stored; empty if none has a token."""
         return self._fill(b"", asks=False)
 
     def ask(self) -> str:
-        """Return the stored token, or let git ask its user for one."""
+        """Return the stored token. If there is none, let git ask its user for it."""
         return self.stored() or self._fill(b"username=%s\n" % USER.encode(), asks=True)
 
     def approve(self) -> None:

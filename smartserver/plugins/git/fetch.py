@@ -126,8 +126,8 @@ class Fetch:
         return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
     def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
-        """Insert the pull into the repository, with `as_pack` as a pack however small it is. Those of `ids` that were
-        not predicted take another pull.
+        """Insert the pull into the repository, with `as_pack` as a pack however small it is. The objects of `ids` that
+        were not predicted are fetched with further pulls.
 
         Raises:
             CannotGoOn: the answer cannot be read, or the remote no longer has what it listed.

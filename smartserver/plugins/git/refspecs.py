@@ -17,7 +17,7 @@ from smartserver.vcs.git.names import HEADS, SHORT_FOR, TAGS
 from smartserver.vcs.git.repository import boolean
 
 EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
-"""Options that say what is pushed if no refspec does."""
+"""Options that select the refs to push if no refspec is given."""
 
 COMPARING = frozenset({"--mirror", "--prune"})
 """Options that delete the remote's refs that are missing locally."""

@@ -1,4 +1,5 @@
-"""Predicts the wants of a fetch, so that one pull brings them: git names them only after it has the refs."""
+"""Identifies a connection to the fair queue. Connections of the same `address` share its threads; a connection without
+an address shares them with no other."""
 
 from __future__ import annotations
 

@@ -76,7 +76,7 @@ class HpssPeer(BasePeer):
         return is_first
 
     def warn_unrelated(self, ui: Any) -> None:
-        """Warn, once, that the local repository and the one on the server have nothing in common."""
+        """Warn, once, that the local repository and the one on the server have no revision in common."""
         message = _(b"warning: repository is unrelated\n")
         if self.says_first(message):
             ui.warn(message)

@@ -388,7 +388,8 @@ def create_repository(remote: Remote) -> None:
 
 @contextmanager
 def _exclusively(remote: Remote) -> Iterator[None]:
-    """If a repository is to be created, report an existing one of any system as Mercurial does."""
+    """If a repository is to be created but already exists, with this or another system, raise Mercurial's error for
+    that."""
     try:
         yield
     except (KnownRevisions, RepositoryExists, WrongVcs) as cause:

@@ -335,7 +335,7 @@ class Remote:
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def heads(self) -> list[bytes]:
-        """Return the heads of all branches, without those that are known to be ancestors of others."""
+        """Return the heads of all branches, except heads that are known to be ancestors of other heads."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]

@@ -44,7 +44,7 @@ Marks = dict[bytes, bytes]
 
 
 class LocalCopy:
-    """A local repository, and the one on the server that it was received from."""
+    """A local repository, and its remote, from which it was received."""
 
     def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
         """`bookmarks`: the bookmarks of the server."""
@@ -75,7 +75,8 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
+    """Yield a repository in a folder, with the whole content of the repository at `url`. `may_create`: True if that
+    repository may be missing."""
     encoding.encoding = b"UTF-8"
     encoding.environ[b"HGRCSKIPREPO"] = b"1"  # The configuration in a kept folder is not read.
     ui = _interface(flags)
@@ -160,8 +161,8 @@ class StreamImport:
     """Makes changesets of the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: bookmarks may lose
-        changesets, and tags may move."""
+        """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: bookmarks may
+        lose changesets, and tags may move."""
         self._local = local
         self._repository = local.repository
         self._force = force

@@ -25,11 +25,7 @@ SILLY = "silly"
 
 
 def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
-    """Return an observer of one client that bans what `rules` name; `found` as for `Watcher`.
-
-    Raises:
-        BadRule: as `bans`.
-    """
+    """Return an observer of one client that applies the bans that `rules` name. `found`: as for `Watcher`."""
     return Watcher(bans(rules), found)
 
 

@@ -1,4 +1,4 @@
-"""`extra-connection`: a further connection although the one before is good."""
+"""`extra-connection`: a second connection is opened although the first could be used."""
 
 from __future__ import annotations
 

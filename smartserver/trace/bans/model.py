@@ -95,15 +95,16 @@ class Ban:
         """Note that a connection is going to be opened."""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Return what is banned in a request that is going to be sent, or None."""
+        """Return a finding if this ban forbids the request that is to be sent, else None."""
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
-        """Return what is banned in a chunk of the request's body, or None."""
+        """Return a finding if this ban forbids a chunk of the request's body, else None."""
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Return what an answer shows to have been needless, or None. A trace notes it, since a ban comes too late."""
+        """Return a finding if the answer shows that the request was needless, else None. It is only traced, because a
+        ban comes too late."""
         return None
 
     def ended(self) -> None:

@@ -74,7 +74,7 @@ def _calls(asked: WatchedRequest) -> list[tuple[str, str, Arguments]]:
 
 
 HELD = ("haves", "had", "mine", "absent", "after")
-"""Arguments that name what the client has, not what it wants."""
+"""Arguments that name revisions or entries that the client has."""
 
 PULL = "Repository.pull"
 

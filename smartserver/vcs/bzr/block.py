@@ -19,7 +19,7 @@ from smartserver.records.model import Key
 from smartserver.vcs.bzr.compat import StoreKey, differences, encode_length
 
 WHOLE_FROM = 3
-"""If a difference is longer than its text divided by this, the whole text is stored."""
+"""If a delta has more bytes than its text divided by this, the whole text is stored."""
 
 LEVEL = 5
 """The level of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""

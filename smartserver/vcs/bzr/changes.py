@@ -25,7 +25,8 @@ from smartserver.vcs.bzr.pages import (
 
 
 class KeyChanges(NamedTuple):
-    """The keys that only the new page names, and those that only the old one names: keys of texts, or of pages."""
+    """The keys of texts, or of pages, that only one of two pages names: the new page (`now`) or the old one
+    (`before`)."""
 
     now: frozenset[Key]
     before: frozenset[Key]
@@ -34,7 +35,7 @@ class KeyChanges(NamedTuple):
 NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
 _STEPS: Final = 32
-"""At most so many items are compared one by one; then the rest of a leaf is read without a comparison."""
+"""The most items that are compared one by one. After them, the rest of a leaf is read without a comparison."""
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:

@@ -232,7 +232,7 @@ def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
 
 
 class Worker:
-    """A process that makes blocks of the texts of `stream`, which it calls, while this process does the rest.
+    """A child process that calls `stream` and packs its texts into blocks, while this process does the rest.
 
     The worker reads only what existed when it began. This process inserts the blocks as they are. All files here have
     no name, so that a process that ends early leaves nothing behind.

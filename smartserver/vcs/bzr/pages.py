@@ -46,7 +46,7 @@ class InventoryEntry(NamedTuple):
     """A file, folder or symbolic link in an inventory."""
 
     kind: str
-    """`file`, `dir`, `symlink`, or `tree` for a tree that lies elsewhere."""
+    """`file`, `dir`, `symlink`, or `tree` for a reference to another tree."""
     file_id: bytes
     parent_id: bytes
     """The id of the folder; empty for the root."""

@@ -47,7 +47,7 @@ _ROOTS = 20_000
 
 
 class BrzPlan:
-    """The content of a push; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. A plan is used for one repository only."""
 
     def __init__(
         self,
@@ -111,7 +111,7 @@ class _Tree(NamedTuple):
 
     revision: RevisionId
     records: list[NewRecord]
-    """Its own record, signature and inventory."""
+    """The revision's own record, signature and inventory."""
     difference: Difference
     size: int
     """Bytes of the texts it introduced."""
@@ -164,7 +164,7 @@ class BrzExport:
             return {key: (text, parents) for key, text, parents in read_texts(self._stores[kind], keys)}
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """Return a text; the writer's thread asks for it."""
+        """Return a text. It is called by the writer's thread."""
         page = self._pages.get(key) if kind == CHK else None
         if page is not None:
             return page.text

@@ -43,7 +43,7 @@ STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventorie
 
 
 class WrongFormat(VcsError):
-    """The repository is not of the one format that can be sent."""
+    """The repository does not have the 2a format, the only one that can be sent."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)

@@ -105,7 +105,7 @@ class NewText(NamedTuple):
 
 
 class Difference:
-    """The pages and texts that one tree introduced; filled by `compare`."""
+    """The pages and texts that one tree introduced. `compare` fills it."""
 
     def __init__(self, pages: dict[Key, MapPage]) -> None:
         """`pages`: the pages read so far. A page that a generator asks for is there when the generator goes on."""

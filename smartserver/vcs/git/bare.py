@@ -1,4 +1,5 @@
-"""Opens a bare git repository, made for one command or kept between its runs. Other programs use it through git."""
+"""Opens a bare git repository, which exists for one command or is kept between its runs. The commands of other programs
+use the repository through git."""
 
 from __future__ import annotations
 

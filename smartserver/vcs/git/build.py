@@ -48,7 +48,7 @@ class _Record(NamedTuple):
     """A record, and the place of its frame and of its entry."""
 
     kind: int = 0
-    """Its type; 0 if it was named as a base and was not received."""
+    """The type of the object; 0 if it is only known as a base and was not received."""
     encoding: int = STORED
     length: int = 0
     at: int = 0

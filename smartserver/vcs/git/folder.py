@@ -168,7 +168,7 @@ class FolderCommit:
         """The folder's files that are sent, one for each text."""
 
     def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
-        """Return this plan, whatever the remote holds: the commit is new."""
+        """Return this plan, whatever the remote has: the commit is new."""
         del tips, haves
         return self
 
@@ -183,7 +183,7 @@ class FolderCommit:
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """Yield the one segment. It is in memory twice while it is put together."""
+        """Yield the only segment. It is in memory twice while its parts are joined."""
         entries: list[Entry] = []
         frames: list[bytes] = []
         size = 0

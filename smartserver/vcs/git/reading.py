@@ -322,7 +322,7 @@ class _Sending:
         asked: FetchSelector,
         others: Sequence[Key],
     ) -> None:
-        """`others`: the keys of wanted objects that are no revisions."""
+        """`others`: the keys of the wanted objects that are not revisions."""
         self._stored = stored
         self._format = form
         self._objects = objects
@@ -367,7 +367,7 @@ class _Sending:
             yield from self._wanted(key)
 
     def _wanted(self, key: Key) -> Iterator[SentRecord]:
-        """Yield an object, whatever the filters say, and the objects below it that pass them."""
+        """No more heads are allowed: the ref must have exactly one, even when it is new."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
             yield from self._below(_VisitedTree(key, (), 0), wanted=True)

@@ -1,6 +1,6 @@
 """Reads a git repository on this machine through stock plumbing: its format, settings, refs, and whole revisions.
 
-Replacement objects and grafts are switched off for every command: what is sent and stored is what the objects say.
+Replacement objects and grafts are disabled for every command, so the original objects are sent and stored.
 """
 
 from __future__ import annotations

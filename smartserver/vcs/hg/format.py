@@ -92,7 +92,7 @@ def _check_extras(extras: bytes) -> None:
 
 
 def closes_branch(text: bytes) -> bool:
-    """Tell whether a changeset closes its branch, which its extra `close` says. Its text was checked before."""
+    """Tell whether a changeset closes its branch, which it does by an extra `close`. Its text was checked before."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
     return any(extra.startswith(b"close:") for pairs in extras for extra in pairs.split(b"\0"))
 

@@ -51,7 +51,8 @@ class Arrived(ReceivedRecords):
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
         writer = native("ChangegroupWriter") if self._is_clone else None
         self._writer = None if writer is None else writer(self._spool.fileno())
-        """Has the records in place of this object; None if it was not built, or left them to Python."""
+        """The native object that receives the records in place of this one. None if it was not built or cannot read
+        them."""
 
     @property
     def _is_clone(self) -> bool:

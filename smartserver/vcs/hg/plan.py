@@ -51,7 +51,7 @@ Candidates = dict[Key, None]
 
 
 class HgPlan:
-    """The content of a push; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. A plan is used for one repository only."""
 
     def __init__(self, repository: HgRepository, nodes: Sequence[Node], excluded: frozenset[Key] = frozenset()) -> None:
         """`nodes`: the changesets, parents first."""

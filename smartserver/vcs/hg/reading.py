@@ -142,11 +142,11 @@ class Finder:
     """Finds changesets by names. Data that is read for one name is kept for the next."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
-        """`names`: all names that will be looked up. One walk serves those that may be the prefix of an id."""
+        """`names`: all names that will be looked up. One walk looks up all names that may be the prefix of an id."""
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """At most two ids for each name that may be the prefix of an id."""
+        """For each name that may be the prefix of an id, at most two ids that begin with it."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
