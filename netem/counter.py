@@ -35,7 +35,7 @@ class Message:
     connection: int
     """The number of its connection, from 1 in each network."""
     up: bool
-    """True if it goes from client to server."""
+    """True if the message is sent from client to server."""
     size: int
     """The number of bytes so far."""
     depth: int
@@ -44,7 +44,7 @@ class Message:
     sent: float
     """The time when its first byte entered the link, in seconds since the clock's zero."""
     delivered: float | None = None
-    """The time when its first byte came out; None: not yet."""
+    """The time when the first byte was delivered; None until then."""
     end: bool = False
     """True if the stream ended with it."""
     content: bytes = field(default=b"", repr=False)

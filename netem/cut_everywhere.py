@@ -65,7 +65,7 @@ class Trial(Generic[S]):
 
     point: CutPoint
     state: S
-    """The state from `make`. Its network has no cut any more."""
+    """The state from `make`. The cut has been removed from its network."""
     result: object
     """The operation's return value; None if it raised."""
     error: Exception | None

@@ -14,7 +14,7 @@ MOST_TILT = 0.1
 into the next."""
 
 MOST_TILT_SHARE = 0.02
-"""The same limit as a share of the slope, if that is more, because each round trip has a wait that can be late."""
+"""The same limit as a share of the slope, used if that is larger. Each round trip has a wait that may be late."""
 
 MOST_RESIDUAL = 0.1
 """The greatest residual, as a share of the greatest RTT. If all runs at one end were late by so much, with RTTs of 0.2,
@@ -41,7 +41,7 @@ class Slope:
 def slope(run: Callable[[float], float], rtts: Sequence[float] = (0.2, 0.6, 1.0), repeat: int = 3) -> Slope:
     """Call `run` at each RTT `repeat` times and fit a line. `run` takes an RTT and returns the seconds of the run.
 
-    The RTTs take turns, so that a machine that becomes slower does not look like a slope.
+    The RTTs alternate, so that a machine that becomes slower is not mistaken for a slope.
 
     Raises:
         ValueError: there are fewer than three different RTTs (two points always lie on a line), or no runs.

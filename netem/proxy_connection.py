@@ -198,7 +198,7 @@ class ProxySocket(asyncio.Protocol):
         self.made = False
         self.lost = False
         self.ended = False
-        """True if it sends no more: its end of stream has entered the link, or it is lost."""
+        """True if this side sends no more: its end of stream has entered the link, or the connection is lost."""
         self.end_delivered = False
         self.not_before = 0
         """The earliest time at which its bytes count as sent, because of the emulated handshake."""

@@ -108,7 +108,7 @@ class Limit:
 
 
 class Limits:
-    """The limits of one run of pytest. It checks each test against its limit and can lower budgets."""
+    """The limits of one run of pytest: checks each test against its limit, and can lower budgets."""
 
     def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
         self._budgets = budgets

@@ -142,7 +142,7 @@ class Crossing:
             raise RunError(str(error)) from error
 
     def _serve(self, command: Sequence[str]) -> None:
-        """Start a server, and wait until one more socket listens that no earlier server's session holds.
+        """Start a server. Wait until a listening socket appears that belongs to no earlier server's session.
 
         Its standard output goes to standard error.
         """

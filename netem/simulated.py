@@ -28,7 +28,7 @@ class Deadlock(Exception):
 
 
 class SimulatedNetwork:
-    """Connections over one link, on one virtual clock, counted together."""
+    """Connections over one link with one virtual clock. Their traffic is counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
         link.check_streams(simulated=True)

@@ -45,7 +45,8 @@ class ServerTransport(Endpoint):
         self._protocol = protocol
 
     def expect(self, make: Callable[[ServerTransport], ServerProtocol]) -> None:
-        """Set the function that makes the protocol at `accept`, or earlier if bytes come earlier."""
+        """Set the function that creates the protocol. It is called by `accept`, or earlier when the first bytes
+        arrive."""
         self._make = make
 
     def accept(self) -> None:

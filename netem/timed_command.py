@@ -1,6 +1,7 @@
 """Run a command to its end and measure its time. If this process is stopped or killed, the command is killed too.
 
-Its output goes to files, not pipes: otherwise a child that outlives the command and holds a pipe would make us wait.
+Its output is written to files, not pipes: otherwise a child process that outlives the command and keeps a pipe open
+would make this process wait.
 """
 
 from __future__ import annotations

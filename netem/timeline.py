@@ -1,4 +1,5 @@
-"""A picture of one operation as SVG 1.1: time runs down, and each message is an arrow from one side to the other."""
+"""A picture of one operation as SVG 1.1. Time runs downwards, and each message is an arrow from one side to the
+other."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""Parse and format times, sizes and rates as people write them. Each parser raises a `ValueError` that says what is
-wrong; a missing unit of a time or a rate is an error."""
+"""Parse and format times, sizes and rates as people write them. Each parser raises a `ValueError` that explains the
+mistake. A missing unit of a time or a rate is an error."""
 
 from __future__ import annotations
 

@@ -77,7 +77,7 @@ class Watched:
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
         self._opening_door = threading.Lock()
-        """The lock of `_doors`. Its holder waits for the proxy's thread, which therefore must never take it."""
+        """The lock of `_doors`. Its holder waits for the proxy's thread, so that thread must never acquire it."""
         self._clients: dict[Ends, _Client] = {}
         """The last connection with those ends; an earlier one may not have ended in the proxy yet."""
         self._lock = threading.Lock()

@@ -21,8 +21,8 @@ OF_REPOSITORIES: Final = frozenset(
         "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
     ]
 )  # fmt: skip
-"""Variables that git sets for the repository in which it runs a program: those that `git rev-parse --local-env-vars`
-lists, and a few more. They include the settings of `git -c`."""
+"""Variables that git sets for the repository in which it runs a program: those of `git rev-parse --local-env-vars`,
+which include the settings of `git -c`, and a few more."""
 
 OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
 """Variables that only `git config` reads, so that git itself does not follow them."""

@@ -183,7 +183,8 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, path: str = "") -> str:
-        """Return the path as a person would name it. It may say where the store is, so show it on this machine only."""
+        """Return the path in a form for messages. It may contain the location of the store, so it must not be sent to
+        clients."""
 
     def real_path(self, path: str = "") -> str:
         """Return the place to which `path` leads when every symbolic link is followed. It need not exist.
@@ -193,8 +194,8 @@ class Transport(abc.ABC):
         return self.describe(path)
 
     def whole(self) -> tuple[Transport, str]:
-        """Return a transport for the whole store, over the same connection, and the path from its root to this one.
-        Return this transport and `''` if the folders above cannot be named."""
+        """Return a transport for the whole store, over the same connection, and the path from its root to this
+        transport's root. Return this transport and `''` if the folders above cannot be named."""
         return self, ""
 
     @property
@@ -204,8 +205,8 @@ class Transport(abc.ABC):
         return 0
 
     def local_folder(self) -> str | None:
-        """Return the folder of this machine in which another process finds the same files. Return None if there is
-        none, or if this transport does more than read and write them."""
+        """Return the local folder in which another process finds the same files. Return None if there is none, or if
+        this transport does more than read and write files."""
         return None
 
     @abc.abstractmethod

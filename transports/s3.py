@@ -147,7 +147,7 @@ class S3Transport(Transport):
         return self.open_read(path)
 
     def _ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return ranges of a file of the bucket. One call reads ranges that are near each other."""
+        """Return ranges of a file of the bucket. Ranges that are close to each other are read by one call."""
         full, key = self._at(path)
         store, pieces = self._bucket.store(), list[tuple[int, int]]()
         for offset, size in sorted(each for each in ranges if each[1]):
@@ -446,7 +446,7 @@ class S3Transport(Transport):
         return dict(itertools.chain.from_iterable(self._bucket.all_of(asks, "steps")))
 
     def _look_at(self, folder: str, steps: Sequence[Query[Any]]) -> list[tuple[Query[Any], object]]:
-        """Answer stats of files in one folder by one listing."""
+        """Answer stat steps for files in one folder by one listing."""
         try:
             found = self._listing(folder)
         except TransportError as error:

@@ -126,7 +126,7 @@ class Bucket:
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
         """Run `asks` concurrently and return their results. `pool`: the name of the threads to use. A function that
-        waits for others must use another pool than they do."""
+        waits for other functions must use a different pool from theirs."""
         if len(asks) < 2:
             return [ask() for ask in asks]
         with self.guard:

@@ -75,7 +75,7 @@ class Line:
         """False once a server with `HARDLINK` has refused a link: its file system has no hard links."""
 
     def session(self) -> Session:
-        """Return the session, or a new one if it was lost. A request that fails on it is never retried."""
+        """Return the session, or a new one if it was lost. A request that fails on the session is never retried."""
         with self._guard:
             if self._session is None or self._session.lost:
                 self._close()

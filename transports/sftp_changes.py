@@ -50,7 +50,8 @@ def _created(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk
 
 
 def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
-    """Return the error for a creation that was refused: `FileExists` if the name is taken, else another one."""
+    """Return the error for a refused creation: `FileExists` if the name is taken, else the error that explains the
+    refusal."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
     error = yield from explain(place, status_of(answer))

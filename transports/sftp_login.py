@@ -121,7 +121,7 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
 
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Raise errors of the block as `TransportFailed`, with `what` before their message."""
+    """Raise errors of the block as `TransportFailed`, with `what` at the start of the message."""
     try:
         yield
     except TimeoutError:
@@ -402,8 +402,8 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
 
 
 def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Yield each key with its name; add the unusable ones to `tried` with the reason. Keys in files come first: a
-    server accepts six attempts, and a user with many keys in the agent names the right one in a file."""
+    """Yield each key with its name. Add unusable keys to `tried`, with the reason. Keys in files come first: a server
+    accepts six attempts, and a user with many keys in the agent usually names the right key in a file."""
     offered = set[bytes]()
     for path in way.identities:
         try:

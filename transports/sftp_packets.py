@@ -154,7 +154,7 @@ def open_file(path: bytes, how: Open) -> Request:
 
 
 def close(handle: bytes) -> Request:
-    """Close a handle; the answer is a `Status`, as it is for each request below that names no other."""
+    """Close a handle. The answer is a `Status`, like that of each request below unless its docstring names another."""
     return Request(_Kind.CLOSE, _string(handle))
 
 

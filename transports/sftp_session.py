@@ -18,7 +18,8 @@ from transports.errors import TransportFailed
 from transports.sftp_handles import Handles
 
 WINDOW = 4 * 1024 * 1024
-"""The most bytes of files that one exchange has under way, which also bounds its memory: 32 Mbit/s at 1000 ms."""
+"""The most bytes of files that one exchange requests ahead. It also bounds the memory of an exchange, and allows 32
+Mbit/s at 1000 ms."""
 
 PATIENCE = 120.0
 """Timeout in seconds: the session is lost if the server sends no byte while answers are due, or receives no byte, for
@@ -211,7 +212,7 @@ class Session:
         return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
-        """Wait for an answer, and return all that have come."""
+        """Wait for an answer. Return all answers that have arrived."""
         heard, taken = self._heard, list[tuple[int, sftp.Answer] | None]()
         while not taken:
             try:

@@ -292,8 +292,8 @@ class _Piece:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
-    """Yield the pieces of the ranges. They are made one by one, because a size may be a false claim of the server.
-    `ended`: the indexes of ranges at the end of the file, to which the caller adds."""
+    """Yield the pieces of the ranges. They are generated one by one, because the server may report a wrong size.
+    `ended`: the indexes of ranges whose end of file was reached. The caller adds to it between pieces."""
     for at, (offset, size) in enumerate(ranges):
         for start in range(0, size, sftp.PIECE):
             if at in ended:
@@ -390,7 +390,7 @@ def _read_once(
     undo: list[Request],
     others: Sequence[bytes] = (),
 ) -> Talk[list[_Piece]]:
-    """Read each range up to its first short piece. Close the file and `others` in the last flight."""
+    """Read each range up to its first short piece. Close the handle, and the handles `others`, in the last flight."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
     closes, last = [sftp.close(other) for other in (handle, *others)], False

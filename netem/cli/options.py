@@ -98,5 +98,5 @@ def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> N
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option for output as JSON. `what`: the end of its help."""
+    """Add the option `--json`. `what`: the end of its help text, which says what is printed."""
     parser.add_argument("--json", action="store_true", help=f"print {what}")

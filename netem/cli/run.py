@@ -55,7 +55,7 @@ run failed."""
 
 
 class Stopped(Exception):
-    """A signal came while no client ran, or a second time."""
+    """A signal arrived while no client ran, or a second signal arrived."""
 
 
 def add(commands: Commands) -> None:

@@ -17,7 +17,8 @@ DESCRIBERS: list[Describer] = []
 
 
 def register(describer: Describer) -> Describer:
-    """Add a describer after the registered ones; for use as a decorator. It must accept bytes cut off anywhere."""
+    """Add a describer after the registered ones; for use as a decorator. A describer must accept bytes that are cut off
+    anywhere."""
     if describer not in DESCRIBERS:
         DESCRIBERS.append(describer)
     return describer

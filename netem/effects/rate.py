@@ -15,7 +15,7 @@ from netem.tcp_model import SEGMENT
 from netem.units import NANOSECONDS, parse_rate, parse_size
 
 GRAIN = 0.005
-"""The largest piece of a stream that comes out at once, in seconds of the rate; it has at least one segment."""
+"""The largest piece of a stream that is delivered at once, in seconds of the rate. A piece has at least one segment."""
 
 QUEUE_SECONDS = 1.0
 """The default size of the queue of a link of packets, in seconds of the rate: about one round trip of a long link."""

@@ -49,7 +49,7 @@ _AT = attrgetter("at")
 
 @dataclass(slots=True)
 class PacketCounts:
-    """The packets of one direction in one operation; a train counts as the packets that it is on the wire."""
+    """The packets of one direction in one operation. A train counts as the number of its packets on the wire."""
 
     packets: int = 0
     dropped: int = 0

@@ -50,7 +50,7 @@ class Namespace:
 
 
 def become_owner() -> None:
-    """Let this process, which must have one thread, make network namespaces. Put its children into a PID namespace.
+    """Let this process, which must have one thread, create network namespaces. Put its children into a PID namespace.
 
     The first child is that namespace's first process: when it ends, the kernel kills all others, and no process can be
     started there any more. An ordinary user keeps his user id.

@@ -28,7 +28,8 @@ from netem.units import NANOSECONDS
 CLIENT, SERVER = 0, 1
 """The numbers of the two sides."""
 CONGESTION = "cubic"
-"""The default congestion control, as in Linux. It is not paced; with a paced one (BBR), round trips are fractions."""
+"""The default congestion control, as in Linux. It sends without pacing. With paced congestion control (BBR), counted
+round trips are fractions."""
 
 
 class Packets:
@@ -110,7 +111,7 @@ class Packets:
     # -- sockets and commands
 
     def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """Return a new socket on one side, which this process uses like any other."""
+        """Return a new socket on one side. This process uses it like any other socket."""
         _, (descriptor,) = self._ask(self._broker, "socket", side, int(family), int(kind))
         os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)

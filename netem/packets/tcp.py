@@ -1,4 +1,4 @@
-"""Parse the TCP part of an IPv4 packet. Other packets, and broken ones, give None. No I/O here."""
+"""Parses the TCP part of an IPv4 packet. For other or malformed packets the result is None. No I/O is done here."""
 
 from __future__ import annotations
 

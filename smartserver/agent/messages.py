@@ -50,7 +50,7 @@ class Stop(msgspec.Struct, tag=True):
 
 
 class Lent(msgspec.Struct):
-    """The facts about a lent connection, whose descriptors come with the message."""
+    """A lent connection. Its descriptors are sent with the message."""
 
     last_id: int
     patience: float

@@ -37,7 +37,7 @@ SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
 
 TIME_TO_ANSWER = 2.0
-"""Seconds that an agent has to answer, before a command goes on without it."""
+"""Seconds that an agent has to answer. After them, a command continues without an agent."""
 
 
 class Gone(NoAgent):
@@ -87,8 +87,8 @@ def _wait_until_refused(connection: _socket.socket) -> None:
 
 
 def check_user(connection: _socket.socket) -> int:
-    """Check that the process at the other end runs as this user, and return its process id. It is the process that made
-    the connection, or that listened when it was made."""
+    """Check that the process at the other end runs as this user, and return its process id. That process opened the
+    connection, or was listening when it was opened."""
     process, user, _ = CREDENTIALS.unpack(
         connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
     )
@@ -98,8 +98,8 @@ def check_user(connection: _socket.socket) -> int:
 
 
 def open_peer(connection: _socket.socket) -> int:
-    """Open the folder in /proc of the process at the other end. Reads below it are of that process, or fail once it has
-    ended, even if another process has its number by then.
+    """Open the folder in /proc of the process at the other end. Reads below the folder fail once the process has ended,
+    even if another process has its id by then.
 
     Raises:
         Gone: the process has ended.

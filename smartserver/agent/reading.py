@@ -8,7 +8,7 @@ NAME = b"smartserver"
 """The first word of a command that is handed over to the agent; a command of git is handed over without its name."""
 
 READING = ("export", "ls", "cat", "log", "list", "stats")
-"""Commands that make one request, which changes nothing on the server. None of them asks the user anything."""
+"""Commands that make one request, which changes nothing on the server. These commands never prompt the user."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
 """The schemes of URLs for which no other program logs in."""

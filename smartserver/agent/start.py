@@ -22,8 +22,8 @@ BACKLOG = 64
 
 
 def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
-    """Start an agent unless there is one, and return True if it was started. `here`: run it in this process; the call
-    does not return then."""
+    """Start an agent unless one is running. Return True if it was started. `here`: run the agent in this process; the
+    call then does not return."""
     paths = [path_of(part, environment, make=True) for part in (KEEPER, ZYGOTE)]
     try:
         lock = os.open(f"{paths[0]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)

@@ -49,8 +49,7 @@ LAST_WORDS = (
 
 
 TIME_TO_END = 10
-"""Seconds that a worker has to end after a signal, unless a second one comes. Then the signal ends this process.
-"""
+"""Seconds that a worker has to end after a signal. A second signal, or the end of this time, ends this process."""
 
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:

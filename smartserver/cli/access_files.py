@@ -1,4 +1,4 @@
-"""The rules and tokens of an access file, or those that the servers of a store share."""
+"""The rules and tokens of an access file, or the ones that the servers of a store share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE = click.argument("file", metavar="FILE|STORE")
 
 
 def open_access(place: str) -> AccessFile:
-    """Return the rules of a file, or those that the servers of a store share."""
+    """Return the rules of a file, or the rules that the servers of a store share."""
     source = _source(place, "access")
     try:
         return AccessFile(source or Path(place))

@@ -1,4 +1,4 @@
-"""`smartserver break-lock`: say that repositories have no locks any more; kept for one release."""
+"""`smartserver break-lock`: reports that repositories no longer have locks. It is kept for one release."""
 
 from __future__ import annotations
 

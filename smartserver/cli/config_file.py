@@ -73,7 +73,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> Non
 
 
 def _unknown(ctx: click.Context, key: str, value: object, options: Mapping[str, click.Option]) -> str:
-    """Return the message for an unknown key, with a hint what to write."""
+    """Return the message for an unknown key, with a hint about the right key or place."""
     if isinstance(value, dict):
         return f"[{key}] is a table: write the options without it, as {next(iter(value), 'workers')} = ..."
     if key in [param.name for param in ctx.command.params if isinstance(param, click.Argument)]:

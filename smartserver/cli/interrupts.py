@@ -26,7 +26,7 @@ class Interrupts:
     """The handler of `ENDING` for a command. The first signal raises KeyboardInterrupt (^C) or SystemExit; `number`
     keeps it even if the exception is lost.
 
-    The later ones do nothing, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
+    Later signals are ignored, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
     (^\\) and SIGKILL end the command. A server has its own handlers (`serve`).
 
     The later ones are not set to be ignored. Otherwise Python would print an error for a signal that comes just before,

@@ -84,8 +84,8 @@ class RequestLines(logging.Formatter):
 
 
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
-    """Tell whether a descriptor is the journal. The file is compared with the one that systemd names, because child
-    processes inherit the name even if their output is redirected."""
+    """Tell whether a descriptor is the journal. Its device and inode are compared with those in JOURNAL_STREAM, because
+    child processes inherit that variable even if their output is redirected."""
     with contextlib.suppress(OSError):
         found = os.fstat(file)
         return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"

@@ -194,7 +194,8 @@ def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: Re
 
 
 def act_as_owner(folder: str) -> None:
-    """If root runs this, become the owner of a folder for good: otherwise the owner could not read the new files."""
+    """If root runs this process, become the owner of a folder until the process ends. Otherwise the owner could not
+    read the new files."""
     owner = os.stat(folder)
     if os.geteuid() == 0 and owner.st_uid:
         os.setgroups([])

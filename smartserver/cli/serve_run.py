@@ -339,8 +339,10 @@ class Serving:
     # -- the end
 
     def _told(self, number: int) -> None:
-        """Handle a signal to stop. The first one stops the server, and the second one no longer waits for open
-        requests. With a remote store, the first one also aborts the session, whose only user has ended his command."""
+        """Handle a signal to stop. The first signal stops the server; after the second, the server no longer waits for
+        open requests.
+
+        With a remote store, the first signal also aborts the session, because its only user has ended the command."""
         if self._is_told and number == signal.SIGHUP:
             return  # Both a closed terminal and its shell send it.
         if number == signal.SIGTERM and self._checked.metrics is not None and not self._health.is_stopping:

@@ -199,7 +199,7 @@ def diff(first: Path, second: Path) -> None:
 
 
 def _link(rtt: str | None, rate: str | None) -> LinkEstimate | None:
-    """Return the link of the prediction; None if there is to be none."""
+    """Return the link of the prediction; None if no prediction is requested."""
     if rtt is None:
         if rate is not None:
             raise CommandError("a prediction needs --rtt TIME")

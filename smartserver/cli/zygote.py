@@ -63,7 +63,7 @@ PAUSES = (0.01, 0.04, 0.2)
 """The pauses in seconds after each sending of a signal."""
 
 TIME_TO_END = 10.0
-"""Seconds in which a worker may end by itself when its command's process is gone."""
+"""Seconds that a worker has to end by itself after its command's process has ended."""
 
 
 def run(listener: socket.socket, keeper: int) -> None:

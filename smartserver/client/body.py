@@ -53,8 +53,8 @@ class EmptyBody:
 
 
 class SourceFailed(Exception):
-    """A push could not read its source, for the reason `why`. It is a class of its own, so that the sending client does
-    not take it for an error of its connection."""
+    """A push could not read its source, for the reason `why`. It has its own class, because the sending client must not
+    mistake it for an error of its connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -141,7 +141,7 @@ def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of a bulk stream as it arrives; nothing if there is no body."""
+    """Yield the content of a bulk stream as it arrives. Yield nothing if the answer has no body."""
     first = next(body, None)
     if first is not None:
         from smartserver.records.bulk import read_bulk

@@ -102,8 +102,8 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the change may have been made, but no valid answer came. The repeats got no answer either,
-                or a refusal.
+            OutcomeUnknown: the change may have been made, but no valid answer came. Its repeats got no answer either,
+                or were refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         caller = self._caller
@@ -173,7 +173,7 @@ class Client:
             self._sleep(seconds)
 
     def _known_token(self) -> str:
-        """Return the token to send before the server asks for one; empty if there is none."""
+        """Return the token to send with the first request; empty if none is known."""
         if self._token is None:
             credentials = self._caller.credentials
             self._token = "" if credentials is None else credentials.token()
@@ -216,8 +216,8 @@ class Client:
         return self._link
 
     def close(self) -> None:
-        """Close the connection, or give it to the holder for other commands. The next request takes or opens another.
-        Store a token that the server accepted."""
+        """Close the connection, or pass it to the holder for other commands. The next request uses a new one. Store a
+        token that the server accepted."""
         credentials, holder = self._caller.credentials, self._caller.holder
         if self._is_taken and credentials is not None:
             self._is_taken = False

@@ -193,7 +193,7 @@ class CopyEndpoint:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A source whose first request also brings the revisions that later requests and map entries name."""
+    """A source whose first request also sends the revisions that later requests and map entries name."""
 
     source: PushSource
     ids: Sequence[RevisionId]
@@ -306,7 +306,7 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Ask an incomplete repository for what it has, to continue a copy into it. Return the argument `new` for
+    """Ask an incomplete repository for its content, to continue a copy into it. Return the argument `new` for
     `copy`."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))

@@ -95,7 +95,7 @@ class ServerCredentials:
         """The file that exists if the server requires a token."""
 
     def token(self) -> str:
-        """Return the token if the server asked for one before and nobody else can read it; else an empty string."""
+        """Return the token if the server asked for one before and the connection is private, else an empty string."""
         if not self._private or self._mark is None or not os.path.exists(self._mark):
             return ""
         source = self._opened()
@@ -135,7 +135,7 @@ class ServerCredentials:
             self._source.approve()
 
     def reject(self) -> None:
-        """Send no token before the server asks for one, and have the source remove the refused one."""
+        """Send no further token before the server asks for one, and let the source remove the refused token."""
         if self._mark is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._mark)

@@ -1,4 +1,5 @@
-"""Connections that outlive a command. A command takes one from the user's agent, and gives it back when it is idle."""
+"""Connections that stay open after a command. A command gets one from the user's agent, and returns it when it is
+idle."""
 
 from __future__ import annotations
 
@@ -36,8 +37,8 @@ class Lendable(Protocol):
     """A medium that another process can continue to use."""
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors: one to read from, one to write to if that is another, and any that must stay open
-        with them. After that, `close` closes the descriptors without ending the connection."""
+        """Return the descriptors: one to read from, one to write to if it is a different one, and any further ones that
+        must stay open. After that, `close` closes the descriptors without ending the connection."""
 
 
 class Holder(Protocol):
@@ -67,7 +68,7 @@ class AgentHolder:
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:
-        """Take a connection before it is needed, and return whether there is one."""
+        """Request a connection before it is needed. Return True if the agent had one."""
         self._prepared = self.take()
         return self._prepared is not None
 

@@ -89,7 +89,7 @@ class Knowledge:
     """The knowledge of one remote, stored in `folder`, or only in memory if that is None."""
 
     def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
-        """`below`: the end of the URL, if it may lead below a repository; else None."""
+        """`below`: the end of the URL, if it may point below a repository, else None."""
         self._folder = folder
         self._below = below
         self._root = url.removesuffix(below or "")
@@ -266,7 +266,7 @@ class Knowledge:
         return True
 
     def forget(self) -> None:
-        """Forget everything: the repository is gone."""
+        """Delete all knowledge of the repository, because the repository is gone."""
         self._unlink()
         self.at = None
         self._saved = KnowledgeFile(self._url)

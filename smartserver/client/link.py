@@ -1,6 +1,7 @@
 """`Link`: one connection, and the requests on it, one after another: encode, send, read, decode.
 
-A body is sent while reading, so that an early refusal stops it. The body of an answer is received as it is read.
+The link reads while it sends a body, so that an early refusal stops the body. The body of an answer is received only as
+the caller reads it.
 """
 
 from __future__ import annotations
@@ -112,7 +113,7 @@ class Link:
         self._outbox = bytearray()
         """Bytes to be written, in order: nothing may come between the bytes of a frame."""
         self._expects = False
-        """True if something was written, and nothing was received since."""
+        """True if bytes were written and none were received since."""
         self.perhaps_read = False
         """True if the last request was sent completely and the server did not say that it reads none, so that it may be
         carried out."""

@@ -148,7 +148,7 @@ def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
 
 
 def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, new: NewRepository) -> PushOutcome:
-    """Push what the target lacks, except for the last part, and return the outcome."""
+    """Push the revisions that the target lacks, except for the last part. Return the outcome."""
     revisions, created, sent = 0, False, here.sent
     size = done = 0
     for part, length in _parts(lacking):

@@ -37,8 +37,8 @@ class Medium(Protocol):
         """
 
     def write_some(self, data: memoryview) -> int:
-        """Write the bytes that the medium takes now, and return their number: at least one if `poll` said that it is
-        writable.
+        """Write the bytes that the medium accepts without blocking. Return their number: at least one if `poll` said
+        that it is writable.
 
         Raises:
             ConnectionLost: the connection broke.

@@ -19,7 +19,7 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 MIRROR_BYTES: Final = 1_000_000_000
-"""Bytes of one mirror, unless the user sets another limit. A history of 3,000 revisions and 270 files takes 3.1 MB."""
+"""The default limit of bytes of one mirror. A history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_MIRRORS: Final = 4
 """The limit of all mirrors of a user together, as a multiple of the limit of one."""
@@ -66,7 +66,7 @@ class Mirrors:
         return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
-        """Remove a mirror unless it is in use, and return whether it is gone."""
+        """Remove a mirror unless it is in use. Return True if it was removed."""
         path = os.path.join(self.folder, name)
         with contextlib.suppress(OSError), _locked(path + USE) as alone:
             if alone:
@@ -195,7 +195,7 @@ class MirrorFolder:
 
 
 def discard(path: str) -> None:
-    """Remove a folder as far as possible. It is renamed first, so that its name is free at once."""
+    """Remove a folder as far as possible. The folder is renamed first, so that its name is free at once."""
     gone = f"{path}{GONE}{os.getpid()}-{time.monotonic_ns()}"
     try:
         os.rename(path, gone)

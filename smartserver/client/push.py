@@ -293,8 +293,8 @@ class Push:
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Return each update's own error; the error of a single call is that of its update. Raise the error of a
-        request that only brings revisions, or whose outcome is unknown, or whose several calls were refused as a
+        """Return an outcome with each update's own error; for a single call it is the error of its update. Raise the
+        error if the request only sends revisions, its outcome is unknown, or its several calls were refused as a
         whole."""
         updates, maps = self._request.updates, self._request.maps
         if not updates and not maps:

@@ -142,9 +142,9 @@ class Gateway:
         """Return the current state of a git repository that the user may read.
 
         Raises:
-            AccessDenied: the user may not read it; nothing was looked up.
-            CodedError: there is no repository, or it cannot be read.
-            OtherSystem: the repository is not one of git.
+            AccessDenied: the user lacks the permission to read it. The repository was not looked up.
+            CodedError: the repository is missing or cannot be read.
+            OtherSystem: the repository belongs to another system than git.
         """
         found = self._state(visitor, path)
         if found is None:

@@ -43,8 +43,7 @@ LOOK: Final = 5.0
 """Seconds between two looks at a connection."""
 
 Admit = Callable[[bool], Admission]
-"""A function that gives the admission of a client's requests. Its argument is true if nobody on the way can read
-them."""
+"""A function that returns the admission of a client's requests. Its argument is True if the connection is private."""
 
 
 class GatewayFactory(protocol.Factory):
@@ -244,7 +243,7 @@ class GatewayChannel(http.HTTPChannel):
         return None if self._has_head else self._idle
 
     def must_leave(self, now: float) -> None:
-        """Limit the time of the connection, because another one needs its place."""
+        """Limit the remaining time of the connection, because a new connection needs its place."""
         self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:

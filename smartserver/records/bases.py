@@ -30,8 +30,8 @@ SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
 
 CANDIDATES: Final = 2
-"""Parents whose version is tried as base. Both are always tried: to stop at a short first frame would save only 1 % of
-the 45,000 tries in one history."""
+"""Parents whose version is tried as a base. Both are always tried, because stopping at a short first frame would save
+only 1 % of the 45,000 tries in one history."""
 
 FEW: Final = 64
 """Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. A third of the
@@ -54,7 +54,7 @@ class _Looks(NamedTuple):
     first: int
     """The first level."""
     enough: int
-    """Bytes up to which the first frame is used; a longer one is made again."""
+    """The size up to which the first frame is used. A longer frame is compressed again."""
     second: int
     """The second level."""
 

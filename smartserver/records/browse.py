@@ -41,7 +41,7 @@ MAX_MESSAGE: Final = 8 << 20
 _LENGTH: Final = struct.Struct(">I")
 
 MAX_REVISION: Final = MAX_ITEM - 1
-"""Bytes of one revision of a log: the array around it takes one more."""
+"""The most bytes of one revision of a log. The array around it takes one byte more."""
 
 MAX_GROUP: Final = 64 << 10
 """Bytes of the revisions in one item of a log; a longer revision has an item of its own."""

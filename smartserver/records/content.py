@@ -66,7 +66,8 @@ class RepositoryView(Protocol):
         """The ordinals of a revision's stored parents."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is not stored."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is not
+        stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
         """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
@@ -118,10 +119,11 @@ class TipReader(Protocol):
         """The tips whose attributes were proved before."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision, higher than those of its parents; None if it is neither stored nor announced."""
+        """Return the ordinal of a revision, which is higher than those of its parents. Return None if the revision is
+        neither stored nor announced."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is missing."""
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
         """The `System.tip_fact` of each revision, read together; empty for an unknown revision."""

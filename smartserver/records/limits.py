@@ -18,7 +18,7 @@ MAX_PARENTS: Final = 65_536
 """Parents of a revision. The widest merge of the Linux kernel has 66; generated histories reach some thousands."""
 
 MAX_ENTRIES: Final = 1 << 20
-"""Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
+"""The most records of one revision. A first import of the largest public source trees has about 500,000 files."""
 
 MAX_RECORD: Final = 256 << 20
 """Bytes of one fulltext. The server that checks a push, or the client that checks a pull, holds it whole in memory.

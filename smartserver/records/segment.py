@@ -239,7 +239,7 @@ class SegmentStream:
                 self._take(whole)
 
     def graph(self) -> AnnouncedGraph | None:
-        """The announced graph; None until it is complete, or if there is none."""
+        """The announced graph; None if the stream announces none, or its graph is not complete yet."""
         return self._graph
 
     def segments(self) -> Iterator[bytes]:

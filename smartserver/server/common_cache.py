@@ -54,7 +54,7 @@ class _Ring:
         return None
 
     def put(self, digest: bytes, key: bytes, value: bytes) -> None:
-        """Write an entry over the oldest ones, then its place. Only one process may call this."""
+        """Write an entry over the oldest ones, and after it the place of the entry. Only one process may call this."""
         memory = self._memory
         (at,) = _HEAD.unpack_from(memory, self._begin)
         length = _CHECK + len(value)

@@ -30,7 +30,7 @@ _counts = msgspec.msgpack.Decoder(ServerCounts)
 
 
 class CommonCounts:
-    """The memory with the counts. It is made before the workers are forked."""
+    """The shared memory with the counts. It is created before the workers are forked."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers

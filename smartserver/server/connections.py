@@ -91,7 +91,8 @@ class OpenConnection(Protocol):
 
     @property
     def refusal(self) -> CodedError | None:
-        """The error with which the connection is refused, because it is one too many; None if it is not."""
+        """The error with which the connection is refused because too many are open; None if the connection is
+        accepted."""
 
     @property
     def peer(self) -> str:
@@ -213,13 +214,13 @@ class Connections:
         return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """Stop counting a connection that was told to leave because it sent no request for too long. It has
+        """Stop counting a connection that was told to disconnect because it sent no request for too long. It has
         `drain_time` to close."""
         self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:
-        """True if another connection can be refused with an answer; else it is closed without one."""
+        """True if another connection can be refused with an error; otherwise it is closed without an answer."""
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:

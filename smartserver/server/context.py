@@ -131,11 +131,11 @@ class RequestContext:
 
     def find(self) -> RepositoryLocation:
         """Return the repository, or the place where one may be created. For a push to a store behind a link, the
-        repository is assumed to be as it was last seen. It is read when the pack is moved, or before anything is
+        repository is assumed to be in its last known state. It is read when the pack is moved, or before the request is
         refused (`confirm`).
 
         Raises:
-            AccessDenied: the user may not read the place. Then it was not looked up.
+            AccessDenied: the user lacks the permission to read the place. `location` is then not set.
         """
         if self.location is None:
             found = self._guess() or self._find(self.path)
@@ -144,7 +144,8 @@ class RequestContext:
         return self.location
 
     def confirm(self) -> bool:
-        """Read the repository if that was put off. Tell whether it differs from what was assumed."""
+        """Read the repository if only its assumed state was used so far. Return True if the real state differs from
+        it."""
         if not self.is_guess:
             return False
         guessed, self.location, self._look = self.location, None, None
@@ -235,7 +236,7 @@ class RequestContext:
         return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 
     def capabilities(self) -> list[str]:
-        """Return the server's capabilities for a client that seems not to know this repository yet; none for others."""
+        """Return the server's capabilities if the client seems not to know this repository yet, else none."""
         return [] if self.known is not None else list(self.site.facts.capabilities)
 
     @property
@@ -268,8 +269,8 @@ class RequestContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository, or that this request makes one; empty if there is
-        none."""
+        """The longest prefix of the path that is a repository, including one that this request creates; empty if there
+        is none."""
         return self.find().repository.path if self.transaction.exists else ""
 
     @property
@@ -350,7 +351,8 @@ class RequestContext:
         return outcomes
 
     def run_before_body(self, transaction: Transaction) -> None:
-        """Run the calls that come before the body (creation): they decide which kinds of records it may hold.
+        """Run the calls before the one with the body, such as creation. They decide which kinds of records the body may
+        contain.
 
         Raises:
             RequestFailure: a call was refused, or there is no repository after the calls.

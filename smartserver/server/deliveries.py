@@ -176,7 +176,7 @@ class Deliveries:
         self._own = os.urandom(8)
         self._changed = threading.Condition()
         self._due: dict[tuple[str, bytes], float] = {}
-        """The times at which receivers are to be told, by path and receiver."""
+        """The times at which receivers are due to be notified, by path and receiver."""
         self._failed: dict[tuple[str, bytes], int] = {}
         """The number of failures since the last success, by path and receiver."""
         self._busy: set[tuple[str, bytes]] = set()
@@ -184,7 +184,7 @@ class Deliveries:
         self._stopping = False
 
     def add(self, path: str) -> None:
-        """Schedule the receivers of a repository, so that they are told of its new changes."""
+        """Schedule the receivers of a repository, so that they are notified of its new changes."""
         try:
             hooks = self._hooks.receivers(path)
         except CodedError as error:

@@ -44,7 +44,7 @@ class FairQueue(Generic[T]):
         return self._count
 
     def put(self, client: Tenant, job: T) -> None:
-        """Add a job behind those of its connection."""
+        """Add a job after the other jobs of its connection."""
         self._count += 1
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 

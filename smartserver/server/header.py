@@ -107,7 +107,7 @@ class RequestHeader:
 
     @property
     def is_vfs(self) -> bool:
-        """True if its calls are file-level ones. A valid request has only such calls, or none."""
+        """True if the calls are of file-level verbs. A valid request has only such calls, or none."""
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
@@ -128,8 +128,8 @@ class RequestHeader:
     @property
     def has_wrong_body(self) -> bool:
         """True if the flag BODY is set without a call that brings a body, or missing with such a call. A check may
-        leave its body out. A body that no verb takes must be refused: it would be kept though no permission was checked
-        for it."""
+        leave its body out. A body that no verb accepts must be refused, because it would be stored without a check of
+        permissions."""
         if self.is_vfs:
             return bool(self.flags & RequestFlag.BODY) != bool(self.brought)
         left_out = self.ups and self.flags & RequestFlag.CHECK_ONLY

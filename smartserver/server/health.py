@@ -40,10 +40,10 @@ def look_at(root: Transport, mark: bytes | None) -> None:
 
 
 class Health:
-    """The health of a server. It is ready while it is not stopping and its store answers."""
+    """The health of a server. The server is ready while it is not stopping and its store answers."""
 
     def __init__(self, look: Callable[[], None], executor: Executor, clock: Clock) -> None:
-        """`look`: reads the store. It may raise CodedError, and may take any time."""
+        """`look`: a function that reads the store. It may raise CodedError, and may take any time."""
         self.is_stopping = False
         self._look = look
         self._executor = executor

@@ -59,8 +59,8 @@ class IdleTimeouts:
         """The time when the connection was opened, or last known to be used for a request or its answer. PINGs do not
         count."""
         self._moved = 0.0
-        """The time when the peer is last known to have taken something, or when something was last written to a carrier
-        that was not full."""
+        """The time when the peer last received bytes, as far as is known, or when something was last written to a
+        carrier that was not full."""
         self._untaken = 0
         """Bytes that the peer had not taken at the last measurement."""
         self._handed = 0
@@ -112,7 +112,7 @@ class IdleTimeouts:
 
     @property
     def leaving(self) -> bool:
-        """True if the peer was told to leave, so that another connection may have its place."""
+        """True if the peer was told to disconnect, so that another connection can replace this one."""
         return self._leave_by is not None
 
     @property
@@ -122,8 +122,8 @@ class IdleTimeouts:
 
     def idle_since(self, now: float) -> float | None:
         """Return the time since which the connection is idle; None while it is in use. It is idle if no request is open
-        or on its way, or if it is closing and everything was sent. The time counts from the last request, or from the
-        last bytes that were taken of an answer. A peer that sent no request is idle from the beginning."""
+        or being received, or if it is closing and everything was sent. The time counts from the last request, or from
+        the last bytes of an answer that the peer received. A peer that sent no request is idle from the beginning."""
         session = self._session
         rests = session.at_rest and not (self._outbox and session.had_request)
         if not (self.sent_all is not None if self.closing else rests):

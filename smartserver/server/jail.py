@@ -14,7 +14,7 @@ RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost
 could lead into the folder. `CLUSTER` is the file in which a store names the place of its logs."""
 
 MAX_PART = 200
-"""The most bytes of one part. File systems take 255; temporary names are longer than the part."""
+"""The most bytes of one part. File systems accept 255, and temporary names are longer than the part."""
 
 MAX_SHOWN = 80
 """Characters of a path, or of a part of it, that a message repeats."""

@@ -61,7 +61,7 @@ class JailedTransport(Transport):
         return self._call(self._root.open_read, self._seen, path)
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a folder, without those that no path may have."""
+        """Return the names in a folder, without those that are not allowed in paths."""
         with _named(path):
             return [name for name in self._root.list_directory(self._seen(path)) if jail.is_file_name(name)]
 
@@ -177,8 +177,8 @@ class JailedTransport(Transport):
             raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({error})") from None
 
     def _check_moved(self, source: str) -> None:
-        """Check that a file or folder may get another name. It must not be or contain a link, which could then lead
-        elsewhere, nor a repository of another release at any depth."""
+        """Check that a file or folder may be renamed. It must not be or contain a link, which could point elsewhere
+        under the new name, nor a repository of another release at any depth."""
         left, looked = [source], 0
         while left:
             each = left.pop()

@@ -21,7 +21,8 @@ SHARE = 4
 
 
 class OpenFiles:
-    """A count of open files with a limit, usable from several threads. `of`: a wider count that includes this one."""
+    """A count of open files with a limit. It may be used by several threads. `of`: a wider count that includes this
+    one."""
 
     def __init__(self, most: int, of: OpenFiles | None = None) -> None:
         self.most = most

@@ -70,7 +70,7 @@ def unsent(writer: Writer) -> int:
 
 
 def unacknowledged(writer: Writer | None) -> int:
-    """Return the number of bytes that the peer has not taken: those in Twisted and those in the kernel.
+    """Return the number of bytes that the peer has not acknowledged: those in Twisted and those in the kernel.
 
     While nothing is written, the number falls with each byte that the peer takes. What the kernel takes is too coarse a
     sign: with `wire.limits.NOTSENT_LOWAT` it takes bytes once in 64 KiB.

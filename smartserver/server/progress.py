@@ -55,8 +55,8 @@ class RequestProgress:
             self.tell("check", self._checked, self._received)
 
     def tell(self, phase: str, done: int, total: int) -> None:
-        """Report the progress of a phase. It is sent at most twice a second, and at the end of a reported phase. It is
-        usable from any thread."""
+        """Report the progress of a phase. A report is sent at most twice a second, and at the end of a reported phase.
+        Any thread may call this."""
         now = self._site.clock()
         begins = phase != self._said[0]
         ends = 0 < total <= done and not begins

@@ -56,7 +56,7 @@ MANY_CALLS = 16
 for seconds, in which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
-"""Bytes of memory that a decoded request takes besides its payload: the shortest takes 7,000."""
+"""Bytes of memory that a decoded request takes in addition to its payload. The shortest request takes 7,000."""
 
 CALL_COST = 1024
 """Bytes of memory that each call of a decoded request takes: the shortest takes 900."""
@@ -114,7 +114,7 @@ class ServedRequest:
         self._ended = False
         """True once its body is complete."""
         self._answer: ServedAnswer | None = None
-        """The answer whose body is to be sent."""
+        """The answer whose body is still to be sent."""
         self._link: Mapping[str, int] = {}
         """The kernel's counts of the connection when a traced request began."""
         self._reading = False

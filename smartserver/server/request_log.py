@@ -30,7 +30,7 @@ MAX_PATH = 1024
 
 
 class EndedRequest(NamedTuple):
-    """A request that is over, and what it cost. Times are in seconds."""
+    """A completed request and its costs. Times are in seconds."""
 
     peer: str
     user: str

@@ -182,7 +182,7 @@ class Session:
         return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
-        """Refuse the connection, because it is one too many: send a GOAWAY, and refuse its first request.
+        """Refuse a connection above the limit: send a GOAWAY, and refuse its first request.
 
         A client with a request gets an ERROR, so that it knows that nothing was done.
         """

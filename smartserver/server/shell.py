@@ -120,7 +120,7 @@ class SessionProtocol(protocol.Protocol):
             self.session.resume_writing()
 
     def stopProducing(self) -> None:
-        """Do nothing: the connection is gone, and `connectionLost` follows."""
+        """Do nothing: the connection is closed, and Twisted calls `connectionLost` next."""
 
     # -- from the session
 

@@ -84,7 +84,7 @@ def _order(path: str) -> list[str]:
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """True if `path` comes after `after` in a listing, or if `after` is empty."""
+    """True if `path` is after `after` in the order of a listing, or if `after` is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -166,7 +166,8 @@ class Site:
     hooks: Hooks = field(default_factory=Hooks)
     """The hooks of the access file."""
     changed: Callable[[PackRepository], None] = lambda repository: None
-    """A function that is called for each repository that a request changed, and for each one at the server's start."""
+    """A function that is called for each repository that a request changed, and at the server's start for every
+    repository."""
     clock: Callable[[], float] = time.perf_counter
     """The clock that measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -176,8 +177,8 @@ class Site:
     texts: TextCache = field(default_factory=TextCache)
     """The cache of texts, which all repositories share."""
     compression: int | None = None
-    """The level of zstd for bodies with content; 0 is no compression. None is `FAR_LEVEL` for clients on other
-    machines, and 0 for others."""
+    """The zstd level of bodies with content; 0 means no compression. None means `FAR_LEVEL` for clients on other
+    machines, and 0 for local clients."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
     """The files that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
@@ -288,8 +289,8 @@ class Site:
         must_be: bool = False,
         may_read: MayRead = everything,
     ) -> list[ListingEntry]:
-        """Return the repositories at or below a path, in the order of their paths; a path in a repository gives that
-        one.
+        """Return the repositories at or below a path, in the order of their paths. For a path in a repository, return
+        only that repository.
 
         `after`: the listing begins after this path. `go_on`: is called for each folder; it may raise to end the
         listing. `must_be`: the folder at the path must exist. Repositories that the user may not read are left out.

@@ -95,7 +95,7 @@ class RequestSpans:
             self._spans = self._joined(self._spans)
 
     def _joined(self, spans: list[_Span]) -> list[_Span]:
-        """Return the spans, with those of the same work joined that are near each other."""
+        """Return the spans. Spans of the same work are joined if they are close in time."""
         found: list[_Span] = []
         last: dict[tuple[Part, str, int], _Span] = {}
         for span in spans:

@@ -12,8 +12,8 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 log = logging.getLogger("smartserver")
 
 GONE = "does not exist"
-"""The text for a missing served folder. Requests for its repositories get it too, because these were not deleted one by
-one."""
+"""The text for a missing served folder. Requests for its repositories get this text too, because the repositories were
+not deleted one by one."""
 
 NAMED_BY_A_STATE = (f"{PACKS}/", f"{LOG}/")
 

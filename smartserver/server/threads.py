@@ -73,7 +73,7 @@ class _Pool:
             thread.join()
 
     def _start(self) -> None:
-        """Start a thread. It takes a job once the caller releases the lock."""
+        """Start a thread. It can begin a job only after the caller has released the lock."""
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         thread.start()
         self._threads.append(thread)

@@ -156,7 +156,7 @@ class TokenChanges:
     """Creates and revokes tokens."""
 
     def __init__(self, place: Path | TokenPlace) -> None:
-        """`place`: the access file beside which the tokens are, or another store of them."""
+        """`place`: the access file next to which the tokens are stored, or another place of tokens."""
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:

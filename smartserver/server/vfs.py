@@ -164,7 +164,7 @@ class RequestFiles:
 
 
 class FileRanges:
-    """The body of an answer: ranges of open files, one after the other; implements `work.BodyReader`."""
+    """The body of an answer: ranges of open files, in order. It implements `work.BodyReader`."""
 
     segments = 0
 

@@ -126,7 +126,7 @@ class RequestWork:
         self.level = 0
         """The level of zstd for bodies with content."""
         self.is_over = False
-        """True once the final answer is sent, or the connection is gone."""
+        """True once the final answer is sent, or the connection is closed."""
         self.busy = 0.0
         """Seconds that tasks took."""
         self.queued = 0.0
@@ -337,7 +337,7 @@ class RequestWork:
         return True
 
     def abandon(self) -> None:
-        """Drop the body, because the client cancelled or is gone, or the body is taken again."""
+        """Drop the body, because the client cancelled or disconnected, or because the body is decoded again."""
         upload, self._upload = self._upload, None
         file, self._files_body = self._files_body, None
         self._announcement, self._bulk, self._unpacked, self._decided = None, None, 0, False

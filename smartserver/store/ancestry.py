@@ -36,7 +36,8 @@ MARKS_KEPT = 8 << 20
 """Bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
-"""Stored revisions that a `_Front` has as a set, at most: such a set costs no more than the edges that it came from."""
+"""The most stored revisions that a `_Front` has as a set. Such a set costs no more than the edges from which it was
+made."""
 
 MERGES = 8
 """Merges whose second parents' lines are searched before anything is marked: a search takes 2 microseconds, a walk 500.
@@ -206,7 +207,7 @@ class Ancestry:
         return self._kept(merge, lambda: _Marks((merge,), self._mark_parents)).has(ancestor - self.stored)
 
     def _on_line(self, wanted: int, index: int) -> bool:
-        """Tell whether the line of first parents leads from one revision of the stream to another."""
+        """Tell whether one revision of the stream is on the line of first parents of another."""
         depth, jumps, depths = self._depth[wanted], self._jump, self._depth
         steps = 1
         while depths[index] > depth:

@@ -69,7 +69,8 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
+    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that the first lines of a
+    log arrive early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: the level of zstd; 0: no compression."""

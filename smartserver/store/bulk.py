@@ -57,7 +57,7 @@ class BulkReader:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end. All whole segments that were read from the store are
+        """Return the next bytes, at most `size`; empty at the end. All whole segments that were read from the store are
         flushed, so that a client keeps them if it is disconnected."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)

@@ -200,8 +200,8 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Keep a value, as `Cache.put`. A value larger than half the limit would push out all others, and is not
-        kept."""
+        """Store a value, as `Cache.put`. A value larger than half the limit is not stored, because it would evict all
+        others."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else `get` has counted it.
             self.demand.use(key, cost)

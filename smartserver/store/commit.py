@@ -69,8 +69,8 @@ AT_MOST = 64 << 10
 """Bytes of a record after which no more changes are added to it."""
 
 Decide = Callable[[State], Entry | None]
-"""Returns the entry of a change on a state, or None if there is none to make. It may be called in any thread, several
-times; an error that it raises refuses the change."""
+"""A function that returns the entry of a change on a state, or None if the change is not needed. It may be called in
+any thread, several times. An error that it raises refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
 """Returns the steps to perform after the newest state was read, and before the change is judged on that state."""
@@ -105,7 +105,7 @@ class _Waiting:
 
 
 class Group:
-    """Group commit: changes of one process that wait at the same time go into one record, whose syncs they share.
+    """Group commit: concurrent changes of one process are committed as one record, so that they share its syncs.
 
     The first change appends a record. Changes that arrive meanwhile wait; then the first of them appends the next
     record, with all that wait by then. Each change is judged on the state after the changes before it in the record. A

@@ -225,7 +225,7 @@ class Remains:
 
 
 class Creation:
-    """The creation of one repository; nothing is done before a method is called."""
+    """The creation of one repository. Creating this object does no I/O."""
 
     def __init__(
         self, above: Transport, path: str, randomness: Callable[[int], bytes], clock: Callable[[], float]
@@ -322,7 +322,7 @@ class Creation:
         self._made = True
 
     def check_above(self, before: Sequence[Step] = ()) -> None:
-        """Perform steps, then refuse the place if it lies in a repository. Call it after each newer state."""
+        """Perform steps, then refuse the place if it is in a repository. This must be called after each newer state."""
         look = LookAbove(self._above, self._path)
         self._above.perform([*before, *look.steps])
         look.check(self._clock)
@@ -341,7 +341,7 @@ class Creation:
         yield steps.Publish(paths.join(self._path, puts[FORMAT]), paths.join(self._path, FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
-        """Perform the steps one by one, skipping files and folders that exist by now."""
+        """Perform the steps one by one. Files and folders that exist already are skipped."""
         for step in made:
             with contextlib.suppress(FileExists):
                 self._above.perform([step])

@@ -1,9 +1,9 @@
 """A cursor: the newest version of a repository whose changes were sent to a receiver. It is a file beside the packs.
 
-The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next
-number, which exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A
-server takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock,
-or is given back. A crash leaves the cursor unchanged, and some changes are sent twice.
+The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the file
+with the next number. Only one server succeeds; all others read the folder again. So the cursor is a lease too. A server
+takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock, or is
+given back. A crash leaves the cursor unchanged, and some changes are sent twice.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class CursorFile:
         return store_time(self._folder, self._randomness) - cursor.modified < content.lease
 
     def move(self, cursor: Cursor, content: CursorContent) -> Cursor | None:
-        """Replace the cursor, and return the new one; None if another server was first."""
+        """Replace the cursor. Return the new cursor, or None if another server replaced it first."""
         number = cursor.number + 1
         temporary = f"{INCOMING}/{self._randomness(8).hex()}.cursor"
         stat = GetStat(self._path(number))

@@ -113,8 +113,8 @@ class Graph:
         absent, not in this graph, and not announced before their child. `charge` is called with the steps taken."""
         listed = announced_graph(announced)
         new, local = array("I"), array("I")
-        """The place in `listed` of each new revision; and, for each listed one, its number among the new ones or
-        `OUTSIDE`."""
+        """`new`: the place in `listed` of each new revision. `local`: for each listed revision, its number among the
+        new ones or `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
         steps = 0

@@ -68,7 +68,8 @@ LONGEST = 1.0
 """The longest wait in seconds: judging one large change again takes longer than most changes do."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""Returns the record that is to follow a state, and the state after it; None if there is nothing to change."""
+"""A function that returns the next record after a state, and the state after it. It returns None if there is nothing to
+change."""
 
 
 class Log(LogView):
@@ -147,9 +148,8 @@ class Log(LogView):
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
     ) -> tuple[Head, contextlib.ExitStack]:
-        """Append a record that names files, which `moves` bring to `paths`. The files are looked at after a state was
-        read; if one is missing, no record is published. `undo` runs if the files could not be moved; else it is
-        returned, as the record may name them."""
+        """Append a record that names files, which `moves` bring to `paths`. The files are checked after a state was
+        read; if a file is missing, no record is published. `undo` runs if the files could not be moved."""
         looks = [GetStat(path) for path in paths]
         head, is_looked_at = self.look_between(self.known, moves, looks)
 

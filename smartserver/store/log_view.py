@@ -214,8 +214,8 @@ class LogView:
         newest: int,
         perform: Perform | None = None,
     ) -> Head | None:
-        """Read the records after a version until one is missing, and check that the records they follow still exist;
-        return None if one does not.
+        """Read the records after a version until one is missing. Check that the records they follow still exist; return
+        None if one was deleted.
 
         `steps` are performed first, then `start` is called with the record of that version and returns its state.
         `newest`: the number of the probably last record. `perform`: performs the first steps in place of the folder.
@@ -266,7 +266,7 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Tell whether the record that a step read is the one with this hash."""
+    """Tell whether the record that a step read has this hash."""
     return is_record(step.result, record_hash)
 
 

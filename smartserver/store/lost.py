@@ -94,7 +94,7 @@ class Findings:
         return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
-        """True if there is anything to repair or to restore."""
+        """True if the repository needs repair or has changes to restore."""
         return self.needs_repair or bool(self.changes)
 
 

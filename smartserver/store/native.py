@@ -21,8 +21,8 @@ from smartserver.records.native import native
 
 
 class Prover(Protocol):
-    """Proves the segments of one stream, up to an unusual or invalid one, which Python must check. A segment that
-    Python proved is then noted. Its twin is `store.incoming.UploadValidator`, which uses it."""
+    """Proves the segments of one stream, up to an unusual or invalid one, which Python must check. Then `note` records
+    the segment that Python has proved. Its twin is `store.incoming.UploadValidator`, which uses it."""
 
     @property
     def segments(self) -> int:

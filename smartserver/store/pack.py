@@ -83,7 +83,7 @@ class PackWriter:
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:
-        """Write bytes of segments: a part of one, or several."""
+        """Write bytes of segments: a part of a segment, or several segments."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.length += len(chunk)

@@ -24,8 +24,8 @@ PART: Final = 128 << 10
 """Bytes of a part at most, and of a frame that are read at once."""
 
 HELD: Final = 64 << 20
-"""Bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed, up to 64
-for one with a base, and up to 128 for any other."""
+"""The most bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed,
+up to 64 MiB for another text with a base, and up to 128 MiB for any other text."""
 
 FEWEST: Final = 4
 """The least number of shares into which `HELD` is divided."""

@@ -2,8 +2,8 @@
 and the files that the servers share.
 
 A record is published by one INSERT, which needs the row of the record that it follows, with its hash, and locks that
-row: publishing and looking back are one statement. Records that are read together are read by one statement, so all of
-them are from one moment.
+row: publishing and looking back are one statement. Records that are read together are read by one statement, so they
+are consistent with each other.
 """
 
 from __future__ import annotations
@@ -179,8 +179,8 @@ class Database:
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record. Return the contents of it and the record before it, by number; empty if it does not follow, or
-        its number is taken."""
+        """Add a record. Return the contents of the record and its predecessor, by number. The result is empty if the
+        record does not follow the stored log, or its number is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # The record before the one of a recovery may be missing.
@@ -240,7 +240,8 @@ class Database:
 
     @contextmanager
     def _connection(self, deadline: float) -> Iterator[_Connection]:
-        """Yield an idle connection or a new one. If the block raises, it is closed, with all idle ones."""
+        """Yield an idle connection or a new one. If the block raises an error, close that connection and all idle
+        ones."""
         if self._process != os.getpid():  # After a fork, the connections and the lock belong to the parent process.
             self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:

@@ -82,8 +82,8 @@ def _cost(references: References) -> int:
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that the parents of a segment are those that the revision's own record names. `own`: that record, or None
-    if the segment lacks it."""
+    """Check that the parents of a segment are those in the revision's own record. `own`: that record, or None if the
+    segment lacks it."""
     if system.own_kind is None:
         return
     revision = segment.revision
@@ -291,7 +291,8 @@ class Judge:
         self._read = read
         self._charge = charge
         self._roles: dict[RecordRole, Key] = {}
-        """The roles that records of the segment under check give to others, each with the first record that does."""
+        """The roles that records of the segment under check assign to other records, each with the first record that
+        assigns it."""
         self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
         """The lesser faults by id: the number of records with the fault, and the key of the first of them."""

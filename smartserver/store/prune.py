@@ -97,7 +97,7 @@ class _Pruning:
         self._packs: list[OpenPack] = []
         """The packs of the new state, as far as they are written."""
         self._changed: set[bytes] = set()
-        """The digests of records whose first copy is removed, or has another depth."""
+        """The digests of the records whose first copy is removed or gets another depth."""
         self._places: list[Quarantine] = []
         self._joins: list[Join] = []
 

@@ -31,7 +31,7 @@ again."""
 
 
 class Quarantine:
-    """A place for one pack and its index until a record names them."""
+    """The temporary place of a pack and its index, until a record names them."""
 
     def __init__(
         self,
@@ -151,12 +151,12 @@ class HeldFile(WriteFile, ReadFile):
         self._file.write(data)
 
     def sync(self) -> None:
-        """Sync the file, if there is one. A pack in memory becomes durable when it is published."""
+        """Sync the file, unless the content is in memory: then it becomes durable when it is published."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, unless the content is in memory."""
         for file in (self._file, self._reader):
             if file is not None:
                 file.close()

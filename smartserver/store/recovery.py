@@ -102,8 +102,8 @@ def _reason(change: LostChange, error: CodedError) -> str:
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Restore a missing pack from a joined one; return False if that lacks its segments. Its index is rebuilt when it
-    is opened next."""
+    """Restore a missing pack from a joined one. Return False if the joined pack lacks its segments. The index of the
+    restored pack is rebuilt when it is opened next."""
     if joined.pack is None:
         return False
     path, length = joined.pack

@@ -120,7 +120,7 @@ class RemotePack(PackReader):
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return nothing: reading them would take one more trip, only to save a check that takes none."""
+        """Return no names: reading them would take one more round trip, only to save a check that needs none."""
         return ()
 
 

@@ -137,8 +137,9 @@ def repack(
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
-    """Join the neighbouring packs that `plan` chooses, and return the new state. None if there are none, another server
-    changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is ignored."""
+    """Join the neighbouring packs that `plan` chooses, and return the new state. Return None if it chooses none,
+    another server changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is
+    ignored."""
     span = plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None

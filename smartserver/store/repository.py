@@ -44,8 +44,8 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or a place for one. A method that needs an existing repository raises
-    NoSuchRepository."""
+    """The repository at `path` below `transport`, or a place where one may be created. A method that needs an existing
+    repository raises NoSuchRepository."""
 
     def __init__(
         self,
@@ -202,7 +202,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs if there are many. Return False if that is not needed, or another thread or server is doing it."""
+        """Join packs if there are many. Return False if there are few, or another thread or server is joining them."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -224,7 +224,7 @@ class PackRepository:
         return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
-        """Make the quarantine of a joined pack. It is called once there are packs to join."""
+        """Create the quarantine of a joined pack. This is called only if there are packs to join."""
         self._joins_packs = True
         return self.quarantine(REPACK)
 

@@ -173,7 +173,7 @@ class Snapshot(StoredRecords):
         return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is a ghost."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is a ghost."""
         stored = self.graph.parents(ordinal)
         if not stored or self.parents(ordinal)[0].absent:
             return None

@@ -448,7 +448,8 @@ class StoredRecords:
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """The cache key of a text. It names the pack, since a copy of a repository may have another text under a key."""
+    """Return the cache key of a text. It includes the pack, because a copy of a repository may have another text under
+    the same record key."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 

@@ -34,7 +34,7 @@ BITS: Final = 8
 BLOCK: Final = 1 << BITS
 """Revisions of a pack whose summaries are kept together."""
 GROUP: Final = 32
-"""Blocks whose columns lie side by side."""
+"""The number of blocks whose columns are stored side by side."""
 LEAST: Final = 64
 """The least number of revisions with which a pack gets summaries. Fewer revisions are read one by one in some 15 ms."""
 AHEAD: Final = 256 << 10

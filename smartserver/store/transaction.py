@@ -1,4 +1,4 @@
-"""`Transaction`: the changes that one request asks for, each checked. A commit writes the difference to the snapshot
+"""`Transaction`: the changes that one request asks for, each checked. A commit writes the differences from the snapshot
 into one record.
 """
 
@@ -29,7 +29,7 @@ class Transaction(RepositoryView):
     InvalidName, MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
     is_partial = False
-    """True if some of the changes that the request asks for are refused, and the others made."""
+    """True if the server makes some of the requested changes and refuses others."""
     is_continued = False
     """True if the request is one of several requests of a copy, and not the last."""
 
@@ -296,7 +296,7 @@ class TipProof:
         return self._graph.ordinal(revision)
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is missing."""
         self._allowance.charge(1)
         if ordinal >= self._stored:
             place = self._announced.find(self._graph.revision(ordinal))

@@ -73,8 +73,8 @@ class SegmentCheck:
         self.found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
-        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded segment
-        of each readable one; the segment is None if it cannot be decoded or is not the one in the index."""
+        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded form of
+        each readable segment. The decoded form is None if decoding fails or the index has another segment there."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)

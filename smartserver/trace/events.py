@@ -14,7 +14,7 @@ import msgspec
 from smartserver.wire.messages import ServerSpan
 
 VERSION = 1
-"""The version of the format. It changes when a field is removed or means something else."""
+"""The version of the format. It changes when a field is removed or its meaning changes."""
 
 
 TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -65,7 +65,7 @@ class RequestEnded(Event, tag="request"):
     result: str
     arguments: list[str] = []
     answered: int = 0
-    """The time at which the first part of the answer came; 0 if no part came."""
+    """The time at which the first part of the answer was received; 0 if none was."""
     up: int = 0
     """Bytes on the wire to the server; `down` are those from it."""
     down: int = 0
@@ -73,7 +73,8 @@ class RequestEnded(Event, tag="request"):
     """Microseconds that the server worked on the request, by its own count."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
-    """The server's counts for the request (`smartserver.meters`); those of its kernel begin with `tcp_`."""
+    """The server's counts for the request (`smartserver.meters`). Names of the counts of its kernel begin with
+    `tcp_`."""
     where: str = ""
     """The lines of the program that made a VFS call, the innermost first."""
 

@@ -48,7 +48,7 @@ def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence
 
 
 def service(request: RequestEnded) -> Service | None:
-    """Return the server's work for a request; None if the server told nothing."""
+    """Return the server's work for a request; None if the server reported none."""
     spans, slack = placed(request)
     if not spans:
         return None

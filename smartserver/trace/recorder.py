@@ -224,7 +224,7 @@ class Recorder:
 
 
 def busy(spans: Sequence[ServerSpan]) -> int:
-    """Return the microseconds that a server worked in some spans, which may lie in each other."""
+    """Return the microseconds that a server worked in some spans. Nested spans count once."""
     total = until = 0
     for each in sorted(spans, key=lambda each: each.start):
         if each.part != Part.QUEUED:

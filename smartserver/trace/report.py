@@ -34,7 +34,7 @@ def lines(trace: Trace) -> list[str]:
 
 
 def incomplete(trace: Trace) -> list[str]:
-    """Return lines about what a trace lacks."""
+    """Return lines about the parts that a trace lacks, and about a command that failed."""
     status = trace.command.status if trace.command is not None else 0
     failed = [f"  It ended with {exit_reason(status)}."] if status else []
     if not trace.processes:

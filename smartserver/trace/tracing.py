@@ -25,7 +25,7 @@ PARENT = "TRACEPARENT"
 
 
 class Tracing:
-    """The tracing of one client. Its observers are for that client, and it is closed with the client."""
+    """The tracing of one client: it provides observers for that client, and is closed with the client."""
 
     def __init__(
         self,

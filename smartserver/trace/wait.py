@@ -38,7 +38,7 @@ WORK = (Part.SERVER, Part.DISK)
 
 
 class BadTrace(Exception):
-    """A file is no trace, or not the trace of one command."""
+    """A file is not a trace, or not the trace of one command."""
 
 
 @dataclass
@@ -241,7 +241,7 @@ class Wait:
     names: dict[str, Counter[str]]
     """The microseconds of each part, by the names of its spans."""
     overlapped: int
-    """Microseconds that servers worked while this side did something else. They are in no part."""
+    """Microseconds in which servers worked while this side was busy, too. They are counted in no part."""
 
     @property
     def unnamed(self) -> int:

@@ -21,7 +21,7 @@ Progress = Callable[[int, int], None]
 
 
 class VcsError(Exception):
-    """A local repository cannot do what was asked; the message is one line for the user."""
+    """A local repository does not support a request or failed. The message is one line for the user."""
 
 
 class BadStream(VcsError):

@@ -385,8 +385,8 @@ def path_problem(path: bytes, control: bytes) -> str:
 
 
 def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
-    """Give a commit a ref of a stream, under a name that git allows. If git could not have the ref beside the others,
-    the name ends with `otherwise`."""
+    """Add a ref of a stream for a commit, under a name that git allows. If the name conflicts with another ref in git,
+    `otherwise` is appended."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
         other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs

@@ -37,7 +37,7 @@ class Effect(enum.Enum):
 
 
 class Body(enum.Enum):
-    """The stream of segments that goes with a call, if one does."""
+    """The direction of the stream of segments that belongs to a call, or none."""
 
     NONE = "none"
     UP = "up"
@@ -183,7 +183,7 @@ class Declaration(msgspec.Struct, frozen=True):
     finds_above: bool = False
     """True if the path may lead below a repository."""
     long: bool = False
-    """True if a call may take minutes. It runs apart from quick calls."""
+    """True if a call may take minutes. It is executed separately from quick calls."""
     alone: bool = False
     """True if no other call may be in its request."""
     of_incomplete: bool = False

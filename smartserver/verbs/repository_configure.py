@@ -54,7 +54,7 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
 
 
 def check_size(settings: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
-    """Check that settings take no more bytes than they may, or than the settings before them.
+    """Check that settings take no more bytes than the limit, or than the previous settings.
 
     Raises:
         LimitExceeded: the settings take more.

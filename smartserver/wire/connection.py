@@ -66,7 +66,7 @@ def _is_continued(frame: Frame) -> bool:
 
 
 def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
-    """Return `payload` in as many frames as it needs, at least one."""
+    """Divide `payload` into as many frames as it needs, at least one."""
     if len(payload) <= MAX_FRAME:
         return [Frame(kind, request_id, payload)]
     view = memoryview(payload)

@@ -112,7 +112,7 @@ def check_header(length: int, number: int, request_id: int, blame: type[Protocol
 
 
 def encode_frames(frames: list[Frame]) -> bytes:
-    """Return the bytes of frames, one after the other."""
+    """Return the bytes of frames, joined in order."""
     parts: list[bytes | memoryview] = []
     for frame in frames:
         parts += (HEADER.pack(len(frame.payload), frame.type, frame.id), frame.payload)
@@ -122,7 +122,7 @@ def encode_frames(frames: list[Frame]) -> bytes:
 class ReceiveBuffer:
     """Splits received bytes into an opening line and frames.
 
-    It holds the frame that is being received, in one allocation of its exact size, and the unread bytes.
+    It stores the frame that is being received, in one allocation of its exact size, and the unread bytes.
     """
 
     def __init__(self, *, reuses: bool = False) -> None:

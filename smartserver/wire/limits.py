@@ -79,7 +79,7 @@ MAX_HAVES = 256
 """Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 
 MAX_TIPS_KNOWN = 256
-"""Tips a client remembers of one remote: as many as it may send."""
+"""The most tips that a client remembers of one remote: as many as it may send."""
 
 MAX_ABSENT = 4096
 """Parents that a pull may name as absent (shallow history). 4,096 ids of 20 bytes are 86 KB, which only shallow clients
@@ -125,9 +125,9 @@ INITIAL_WINDOW = 14_480
 """Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
 
 UNREAD_BYTES = 4 * MIB
-"""The most bytes of answers that a server holds while its peer does not take them, without bodies and the longest
-answer. Above that it drops the connection. It is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice
-`INITIAL_WINDOW` each, or for 200,000 PONGs."""
+"""The most bytes of answers that a server holds while its peer does not read them, without bodies and the longest
+answer. Above this limit the server drops the connection. The limit is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB,
+more than twice `INITIAL_WINDOW` each, or for 200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
 """The bytes that a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and

@@ -51,7 +51,8 @@ class CacheFolder:
         self._checked: set[str] = set()
         """Names of copies that this process has checked; some may be forgotten."""
         self._added = size // SLACK
-        """Bytes added since the last `_make_room`. It starts at the limit, so that the first `add` makes room."""
+        """Bytes added since the last `_make_room`. The initial value is the limit, so that the first `add` makes
+        room."""
 
     def open(self, name: str) -> ReadFile | None:
         """Open the copy with that name; return None if it is missing or damaged."""

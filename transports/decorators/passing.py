@@ -23,7 +23,7 @@ class PassingTransport(Transport):
         self.capabilities = inner.capabilities
 
     def wrap(self, inner: Transport, prefix: str) -> Self:
-        """Return the same decorator around `inner`, which is a child of this one's `inner`."""
+        """Return the same decorator around `inner`, which is a child of this decorator's `inner`."""
         return type(self)(inner, prefix=prefix)
 
     def full(self, path: str) -> str:

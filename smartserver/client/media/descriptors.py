@@ -11,8 +11,8 @@ from smartserver.client.medium import ConnectionLost
 
 
 class DescriptorMedium:
-    """Bytes over descriptors; implements `Medium`. The first descriptor is read from, and the second (or the only one)
-    is written to. Further ones are only held open."""
+    """Bytes over descriptors; implements `Medium`. The first descriptor is read from. The second, or else the first, is
+    written to. Further descriptors are only kept open."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptors = list(descriptors)

@@ -172,8 +172,8 @@ class PipeMedium:
         return [self._out.fileno(), self._in.fileno(), *said]
 
     def close(self) -> None:
-        """Close its input. A program that has answered ends by itself (ssh needs another round trip for it). If it
-        never answered, or its messages are quoted, wait for its end, and terminate it after a timeout."""
+        """Close the program's input. A program that has answered ends by itself (ssh needs another round trip for it).
+        If it never answered, or its messages are quoted, wait for its end, and terminate it after a timeout."""
         if self._in.closed:
             return
         self._in.close()

@@ -177,7 +177,7 @@ class HpssBranch(BzrBranch8):
         return False
 
     def break_lock(self) -> None:
-        """Say that there is nothing to break."""
+        """Tell the user that there is no lock to break."""
         trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
 
     def store_uncommitted(self, creator: object) -> NoReturn:
@@ -276,7 +276,7 @@ class HpssBranch(BzrBranch8):
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, lossy: bool = False
     ) -> tuple[int, RevisionId]:
-        """Take over a commit from a branch that is bound to this one, and its tags, in one request.
+        """Receive a commit and its tags from a branch that is bound to this one, in one request.
 
         Raises:
             BoundBranchOutOfDate: this branch has moved since.

@@ -24,7 +24,7 @@ GONE = (
 
 
 class Checkouts:
-    """The open checkouts of one branch; true while at least one is open."""
+    """The open checkouts of one branch. The object is true while at least one is open."""
 
     def __init__(self) -> None:
         self._trees: weakref.WeakSet[Any] = weakref.WeakSet()

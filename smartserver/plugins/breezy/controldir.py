@@ -288,7 +288,8 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
-    """Create a branch on a server from any other branch, by a push unless both are in one repository of the server.
+    """Create a branch on a server from another branch. It is done by a push, unless both branches are in one repository
+    of the server.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` those of `BzrDir.clone_on_transport`, which keeps the
     parent.
@@ -305,7 +306,7 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
 
 
 def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clones: bool) -> None:
-    """Create a branch on a server with the content of another one."""
+    """Create a branch on a server with the content of another branch."""
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")

@@ -16,7 +16,7 @@ from breezy import config
 from smartserver.plugins.breezy.running import runs
 
 RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
-"""An option that forbids something, one that says whether tags are copied, and a name for users."""
+"""The names of options whose values are not places: a prohibition, a rule for copying tags, and a nickname."""
 
 PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit_branch"})
 """Locations. Breezy prints a location before it uses it."""

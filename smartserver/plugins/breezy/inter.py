@@ -87,8 +87,8 @@ class ToServer(GenericInterBranch):
         return result
 
     def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
-        """Tell whether Breezy's own pull decides, because an answer about the source says that nothing is to be
-        sent."""
+        """Tell whether an answer about the source shows that nothing has to be sent, so that Breezy's own pull decides
+        the rest."""
         remote = self.target.remote
         source, is_null = remote_of(self.source), stop_revision == NULL_REVISION
         if not is_null and (source is None or not source.is_in_repository_of(remote)):

@@ -97,7 +97,7 @@ OLDER: Final = 8
 """Revisions that are named to the server in addition to the heads."""
 
 MAKING: Final = 2.0
-"""Seconds that a process waits for a mirror that another one creates."""
+"""Seconds that a process waits for a mirror that another process creates."""
 
 MOST_COPIED: Final = 2000
 """The most revisions of a local repository that are copied to a mirror by Breezy's own fetch, at a millisecond each."""
@@ -237,7 +237,7 @@ class Mirror:
     # -- its content
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether the mirror, or a repository above it, has a revision."""
+        """Tell whether the mirror, or a repository that it is stacked below, has a revision."""
         whole = self.whole()
         with whole.lock_read():
             return bool(whole.has_revision(revision))

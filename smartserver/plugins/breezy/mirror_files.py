@@ -70,7 +70,7 @@ class FileLock:
         """Accept any token: this lock has none."""
 
     def peek(self) -> None:
-        """Return None: the lock does not say who holds it."""
+        """Return None, because the lock does not record its holder."""
 
     break_lock = leave_in_place = dont_leave_in_place = create
 

@@ -54,7 +54,7 @@ class BranchState:
 
 
 class Place:
-    """One branch on a server, and the connection to it. It makes no request by itself."""
+    """One branch on a server, and the connection to it. Creating this object makes no request."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
         """`name`: the name of a branch below the place of the URL; empty for the place itself. `inside`: True if the
@@ -150,7 +150,7 @@ class Place:
         *,
         is_likely: bool = False,
     ) -> PushOutcome:
-        """Send a change, all of it or nothing; call this in `words`. The other arguments are those of `PushRequest`."""
+        """Push a change atomically; call this in `words`. The other arguments are those of `PushRequest`."""
         with moving("Sending revisions") as self.repository.sent:
             body = source or EmptyBody()
             request = PushRequest(updates, body, new, maps, atomic=True, bulk=True, is_likely=is_likely, replan=replan)

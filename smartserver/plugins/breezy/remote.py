@@ -310,8 +310,8 @@ class Remote(Place):
     # -- the history
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Receive the history if it was not asked for yet, else revisions by their ids. Return False if nothing was
-        asked.
+        """Receive the history if it was not requested yet, else revisions by their ids. Return False if no request was
+        sent.
 
         `by_name`: True if a user or a program named the revisions. Other revisions are asked for only if an answer has
         named them.

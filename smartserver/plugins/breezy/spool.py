@@ -30,7 +30,7 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk."""
 
 IN_MEMORY: Final = 4 << 20
-"""The most bytes of an answer that are kept in memory; a larger one goes to a file."""
+"""The most bytes of an answer that are kept in memory. A larger answer is written to a file."""
 
 
 class Spool:

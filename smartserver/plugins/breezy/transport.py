@@ -129,7 +129,7 @@ def path_of(ref: bytes) -> str:
 
 
 def below(paths: Iterable[str], own: str) -> list[str]:
-    """Return those of `paths` that are at or below a path, relative to it and sorted."""
+    """Return the `paths` that are at or below a path, sorted and relative to it."""
     if own:
         paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
     return sorted([path.strip("/") for path in paths])

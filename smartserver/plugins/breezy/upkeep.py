@@ -51,7 +51,7 @@ class CheckReport:
 
 
 class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
-    """The result of reconciling: there was nothing to do."""
+    """The result of a reconciliation that had nothing to do."""
 
     aborted = False
     inconsistent_parents = 0
@@ -60,7 +60,7 @@ class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not t
 
 
 def reconcile(place: Place) -> ReconcileReport:
-    """Verify the repository; if it is undamaged, there is nothing to reconcile."""
+    """Verify the repository and raise an error if it is damaged. An undamaged repository needs no reconciliation."""
     raise_damage(verify(place))
     return ReconcileReport()
 

@@ -61,7 +61,7 @@ TRIES = 2
 """The most times that a command runs again."""
 
 running: list[RunningCommand] = []
-"""The running commands of this process, each started by the one before it. A program that calls Breezy has none."""
+"""The running commands of this process, each started by the one before. The list is empty if a program calls Breezy."""
 
 
 def directory_format() -> Any:

@@ -12,15 +12,15 @@ USER = "token"
 """The user name in git's prompts and helpers: the token itself says who the user is."""
 
 SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
-"""Variables with which git asks its user nothing; an empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
+"""Variables that keep git from prompting its user. An empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
 
 
 class RunProgram(Protocol):
     """Runs a program at the user's terminal, and returns its output, which is empty if it failed."""
 
     def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-        """`variables`: added to those of the environment. `said`: the program's input. `quiet`: True to hide its
-        errors."""
+        """`variables`: are added to those of the environment. `said`: the input of the program. `quiet`: True to hide
+        its error messages."""
 
 
 class GitCredentials:

@@ -40,7 +40,7 @@ class Arrival(msgspec.Struct, frozen=True):
 
 
 class Fetch:
-    """The pull of one command, and the packs made from it."""
+    """The pull of one command, and the packs created from it."""
 
     def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal, options: Options) -> None:
         """`path`: the path of the repository in messages."""

@@ -78,7 +78,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def parse(command_line: Sequence[str]) -> Hint:
-    """Return the hint in a command line; an empty one if it is not git's, or its command is not in `KNOWN`."""
+    """Return the hint in a command line. It is empty if the command is not git's, or is not in `KNOWN`."""
     words = list(command_line)
     if not words or not words[0].rpartition("/")[2].startswith("git"):
         return Hint()

@@ -30,7 +30,8 @@ NO_TIP = b""
 
 
 def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
-    """Tell whether git, given these cached refs, could send a wrong ref, or refuse by itself what the server allows."""
+    """Tell whether the refs must be requested, because git with these cached refs could send a wrong ref, or refuse one
+    that the server allows."""
     return refspecs.compares_all or not all(refspecs.target(*pair, known) for pair in refspecs.short)
 
 
@@ -65,7 +66,8 @@ class Leases:
 
     @property
     def must_ask(self) -> bool:
-        """True if git, given these values, could find nothing to send, or decide differently on another ref."""
+        """True if the refs must be requested, because git with these values could find nothing to send, or decide
+        differently on another ref."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property

@@ -14,7 +14,8 @@ LONGEST_NUMBER = 18
 """The most digits of a number in a filter."""
 
 UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
-"""Options that git continues without, with a message for the user. Git itself reports the others (`--signed`)."""
+"""Options that git continues without, with a message for the user. All other unsupported options are reported by git
+(`--signed`)."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
 """Options that ask for the default, or that git itself acts on. No remote is shallow."""
@@ -107,7 +108,7 @@ _UNITS = {"k": 10, "m": 20, "g": 30}
 
 
 def filters_of(spec: str) -> list[Filter] | None:
-    """Return the filters that git's text stands for, or None if one is not supported."""
+    """Return the filters that an option of git stands for, or None if a filter is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
         found = [filters_of(unquote_percent(part)) for part in value.split("+")]

@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ATTEMPTS = 5
-"""The most attempts of one push, each a `Push` of up to `PLANS` requests. Another follows if a condition failed, or if
-one update was refused and only conditions had made the request atomic."""
+"""The most attempts of one push, each a `Push` of up to `PLANS` requests. A further attempt is made if a condition
+failed, or if one update was refused and only conditions had made the request atomic."""
 
 CHANGES = b"other users changed refs of that name during each attempt; try again"
 NOT_ATOMIC = b"atomic push failed"
@@ -107,8 +107,9 @@ class GitPush:
     def _attempt(
         self, commands: Sequence[PushCommand], asked: Sequence[RefUpdate] = ()
     ) -> tuple[list[bytes], Sequence[PushCommand]]:
-        """Return the lines of an attempt, and the commands that are left and had no effect. Either the conditions in
-        `asked` do not hold, or another update was refused, and only the conditions had made the request atomic."""
+        """Return the lines of an attempt, and the commands that had no effect and must be sent again: either the
+        conditions in `asked` do not hold, or another update was refused and only the conditions had made the request
+        atomic."""
         atomic = self._options.atomic
         with span(Part.LOCAL, "look up refs"):
             updates = [self._update(command) for command in commands]

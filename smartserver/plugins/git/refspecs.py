@@ -147,7 +147,7 @@ class Refspecs:
         return source, b""
 
     def upstream(self, ref: bytes) -> bytes:
-        """Return the ref that a branch is merged with; empty if there is none, or more than one."""
+        """Return the ref that a branch is merged with; empty if none or several are configured."""
         branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
         merge = self._settings.get(f"branch.{branch}.merge", ())
         return merge[0] if len(merge) == 1 else b""

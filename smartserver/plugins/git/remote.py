@@ -226,8 +226,8 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _may_list(self, name: bytes) -> bool:
-        """Tell whether git is told of a ref. A ref with a name that git refuses must not cost the user all the
-        others."""
+        """Tell whether a ref is listed to git. A ref whose name git refuses is left out, because git would otherwise
+        fail for all refs."""
         if not _sayable(name):
             return False
         problem = system_of(self._knowledge.vcs).ref_problem(name)

@@ -82,7 +82,7 @@ class BasePeer:
         """Return None: the repository is not a local one."""
 
     def capabilities(self) -> Iterable[bytes]:
-        """Return names, or names with values: `name=value`."""
+        """Return the capabilities: names, or names with values (`name=value`)."""
         raise NotImplementedError
 
     def capable(self, name: bytes) -> bool | bytes:

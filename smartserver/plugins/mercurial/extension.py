@@ -43,7 +43,7 @@ def uisetup(ui: Any) -> None:
 
 
 def extsetup(ui: Any) -> None:
-    """Do nothing: `uisetup` has registered everything."""
+    """Do nothing, because `uisetup` has registered everything."""
     del ui
 
 
@@ -160,8 +160,8 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _discover_bookmarks(original: Original, operation: Any) -> Any:
-    """Find the bookmarks to push. A message about one may come from stale state: ask the server first, and print a
-    message once."""
+    """Find the bookmarks to push. A message about a bookmark may be based on stale state, so ask the server before
+    printing it, once."""
     peer = operation.remote
     if not isinstance(peer, HpssPeer):
         return original(operation)

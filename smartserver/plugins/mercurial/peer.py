@@ -128,7 +128,7 @@ class HpssPeer(BasePeer):
         return found
 
     def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
-        """Return the bookmarks, the phases, or the names of such tables."""
+        """Return the bookmarks, the phases, or the names of these tables."""
         if namespace == b"namespaces":
             found = {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
             return {**found, b"obsolete": b""} if self.remote.evolves else found
@@ -208,7 +208,7 @@ class Scheme:
     def make_peer(
         ui: Any, path: Any, create: bool, *_arguments: object, createopts: object = None, **_named: object
     ) -> HpssPeer:
-        """Return a peer. `createopts`: given by `hg clone`, and not by `hg init`."""
+        """Return a peer. `createopts`: is passed by `hg clone`, but not by `hg init`."""
         return HpssPeer(ui, path, create, is_clone=createopts is not None)
 
     instance = make_peer

@@ -72,7 +72,7 @@ STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
 """Refusals of a push that was planned on stale state, which is then planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""Refusals that, if the state was current, mean that another push came in between."""
+"""Refusals that show, if the state was current, that another push changed it meanwhile."""
 
 
 class HgSource:
@@ -116,7 +116,7 @@ class HgPush:
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> None:
-        """Send requests until nothing is left to send: one, unless it was planned on stale state."""
+        """Send requests until nothing is left to send. One request is enough unless it was planned on stale state."""
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
             # Cached state says that there is nothing to send.
@@ -310,9 +310,8 @@ class HgPush:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Tell whether the server probably has the oldest changesets to be sent: they are public, so they were on a
-        server before. If the newest is public, too, that may be another server, unless the repository was cloned from
-        this one."""
+        """Tell whether the server probably has the parents of the changesets to send. If all of those changesets are
+        public, they may be from another server, so the repository must have been cloned from this server."""
         if not self._missing:
             return False
         repository = self._operation.repo
@@ -322,7 +321,7 @@ class HgPush:
     # ---- its outcome
 
     def _report(self, outcome: PushOutcome, view: View) -> None:
-        """Print what the server did, as Mercurial's own server would, and remember it."""
+        """Print the server's results as Mercurial's own server would, and store them as knowledge."""
         operation, version = self._operation, self._remote.version
         is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:

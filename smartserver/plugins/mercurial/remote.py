@@ -116,7 +116,7 @@ class Remote:
         """The names in the command; None for all changesets."""
         self.arrived: Arrived | None = None
         self.pushed: set[bytes] = set()
-        """Changesets that a push sent, or that the server had before it."""
+        """Changesets that a push sent, or that the server had before the push."""
         self.level = RequestLevel.NOTHING
         self.is_new = False
         """True if a push creates the repository."""
@@ -144,7 +144,7 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """Return the memory of the markers that a local repository and this one both have."""
+        """Return the memory of the obsolescence markers that both a local repository and this one have."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
@@ -264,7 +264,8 @@ class Remote:
         self._receive(content.segments, content.result.segments)
 
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
-        """Request the history, and after it all markers in parts: the new ones do not fit into one answer."""
+        """Request the history, and after it all markers, in parts, because the new markers do not fit into one
+        answer."""
         self._ask_history(haves, with_markers=False)
         self._markers_version = self.version
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""

@@ -1,7 +1,5 @@
-"""`Server`: a command's only connection to a server.
-
-It ends with the command: Mercurial's command server keeps nothing of it.
-"""
+"""`Server`: a command's only connection to a server. It is closed when the command ends, even in Mercurial's command
+server."""
 
 from __future__ import annotations
 

@@ -17,8 +17,8 @@ from smartserver.trace.bans.watcher import Watcher
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, PerItem, ExtraConnection, Resend, Reopen)
 }
-"""A trace notes the first behaviour that applies to a request. Behaviours that cost a round trip come before those that
-cost bytes."""
+"""The behaviours that a trace notes, in order of precedence: only the first one that applies to a request is noted.
+Behaviours that cost a round trip come before those that cost bytes."""
 
 SILLY = "silly"
 """The rule that stands for all behaviours."""

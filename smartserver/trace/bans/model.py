@@ -89,7 +89,7 @@ class Ban:
     """A sentence that says how to avoid the call."""
 
     def begin(self) -> None:
-        """Forget the operation before, because another one begins."""
+        """Forget the previous operation, because a new one begins."""
 
     def connecting(self) -> None:
         """Note that a connection is going to be opened."""
@@ -146,7 +146,7 @@ def place(path: str, name: str = "") -> str:
 
 
 def paths_of(path: str, verb: AnyVerb, arguments: Arguments) -> list[str]:
-    """Return the paths of a call: that of its request and, for a VFS verb, every one in its arguments."""
+    """Return the paths of a call: the path of its request and, for a VFS verb, all paths in its arguments."""
     found = [place(path)]
     if verb.is_vfs:
         found += [place(path, each) for each in names_in(arguments) if isinstance(each, str)]

@@ -19,7 +19,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments, Effect
 from smartserver.verbs.vfs import GetResult, HasResult, NamesResult, StatResult
 
 ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None))
-"""Answers which say that nothing is there."""
+"""Answers which say that a file or name is missing."""
 
 
 class Duplicate(Ban):
@@ -79,7 +79,7 @@ HELD = ("haves", "had", "mine", "absent", "after")
 PULL = "Repository.pull"
 
 WRITTEN = ("ref", "tip")
-"""Arguments that name what a change writes."""
+"""Arguments that name the refs and tips that a change sets."""
 
 
 class ReadBack(Ban):
@@ -121,7 +121,7 @@ class ReadBack(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember what was written."""
+        """Remember the refs, tips and paths that a successful change wrote."""
         if not asked.mutates:
             return
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):

@@ -31,7 +31,7 @@ class Noter(Watcher):
         self._noted: set[int] = set()
 
     def same_operation(self) -> None:
-        """Do nothing: there is no other operation."""
+        """Do nothing: all requests are one operation."""
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
         """Note a finding."""

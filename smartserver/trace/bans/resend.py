@@ -79,7 +79,7 @@ class Resend(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.BODY, share=len(known) / len(revisions))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Remember what the server has. Find out how much of the push was new."""
+        """Remember the revisions that the server has. Return a finding if the server already had a part of the push."""
         is_partial = None in answered.results  # The revisions of a refused ref are not stored.
         if answered.state is not None:
             incarnation = answered.state.incarnation

@@ -70,7 +70,7 @@ class Rule(Ban):
 def nearest(text: str, others: Sequence[str] = ()) -> str:
     """Return the end of a message about an unknown rule: similar rules, and the forms of a rule.
 
-    `others`: further names that are rules.
+    `others`: further names that are valid rules.
     """
     import difflib  # It takes 4 ms to load, which only a mistake costs.
 

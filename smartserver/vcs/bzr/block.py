@@ -38,7 +38,8 @@ _PIECE = 64 << 10
 """The most bytes that one instruction copies; this length is written as 0."""
 
 _WORTH = 96
-"""The fewest bytes that are copied from between the ends, since all texts based on this one have the piece, too."""
+"""The fewest bytes that are copied from the middle of a text. A shorter match is not worth it, because all texts based
+on this one have the piece, too."""
 
 _FAR = 1 << 24
 """The end of the places that three bytes reach: nothing is copied from beyond."""
@@ -165,7 +166,7 @@ class Block:
         return True
 
     def compressed(self) -> bytes:
-        """Return the block as it lies in a pack."""
+        """Return the block in the form in which a pack stores it."""
         packer = zlib.compressobj(LEVEL)
         packed = b"".join([*map(packer.compress, self._content), packer.flush()])
         return b"gcb1z\n%d\n%d\n%b" % (len(packed), self.size, packed)

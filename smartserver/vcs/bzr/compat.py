@@ -137,7 +137,7 @@ _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
 """The class of stores whose blocks are read directly."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
-"""Encodes a length as it lies before a text."""
+"""Encodes a length in the form that precedes a text."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
 """The class that finds common parts of two texts; None without Breezy's compiled parts."""

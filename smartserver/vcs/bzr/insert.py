@@ -125,7 +125,7 @@ class _Arrived(ReceivedRecords):
         )
 
     def stop(self) -> None:
-        """Stop the second process if there is one."""
+        """Stop the second process, if it was started."""
         if self._worker is not None:
             self._worker.abandon()
 

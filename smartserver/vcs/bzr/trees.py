@@ -59,7 +59,8 @@ def rows(leaf: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """Return the items that only the new and only the old of two leaves has, with few others."""
+    """Return the items that only the new leaf and only the old leaf has. Each list may include a few items that both
+    have."""
     now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
     found, before = _ROWS.findall(now), _ROWS.findall(then)
     if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):

@@ -78,9 +78,10 @@ class ObjectFormat:
         return self._entry.findall(text)
 
     def changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
-        """Return the entries of a tree whose objects differ from those in `base`; None if names or modes differ.
+        """Return the entries of a tree whose objects differ from those in `base`, or None if names or modes differ.
+        `base`: a tree that was parsed before.
 
-        `base`: a tree that was parsed before. All bytes are compared at once, so that no tree is parsed for one entry.
+        All bytes are compared at once, so that no tree is parsed for one entry.
         """
         size = len(text)
         if size != len(base):

@@ -222,7 +222,7 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
 
 
 _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
-"""Matches a name that is invalid, or that some file system may take for another name."""
+"""Matches a name that is invalid, or that some file system may treat as another name."""
 
 
 def _mode(mode: bytes) -> str:

@@ -179,8 +179,8 @@ def _add_tip(
     commits: dict[RevisionId, None],
     others: list[Revision],
 ) -> None:
-    """Follow a tip through its tags. Add a commit to `commits`. Add other objects, inner tags first, to `others`, and
-    their ids to `known`."""
+    """Follow a tip through its tags. A commit is added to `commits`. Any other objects are added to `others`, inner
+    tags first, and their ids to `known`."""
     tags: list[Revision] = []
     while tip not in known:
         found = repository.objects.read(tip)

@@ -65,7 +65,7 @@ class _Chunk(NamedTuple):
 
 
 class GitPlan:
-    """The content of a push of `tips` to a server that holds `haves`; one plan belongs to one repository."""
+    """The content of a push of `tips` to a server that has `haves`. A plan is used for one repository only."""
 
     def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
         self._repository = repository
@@ -84,7 +84,8 @@ class GitPlan:
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Yield the segments in the order of `graph`, one with a large object in parts. It may be called again."""
+        """Yield the segments in the order of `graph`. A segment with a large object is yielded in parts. The method may
+        be called again."""
         with rare_collections():
             yield from self._segments()
 

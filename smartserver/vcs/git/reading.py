@@ -455,6 +455,6 @@ class _Sending:
         return self._blobs > 0 and (self._stored.length(OBJECT, blob) or 0) < self._blobs
 
     def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
-        """Return an object to send, with a base if there is one."""
+        """Return an object to send, with a base if a suitable one is known."""
         base = next((other for other in bases if other != key and (self._thin or other in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

@@ -34,7 +34,7 @@ _NO_FILE = b"refs/heads/.invalid"
 
 
 class GitRepository:
-    """The repository at `git_dir`. Use it as a context manager, or close it: it may keep a process open."""
+    """The repository at `git_dir`. Use it as a context manager, or close it, because it may keep a process open."""
 
     def __init__(self, git_dir: str | os.PathLike[str], environment: Mapping[str, str]) -> None:
         self.git_dir = os.path.abspath(git_dir)

@@ -57,7 +57,7 @@ class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """Commits that become shallow, and those that are no longer."""
+    """The commits that a fetch makes shallow, and the commits that it makes complete."""
 
     shallow: list[bytes] = []
     unshallow: list[bytes] = []

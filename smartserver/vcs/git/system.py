@@ -52,7 +52,7 @@ def _begin(check: str, meta: bytes, length: int) -> Hash:
 
 
 class GitSystem(System):
-    """Git with one object format; objects are records of one kind."""
+    """Git with one object format. All objects are records of one kind."""
 
     # The own record of an annotated tag is the tag. That of a ref to a tree or blob is the tree or blob.
     own_kind = 0
@@ -97,7 +97,7 @@ class GitSystem(System):
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """Return a commit's tree and parents, a tree's entries, or a tag's target, each with the type it must have.
 
-        A submodule's commit is left out: it lies elsewhere.
+        A submodule's commit is left out, because it is in another repository.
         """
         if meta == BLOB:
             return NOTHING

@@ -46,7 +46,7 @@ class Revlog(Protocol):
         """Return the bytes of the text as it is hashed."""
 
     def deltaparent(self, rev: int) -> int:
-        """Return the number of the text on which this one is stored as a delta."""
+        """Return the number of the text that the delta of this one is based on."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
         """Return the difference between two texts in Mercurial's own form; quick if it is stored so."""

@@ -171,7 +171,8 @@ class Finder:
         return found
 
     def bookmark(self, name: bytes) -> Node | None:
-        """Return the changeset of a bookmark, null if it is before the first one; None if there is no such bookmark."""
+        """Return the changeset of a bookmark; null if the bookmark is before the first changeset, None if it does not
+        exist."""
         found = self._stored.map(BOOKMARKS).get(name)
         if found is not None and found != NULL and self._stored.ordinal(found) is None:
             raise NoSuchPart(f"unknown revision '{shown(name)}'")

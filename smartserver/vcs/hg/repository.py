@@ -54,7 +54,7 @@ class HgRepository:
 
     @property
     def changesets(self) -> Any:
-        """The store of changesets. Mercurial reads it again when it takes a lock that another process has held."""
+        """The store of changesets. Mercurial reads it again after it acquires a lock that another process has held."""
         return changesets(self.mercurial)
 
     @property

@@ -238,8 +238,8 @@ class HgSystem(System):
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
 
 _NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
-"""Matches bytes that separate bookmarks in Mercurial's own file and answers, or are cut off there. They would make
-every pull fail."""
+"""Matches bytes that separate bookmarks in Mercurial's file and answers, or that Mercurial strips. A bookmark with such
+bytes would make every pull fail."""
 
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
