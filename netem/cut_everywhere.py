@@ -39,7 +39,7 @@ Frames = Callable[[bytes], Iterable[int]]
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A place at which a link is cut for both ends: after `after` bytes of one direction have come out."""
+    """A place at which a link is cut for both ends: after `after` bytes of one direction were delivered."""
 
     connection: int
     """The number of the connection in the operation, from 1."""

@@ -34,7 +34,7 @@ class Link:
     buffer: int = BUFFER
     """The most bytes of a sender that wait for the link."""
     window: int = WINDOW
-    """The most bytes of one direction that are sent and not yet taken by the receiver."""
+    """The most bytes of one direction that are sent but not yet read by the receiver."""
     tcp: TcpModel | None = None
     """The model of TCP's congestion window, in the simulator alone; None: the window has no limit."""
     seed: int | str = 0

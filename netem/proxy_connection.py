@@ -268,7 +268,7 @@ class ProxySocket(asyncio.Protocol):
         self.pump()
 
     def _fit(self) -> None:
-        """On a link with a rate, make the kernel's receive buffer small. It is never enlarged again."""
+        """On a link with a rate, shrink the kernel's receive buffer. It is never enlarged again."""
         if self._connection.link.rate is not None and self.made and not self.lost:
             with contextlib.suppress(OSError):  # the peer has reset it already
                 self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
@@ -326,7 +326,7 @@ class ProxySocket(asyncio.Protocol):
             self._connection.close()
 
     def reset(self) -> None:
-        """Reset the socket once it has sent all its bytes, because a reset drops unsent ones."""
+        """Reset the socket once it has sent all its bytes, because a reset drops unsent bytes."""
         self.ended = True
         if not self.made or self.lost:
             return

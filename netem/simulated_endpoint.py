@@ -200,5 +200,5 @@ class Endpoint(ABC):
 
     @staticmethod
     def join(client: Endpoint, server: Endpoint) -> None:
-        """Make each end the other's peer, so that bytes move from now on."""
+        """Connect the two ends, so that each delivers its bytes to the other from now on."""
         client._peer, server._peer = server, client

@@ -11,7 +11,7 @@ NANOSECONDS = 1_000_000_000
 """Nanoseconds of a second. Inside netem, times are whole nanoseconds, so sums are exact; the interface has seconds."""
 
 NEVER = 1 << 62
-"""A time in nanoseconds that never comes."""
+"""A time in nanoseconds that is never reached."""
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {

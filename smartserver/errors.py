@@ -43,7 +43,7 @@ class SmartServerError(CodedError):
 
 
 class RequestError(SmartServerError):
-    """The base of errors in the request itself, or of the server that got it."""
+    """The base class of errors in the request itself, or in the server that received it."""
 
 
 class RepositoryError(SmartServerError):
@@ -75,8 +75,8 @@ def known_as(above: str, path: str) -> str:
 
 
 def name_from(above: str, error: CodedError) -> None:
-    """Change the paths in an error to those that `known_as` returns. An error without a path, or with a path in a
-    repository's own folder, stays as it is."""
+    """Change the paths in an error to the ones that `known_as` returns. An error without a path, or with a path in a
+    repository's own folder, is not changed."""
     if not above or isinstance(error, CorruptFile):
         return
     for name in ("path", "inside"):
@@ -153,7 +153,8 @@ was sent is not valid."""
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """The user lacks a permission. `path`: the path of the repository, if the user may do the same with others.
+    """The user lacks a permission. `path`: the path of the repository, if the user may do the same in other
+    repositories.
     `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not valid, else
     empty."""
 
@@ -206,7 +207,7 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
 
 @dataclasses.dataclass(eq=False)
 class Cancelled(RequestError, code="cancelled"):
-    """The client cancelled before the change was made; nothing changed."""
+    """The client cancelled before the change was made. Nothing was changed."""
 
     def __str__(self) -> str:
         return "cancelled by the client; nothing changed"
@@ -214,7 +215,7 @@ class Cancelled(RequestError, code="cancelled"):
 
 @dataclasses.dataclass(eq=False)
 class RequestRefused(RequestError, code="refused"):
-    """Nothing was changed; the outcome of each call says why."""
+    """Nothing was changed. The outcome of each call gives the reason."""
 
     def __str__(self) -> str:
         return "refused; nothing changed"
@@ -254,7 +255,7 @@ class InternalError(RequestError, code="internal"):
 
 @dataclasses.dataclass(eq=False)
 class UnknownRemoteError(RequestError, code="unknown-remote-error"):
-    """The peer reported an error with a code or arguments that this release does not know. They are shown unchanged."""
+    """The peer reported an error whose code or arguments this release does not know. Both are shown unchanged."""
 
     remote_code: str
     detail: str
@@ -337,7 +338,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one. `behind`: true if it is an ancestor of the present one."""
+    """The new tip does not descend from the present tip. `behind`: True if it is an ancestor of the present tip."""
 
     ref: bytes
     tip: bytes
@@ -508,7 +509,7 @@ class WrongParents(RepositoryError, code="wrong-parents"):
 
 @dataclasses.dataclass(eq=False)
 class MissingReference(RepositoryError, code="missing-reference"):
-    """A record refers to another one that is neither sent nor stored with an ancestor."""
+    """A record refers to another record that is neither sent nor stored with an ancestor."""
 
     revision: bytes
     key: bytes

@@ -29,7 +29,7 @@ class Capability(enum.Flag):
 
     NONE = 0
     ROUND_TRIPS = enum.auto()
-    """Each call waits for another machine, so callers pass many steps to one `perform`."""
+    """Each call waits for another machine, so callers should pass many steps to one `perform`."""
     OBJECTS = enum.auto()
     """Files need no folders, and each step is a request of its own, so callers do not read files on a guess."""
     APPEND = enum.auto()
@@ -78,7 +78,7 @@ class ReadFile(abc.ABC):
 
     @property
     def descriptor(self) -> int | None:
-        """The file descriptor of an open file of this machine; None if the file lies elsewhere."""
+        """Return the file descriptor of an open file on this machine; None if the file is elsewhere."""
         return None
 
     @abc.abstractmethod
@@ -187,7 +187,7 @@ class Transport(abc.ABC):
         clients."""
 
     def real_path(self, path: str = "") -> str:
-        """Return the place to which `path` leads when every symbolic link is followed. It need not exist.
+        """Return the path of `path` with all symbolic links resolved. The file need not exist.
 
         A path stays inside this transport if its real path is `real_path()` or begins with that and a `/`.
         """

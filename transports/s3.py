@@ -79,10 +79,10 @@ MOST_PARTS = 10_000
 NEAR = 128 << 10
 """The largest gap in bytes between two ranges that are read by one call: 10 ms at 100 Mbit/s, less than a call."""
 MANY = 4
-"""The number of records from which all are read at once. Of fewer, the last is read after the others: usually one of
-those is missing, and the last would have to be read again."""
+"""The number of records from which all are read at once. If there are fewer, the last is read after the others, because
+one of those is usually missing, and the last would then have to be read again."""
 LOOKS = 3
-"""The number of stats in one folder from which a listing is cheaper: the stat of a missing file takes two calls."""
+"""The number of stats in one folder from which a listing is cheaper. The stat of a missing file takes two calls."""
 
 
 class S3Transport(Transport):

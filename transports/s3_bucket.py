@@ -32,7 +32,8 @@ _user: int | None = None
 
 
 def _failure(path: str, error: Exception) -> TransportError:
-    """Return the error for one of the library. Its text may name keys, so only a part of it is shown."""
+    """Return the error for an error of the library. The library's text may contain keys, so only a part of it is
+    shown."""
     text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")

@@ -95,7 +95,8 @@ def check_written(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
 
 
 def check_finished(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
-    """Raise `TransportFailed` if a sync or close was refused. It is never another error: a sync is never retried."""
+    """Raise `TransportFailed` if a sync or close was refused. No other error is raised, because a failed sync must
+    never be retried."""
     for answer in answers:
         if refused := refusal(answer):
             raise TransportFailed(place.name, f"sync failed, {said(refused, takes_room=True)}")
@@ -193,8 +194,8 @@ def link(source: RemotePath, target: RemotePath) -> Talk[None]:
 
 
 def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
-    """Publish as `Transport.publish_as_folder` does, in one flight and without a sync of the folder. The server goes on
-    after a failed request, so each request is harmless whether those before it failed or not."""
+    """Publish as `Transport.publish_as_folder` does, in one flight and without a sync of the folder. The server
+    continues after a failed request, so each request must be harmless even if earlier ones failed."""
     folder = RemotePath(source.root, published_folder(source.name))
     _, made, moved, answer, _, _, _, left, there = yield [
         sftp.remove_directory(target.path),

@@ -35,7 +35,7 @@ class Handles:
     """The handles of one session. The caller must hold the lock under which the session numbers its requests."""
 
     def __init__(self, *, predictable: bool) -> None:
-        """`predictable`: the server says that it is OpenSSH's."""
+        """`predictable`: True if the server identifies itself as OpenSSH, whose handles can be predicted."""
         self._predictable = predictable
         self._proved = False
         """True if the newest prediction was right."""
@@ -70,7 +70,8 @@ class Handles:
         return filled
 
     def answered(self, request: Request, answer: Answer) -> None:
-        """Learn from the next answer. Answers come in the order in which the server performed the requests."""
+        """Process the next answer, to update the prediction. Answers must be passed in the order in which the server
+        performed the requests."""
         if not (request.opens or request.closes):
             return
         self._unanswered -= 1

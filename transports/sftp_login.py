@@ -178,7 +178,7 @@ class _Carrier:
 
     @property
     def is_openssh(self) -> bool:
-        """True if the server says that it is OpenSSH's."""
+        """True if the server identifies itself as OpenSSH."""
         return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:

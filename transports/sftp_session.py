@@ -33,10 +33,10 @@ class Channel(Protocol):
     """The connection that carries the bytes; paramiko's, or that of a test."""
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Return at most `nbytes` bytes, once some have come; none at the end.
+        """Wait for bytes and return at most `nbytes` of them; empty at the end.
 
         Raises:
-            TimeoutError: no byte came within the channel's timeout; the caller may try again.
+            TimeoutError: no byte was received within the channel's timeout; the caller may retry.
             OSError: the channel is closed.
         """
 
@@ -76,13 +76,13 @@ class Session:
         `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
         """
         self.is_openssh = is_openssh
-        """True if the server says that it is OpenSSH's."""
+        """True if the server identifies itself as OpenSSH."""
         self._channel = channel
         self._where = where
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """The lock of the channel's sending side. Its holder may wait for the channel."""
+        """The lock of the channel's sending side. The thread that has it may wait for the channel."""
         self._guard = threading.Lock()
         """The lock of `_due`, `_handles` and `_why`. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
@@ -90,7 +90,8 @@ class Session:
         self._why = ""
         """The reason why the session is lost; empty while it is usable."""
         self._later: deque[sftp.Request | sftp.Following] = deque()
-        """Requests to send with the next ones. The finalizer of a file adds to it, so no lock may be taken."""
+        """Requests to send together with the next ones. The finalizer of a file appends to this list, so no lock may be
+        needed for it."""
         self._number = 0
         self._heard = 0
         """The number of times that the server has sent something."""

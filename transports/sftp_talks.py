@@ -69,7 +69,7 @@ NO_FILE = "not a plain file"
 
 PIECES = 1024
 """The most reads in one flight: 32 MiB, eight times the window of a session. A larger file takes several flights. If
-the server only claims that a file is large, no more than one flight is requested in vain."""
+the server reports a wrong size, at most one flight is requested in vain."""
 
 EARLY = 64
 """The most reads or writes that are sent with the opening of a file: 2 MiB. A larger file does not need the saved round
@@ -78,7 +78,7 @@ trip."""
 
 @dataclass(frozen=True, slots=True)
 class RemotePath:
-    """A path: `root` as the server knows it, and `name` below it, as errors name it."""
+    """A path: `root` in the form that the server uses, and `name` below it, which errors use."""
 
     root: str
     name: str
@@ -118,8 +118,8 @@ def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
 
 
 def failed(place: RemotePath, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
-    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: true if a full disk
-    may be the reason, for which version 3 has no code."""
+    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: True if the request
+    needs disk space: a full disk may then be the reason, for which version 3 has no code."""
     error = ERRORS.get(status.code)
     return error(place.name) if error else TransportFailed(place.name, what + said(status, takes_room=takes_room))
 
@@ -145,7 +145,7 @@ def refusal(answer: sftp.Answer) -> Status | None:
 
 
 def stat(place: RemotePath) -> Talk[Stat | None]:
-    """Return the stat of a path; None if nothing has it."""
+    """Return the stat of a path; None if the path does not exist."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
         return answer.stat

@@ -27,7 +27,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def result(self) -> Result:
-        """The result.
+        """The result of the step.
 
         Raises:
             LookupError: the step was not performed.
@@ -81,7 +81,7 @@ class Get(OptionalQuery[bytes]):
 
     @property
     def content(self) -> bytes:
-        """The content.
+        """The content of the file.
 
         Raises:
             NoSuchFile: the file is missing.

@@ -49,7 +49,7 @@ the server could not be reached; 1: the proxy or the system failed; 2: wrong arg
 
 
 class NothingToMeasure(Exception):
-    """The measurement ended early. It has the exit status and the reason."""
+    """The measurement ended early. The exception has the exit status and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

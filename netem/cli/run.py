@@ -140,10 +140,8 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[TextIO | None]:
-    """Open the file for the picture before anything is run, and yield it; None without a `path`.
-
-    If the run fails, the file is unchanged, or deleted if it is new.
-    """
+    """Open the file for the picture before the command is run, and yield it. Yield None if `path` is None. If the run
+    fails, the file is unchanged, or deleted if it is new."""
     if path is None:
         yield None
         return

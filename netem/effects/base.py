@@ -27,11 +27,11 @@ class Ending(enum.Enum):
 
 @dataclass(slots=True)
 class Parcel:
-    """Some bytes on their way through one direction of a connection."""
+    """Bytes in transit in one direction of a connection."""
 
     content: bytes | memoryview
     at: int
-    """The time when they come out at the remote end (ns). Effects only move it later."""
+    """The time when the bytes are delivered at the remote end (ns). Effects only move it later."""
     left: int
     """The time when they leave the sender's buffer (ns). After it they are on the way and take no room there."""
     ending: Ending = Ending.MORE
@@ -58,7 +58,7 @@ class Parcel:
 
     @property
     def stuck(self) -> bool:
-        """True if the parcel never comes out."""
+        """True if the parcel will never be delivered."""
         return self.at >= NEVER
 
 
@@ -91,7 +91,7 @@ class Effect(ABC):
         """Return a fresh stage for one direction of one connection."""
 
     def begin_packets(self) -> Stage:
-        """Return a fresh stage for one direction of a link of packets. A parcel is one IP packet and stays whole."""
+        """Return a new stage for one direction of a packet link. A parcel is one IP packet, and must not be split."""
         return self.begin()
 
     def seeded(self, stream: str) -> Effect:

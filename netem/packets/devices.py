@@ -47,7 +47,8 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The emulator's end of one side: a read returns a packet from that side, and a write sends one to it."""
+    """The emulator's end of one side. A read returns a packet sent by that side, and a write delivers a packet to
+    it."""
 
     descriptor: int
     header: int

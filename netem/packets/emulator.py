@@ -32,7 +32,8 @@ from netem.timekeeping import PAUSE, percentile_99
 from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
-"""The most packets (or whole trains) read from one port before the other port, and due packets, have their turn."""
+"""The most packets (or whole trains) that are read from one port before the other port, and due packets, are
+processed."""
 LARGEST = 65536 + 64
 """The most bytes of a packet or train with the headers before it."""
 NAP = nanoseconds(PAUSE)
@@ -53,7 +54,8 @@ class PacketCounts:
 
     packets: int = 0
     dropped: int = 0
-    """Packets dropped by an effect, by a full queue of the link, or because the remote end could take no more."""
+    """Packets that were dropped by an effect, by a full queue of the link, or because the remote end could not accept
+    more."""
 
 
 _Carried = tuple[bytes, memoryview, Delivery | None, int, int]

@@ -37,7 +37,8 @@ class _Connection:
     ends: bytes
     """The addresses and ports of both ends, as in the packets of its client."""
     opening: int
-    """The sequence number of its SYN. A SYN with another number opens another connection between the same ports."""
+    """The sequence number of the connection's SYN. A SYN with another number opens a new connection between the same
+    ports."""
     undecided: Delivery | None = None
     """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server took them."""
     up: _Stream = field(default_factory=_Stream)
@@ -56,7 +57,7 @@ class Delivery:
     """A function to call if the packet may be the last of its connection."""
 
     def delivered(self, now: int) -> None:
-        """Note that the packet came out of the link."""
+        """Note that the packet left the link."""
         if self.established:
             self.counter.established(self.established, now)
         if self.message is not None:
@@ -83,8 +84,8 @@ class SegmentCounter:
             connection.up.message = connection.down.message = None
 
     def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
-        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller calls
-        `delivered` of the result when the frame, or its first packet, comes out."""
+        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller must call
+        `delivered` of the result when the frame, or its first packet, leaves the link."""
         segment = parse(frame, at)
         if segment is None:
             self.not_tcp += packets
@@ -118,8 +119,8 @@ class SegmentCounter:
         return Delivery(self.counter, established, message, closing) if established or message or closing else None
 
     def _closing(self, connection: _Connection, segment: Segment, other: _Stream) -> None:
-        """Handle the delivery of a segment that resets the connection, or may acknowledge the end of the other stream.
-        Forget the connection if no more segments can come."""
+        """Handle the delivery of a segment that resets the connection, or that may acknowledge the end of the other
+        stream. Drop the connection if no more segments can arrive."""
         if segment.flags & ACK and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
             other.taken = True
         done = segment.flags & RST or (connection.up.taken and connection.down.taken)

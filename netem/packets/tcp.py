@@ -21,7 +21,7 @@ class Segment(NamedTuple):
     ends: bytes
     """The IPv4 addresses of source and target, then their ports."""
     number: int
-    """The sequence number of its first byte, or of its SYN."""
+    """The sequence number of the segment's first byte, or of its SYN."""
     size: int
     """The bytes of content."""
     flags: int
@@ -30,7 +30,8 @@ class Segment(NamedTuple):
 
 
 def parse(frame: bytes, at: int) -> Segment | None:
-    """Return the segment in a frame whose IPv4 header begins at `at`; None if it is not TCP, or broken."""
+    """Return the segment in a frame whose IPv4 header begins at `at`. Return None if the frame is not TCP, or is
+    malformed."""
     room = len(frame) - at
     if room < _IP.size + _TCP.size:
         return None

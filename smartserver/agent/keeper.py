@@ -37,13 +37,14 @@ IDLE = 600.0
 """Seconds for which a connection is held, and for which an unused agent lives."""
 
 MOST_OF_SERVER = 8
-"""The most connections under one key, for as many concurrent commands."""
+"""The most connections under one key. Each concurrent command needs one."""
 
 MOST = 64
 """The most connections to all servers."""
 
 ASLEEP = 1.0
-"""Seconds of sleep of the machine after which its connections count as gone: routers drop them without notice."""
+"""Seconds of sleep of the machine after which its connections are treated as lost, because routers drop them without
+notice."""
 
 TIME_TO_SAY = 1.0
 """Seconds that a command has to send its message, because other commands wait meanwhile."""

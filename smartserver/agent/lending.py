@@ -1,4 +1,4 @@
-"""A command's side of the keeper: take a connection, and give it back."""
+"""The side of a command in its exchange with the keeper: borrow a connection, and return it."""
 
 from __future__ import annotations
 
@@ -31,8 +31,8 @@ def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
 
 
 def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
-    """Give a connection to the agent, which is started if there is none. Return True if that succeeded. This does not
-    wait for the agent, because the packet waits at its socket."""
+    """Pass a connection to the agent, and start the agent if none is running. Return True if that succeeded. This does
+    not wait for the agent, because the packet waits at the agent's socket."""
     try:
         try:
             keeper = _keeper(environment)

@@ -1,4 +1,5 @@
-"""Starts an agent. The process that starts it makes its sockets, so that no command waits until it is loaded."""
+"""Starts an agent. The starting process creates the agent's sockets, so that no command waits for the agent to be
+loaded."""
 
 from __future__ import annotations
 

@@ -138,8 +138,8 @@ def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, 
 
 
 def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[[int], None]]) -> bytes:
-    """Run the program that a packet names, and return its output. `told`: the receivers of signals, one of which is the
-    program while it runs."""
+    """Run the program that a packet names, and return its output. `told`: the functions that pass on signals; while the
+    program runs, one of them signals it."""
     import subprocess  # It takes 8 ms to load, and hardly any command needs it.
 
     quiet, said, count, *rest = packet.split(b"\0")

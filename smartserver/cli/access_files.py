@@ -63,7 +63,7 @@ def _source(place: str, name: str) -> WatchedSource | None:
 
 @functools.cache
 def _shared_files(place: str) -> SharedFiles:
-    """Return one object for all shared files of a store, because it has a thread that asks for their versions."""
+    """Return one object for all shared files of a store, because each object has a thread that polls their versions."""
     database = database_of(place)
     from smartserver.server.shared_files import SharedFiles
 

@@ -118,7 +118,8 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
 def run_here(
     environment: Mapping[str, str], words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool
 ) -> bytes:
-    """Run a program on this process's terminal and return its output, empty if it failed. `said`: its input."""
+    """Run a program on this process's terminal. Return its output; empty if it failed. `said`: the input of the
+    program."""
     import subprocess
 
     errors = subprocess.DEVNULL if quiet else None

@@ -225,7 +225,7 @@ def _errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def _workplace(keep: str | None) -> Iterator[str]:
-    """Yield a folder for a bare repository: `keep`, or a temporary one that is deleted at the end."""
+    """Yield a folder for a bare repository: `keep`, or a temporary folder that is deleted at the end."""
     if keep:
         folder = os.path.abspath(keep)
         check_kept(folder, os.environ)

@@ -203,7 +203,7 @@ def mirror(url: str, folder: str) -> None:
 
 
 def _git(environment: Mapping[str, str], *words: str) -> None:
-    """Run git, which may not ask the user anything. Raise `CommandError` if it fails."""
+    """Run git without prompting the user. Raise `CommandError` if it fails."""
     try:
         done = subprocess.run(["git", *words], env={**environment, "GIT_TERMINAL_PROMPT": "0"}, check=False)
     except OSError as error:

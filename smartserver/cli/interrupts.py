@@ -35,7 +35,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.number = 0
-        """The first signal; 0 if none came."""
+        """The number of the first signal; 0 if none was received."""
         self._over = False
 
     def heed(self) -> None:

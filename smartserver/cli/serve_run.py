@@ -75,8 +75,8 @@ STOP_AFTER = 30.0
 """Seconds that open requests may take to finish after a signal to stop."""
 
 NOTICE = 5.0
-"""Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that asks each
-second sends no new ones by then."""
+"""Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that polls each
+second has stopped sending connections by then."""
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which a worker thread keeps Python's interpreter lock while the reactor waits for it. Beside four first

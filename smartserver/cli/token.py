@@ -45,7 +45,7 @@ def command() -> None:
 def create(access_file: str, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
     """Print a new token for the user NAME. It cannot be shown again.
 
-    The token gives the rights that the rules of the access file give the user. --path and --read-only restrict them.
+    The token has the rights that the access file gives the user. --path and --read-only restrict them.
 
     \b
     TOKEN=$(smartserver token create /etc/smartserver/access.toml anna)

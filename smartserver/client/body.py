@@ -237,7 +237,7 @@ def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
 
 @spent(Part.LOCAL, "read")
 def _gather(segments: Iterator[bytes], least: int) -> list[bytes]:
-    """Return the next segments, or parts of one, with at least `least` bytes in all; fewer at the end."""
+    """Return the next segments, or parts of a segment, with at least `least` bytes in all; fewer at the end."""
     gathered: list[bytes] = []
     size = 0
     for segment in segments:

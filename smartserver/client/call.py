@@ -50,7 +50,8 @@ NOBODY = Caller()
 
 
 class Client:
-    """Sends requests over one connection. It opens the connection at the first request, and again after it broke."""
+    """Sends requests over one connection. It opens the connection at the first request, and again after the connection
+    has failed."""
 
     def __init__(
         self,
@@ -74,7 +75,7 @@ class Client:
         self._token: str | None = None
         """The token of each request; None until it is looked up."""
         self._is_new = False
-        """True if the token came from `Credentials.ask` and is not stored yet."""
+        """True if the token was returned by `Credentials.ask` and is not stored yet."""
         self._is_taken = False
         """True if the server accepted the token from `Credentials.ask`."""
         self._has_none = False

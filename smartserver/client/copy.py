@@ -59,7 +59,7 @@ Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 
 
 class CannotCopy(Exception):
-    """The copy cannot be made; the message says why."""
+    """The copy is not possible; the message gives the reason."""
 
 
 @dataclass(frozen=True)
@@ -259,7 +259,7 @@ def pull(
     like `RepositoryExchange.sent`.
 
     Raises:
-        CannotCopy: there is no such ref, or the two repositories are of different systems.
+        CannotCopy: no ref has one of the names, or the two repositories are of different systems.
         SourceFailed: the source failed. Any other error comes from the target, as in `copy`.
     """
     there, here = source.repository, target.repository

@@ -40,13 +40,14 @@ class Credentials(Protocol):
     """The user's token for one server."""
 
     def token(self) -> str:
-        """Return the token to send before the server asks; empty if none is known, or it may not be sent."""
+        """Return the token to send before the server asks for one. Empty if no token is known, or it must not be
+        sent."""
 
     def ask(self) -> str:
-        """Return a token to send after the server refused a request without a valid one. The user may be asked.
+        """Return a token to send after the server refused a request without a valid one. The user may be prompted.
 
         Raises:
-            NoToken: there is none.
+            NoToken: no token is available.
         """
 
     def approve(self) -> None:

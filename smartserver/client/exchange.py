@@ -134,7 +134,7 @@ class RepositoryExchange:
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
     ) -> ReadAnswer:
-        """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`."""
+        """Receive the refs and the parts that a selector names. The arguments are those of `Repository.read`."""
         wanted = None if refs is None else list(refs)
         request = ReadRequest(selector, list(haves), wanted, list(ids))
         result, _, body = self._receive(repository_read, request)

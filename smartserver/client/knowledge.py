@@ -86,7 +86,7 @@ def _digest(payload: bytes | bytearray | memoryview) -> bytes:
 
 
 class Knowledge:
-    """The knowledge of one remote, stored in `folder`, or only in memory if that is None."""
+    """The knowledge of one remote. It is stored in `folder`, or only in memory if `folder` is None."""
 
     def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
         """`below`: the end of the URL, if it may point below a repository, else None."""
@@ -95,9 +95,9 @@ class Knowledge:
         self._root = url.removesuffix(below or "")
         self._url = url
         self.at: str | None = None
-        """The path of the repository as far as known, if the URL may lead below one."""
+        """The path of the repository, as far as known, if the URL may point below a repository."""
         self.branch = b""
-        """The ref that `.` meant in the last answer that said so; empty before."""
+        """The ref that `.` meant in the last answer that reported it; empty before."""
         self.inner = ""
         """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
@@ -114,7 +114,8 @@ class Knowledge:
 
     @property
     def path(self) -> str | None:
-        """The file of this knowledge; None if there is no folder, or the path of the repository is unknown."""
+        """The path of the file with this knowledge; None if there is no folder, or the path of the repository is
+        unknown."""
         return None if self._below is not None and self.at is None else self._file(self._url)
 
     def _file(self, url: str) -> str | None:
@@ -287,7 +288,7 @@ class Knowledge:
 
 
 def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
-    """Decode the value of a ref; None if the ref is gone."""
+    """Decode the value of a ref; None if the ref was deleted."""
     try:
         return _tips.decode(value)
     except msgspec.DecodeError as error:

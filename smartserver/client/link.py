@@ -102,7 +102,7 @@ class Link:
         self._roundtrip = math.inf
         """The fewest seconds from a request to the first byte after it."""
         self._asked: float | None = None
-        """The time of the last request; None once a byte came after it."""
+        """The time of the last request; None once a byte was received after it."""
         self._silent = 0.0
         self._going_away = False
         self._heard = False
@@ -111,12 +111,12 @@ class Link:
         """The server's reason for taking no more requests on this connection."""
         self._open_body = 0
         self._outbox = bytearray()
-        """Bytes to be written, in order: nothing may come between the bytes of a frame."""
+        """Bytes to be written, in order. Nothing may be written between the bytes of a frame."""
         self._expects = False
         """True if bytes were written and none were received since."""
         self.perhaps_read = False
-        """True if the last request was sent completely and the server did not say that it reads none, so that it may be
-        carried out."""
+        """True if the last request was sent completely and the server did not report that it was not read. The server
+        may then carry it out."""
 
     @property
     def resumed(self) -> bool:

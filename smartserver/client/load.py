@@ -41,7 +41,7 @@ class SizedSource(PushSource, Protocol):
 
     @property
     def size(self) -> int:
-        """An upper limit for the bytes that the source may bring."""
+        """An upper limit for the number of bytes that the source sends."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
         """Return the plan for the dumped segments."""

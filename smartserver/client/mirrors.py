@@ -45,7 +45,7 @@ class MirrorEntry(NamedTuple):
 
 
 class Mirrors:
-    """The mirrors of one user, in a folder that nobody else may read."""
+    """The mirrors of one user, in a folder that only this user may read."""
 
     def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
         """`limit`: the most bytes of one mirror. All mirrors together may take `ALL_MIRRORS` times that."""
@@ -161,7 +161,7 @@ class MirrorFolder:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Hold the lock for making the mirror; yield False if another process makes it or adds to it. At the end an
+        """Hold the lock for creating the mirror. Yield False if another process creates it or adds to it. At the end an
         unpublished folder is removed."""
         os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
@@ -254,7 +254,7 @@ def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
 
 @contextmanager
 def _locked(path: str) -> Iterator[bool]:
-    """Lock a file exclusively; yield False if another process holds a lock."""
+    """Lock a file exclusively. Yield False if another process has a lock on it."""
     lock = _lock(path, fcntl.LOCK_EX)
     try:
         yield lock is not None

@@ -26,7 +26,7 @@ OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
 """The schemes of repositories whose files a local process reads and writes (`store_url`)."""
 
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
-"""All schemes of hpss. Some tools have a program named after each."""
+"""All URL schemes of hpss. For each, some tools have a program that is named after it."""
 
 
 def is_ours(url: str) -> bool:
@@ -36,7 +36,7 @@ def is_ours(url: str) -> bool:
 
 
 def parse_place(url: str) -> Place:
-    """Parse a URL of hpss.
+    """Parse an hpss URL.
 
     Raises:
         BadUrl: the URL has another scheme, or is malformed.

@@ -1,4 +1,5 @@
-"""Makes text from a peer safe for a terminal. All text from a server passes here before it is shown."""
+"""Makes text from a peer safe for a terminal. All text from a server must pass through this module before it is
+shown."""
 
 from __future__ import annotations
 

@@ -105,8 +105,8 @@ class PushSource(Protocol):
     """The local repository that a push reads."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """Return the plan for what the remote lacks of `tips` if it has `haves`. Haves that are missing locally are
-        ignored."""
+        """Return the plan for the revisions that `tips` reach and a remote with `haves` lacks. Haves that are missing
+        locally are ignored."""
 
 
 class PushRequest(msgspec.Struct, frozen=True):
@@ -116,7 +116,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """The refs to update. If there are none, only revisions are pushed, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
-    """The form of the repository that is created if there is none; None if none is to be created."""
+    """The form of the repository that is created if the remote is missing; None if no repository is to be created."""
     maps: Sequence[MapUpdateRequest] = ()
     """The changes of maps, made after those of the refs."""
     maps_first: bool = False
@@ -248,7 +248,7 @@ class Push:
     # -- after a refusal
 
     def _is_settled(self) -> bool:
-        """Tell whether the remote already has everything that is asked for."""
+        """Tell whether the remote already has everything that the push would change."""
         updates = self._request.updates
         if not updates or self._request.maps or self._to_be_made() is not None:
             return False

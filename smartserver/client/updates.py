@@ -93,7 +93,7 @@ class PushOutcome(msgspec.Struct, frozen=True):
 
 
 class NewRepository(msgspec.Struct, frozen=True):
-    """The form in which a push creates a repository if there is none."""
+    """The form of the repository that a push creates if the remote is missing."""
 
     vcs: str
     kinds: Sequence[Kind]
@@ -121,7 +121,7 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
-    """Return the number of revisions that the calls of one request brought, and whether they created the repository."""
+    """Return the number of revisions that the calls of one request stored, and whether they created the repository."""
     new = sum(result.new for result in results if isinstance(result, InsertPackResult))
     return new, any(result.created for result in results if isinstance(result, CreateResult))
 

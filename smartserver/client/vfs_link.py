@@ -40,7 +40,7 @@ class FileCall:
     arguments: Arguments
     brings: IO[bytes] | None = None
     size: int = 0
-    """The bytes of `brings`."""
+    """The number of bytes in `brings`."""
     result: Result | None = None
     content: bytes = b""
 
@@ -170,7 +170,7 @@ class _Contents:
 
 
 def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]], list[FileCall]]:
-    """Return the calls as they are sent, with small contents in them, and the calls whose content goes in the body."""
+    """Return the calls to send, with small contents in them, and the calls whose content is sent in the body."""
     made: list[tuple[AnyVerb, Arguments]] = []
     brings: list[FileCall] = []
     room = vfs.MAX_CONTENT
@@ -207,7 +207,7 @@ def _size(arguments: Arguments, result: Result) -> int:
 
 
 def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
-    """Yield the content that the calls bring, in pieces, from its beginning at each sending."""
+    """Yield the content that the calls send, in pieces. Each sending of the request starts at the beginning."""
     for call in calls:
         assert call.brings is not None
         call.brings.seek(0)

@@ -238,7 +238,7 @@ class _VfsReadFile(ReadFile):
 
 
 class VfsWriteFile(WriteFile):
-    """A file that is written to. Its bytes are held here until they must be on the server."""
+    """A file that is open for writing. Its bytes are buffered here until they must be on the server."""
 
     def __init__(self, link: VfsLink, path: str) -> None:
         self._link = link

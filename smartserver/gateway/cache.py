@@ -54,13 +54,13 @@ FEW_REVISIONS: Final = 500
 """Revisions below which bitmaps are not worth their cost."""
 
 MAX_IDS: Final = 60_000
-"""The most revisions that a pull names by their ids (`verbs.repository_pull`); for more it asks for all refs."""
+"""The most revisions that a pull names by their ids (`verbs.repository_pull`). A pull of more requests all refs."""
 
 QUICK_BUILD: Final = 10.0
 """Seconds of building below which a generation is built again as soon as refs leave objects behind."""
 
 SLOW_BUILD_EVERY: Final = 3600.0
-"""Seconds between two such generations if building takes longer."""
+"""Seconds between two further generations if building takes longer than usual."""
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
@@ -102,7 +102,8 @@ class Current(msgspec.Struct, frozen=True):
     files: dict[str, int]
     """The sizes of the files by their names."""
     built: float = 0.0
-    """The time at which the generation was built, in seconds since the epoch; `took`: the seconds that it took."""
+    """The time at which the generation was built, in seconds since the epoch. `took`: the seconds that building
+    took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
     """Tips that refs have left since then, and that may be unreachable now."""
@@ -143,7 +144,7 @@ class GitCache:
     # -- what requests use
 
     def lease(self, state: StoreState | None = None) -> Lease | None:
-        """Lease the current generation. Return None if there is none, or it is damaged or not at `state`."""
+        """Lease the current generation. Return None if there is no generation, or it is damaged or not at `state`."""
         for _ in range(3):  # It may be replaced meanwhile.
             current = self._current()
             if current is None or (state is not None and current.record != state.record):
@@ -163,7 +164,7 @@ class GitCache:
         return None
 
     def bring(self, now: Now, pull: Pull) -> bool:
-        """Update the cache to the newest state. Return True if `tidy` has something to do.
+        """Update the cache to the newest state. Return True if `tidy` has work to do.
 
         The state is read here, under the lock. With a state that was read before, an update by another process would
         look like a log that went back, and the whole cache would be built again.

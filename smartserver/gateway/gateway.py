@@ -70,7 +70,8 @@ class OtherSystem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A client of stock git, and the way in that it used. It is the admission of the requests that are made for it."""
+    """A client of stock git, with its way in (HTTPS or SSH). It is the admission of the requests that are made for that
+    client."""
 
     admission: Admission
     extras: dict[str, Raw]

@@ -22,7 +22,7 @@ class GitCommand(NamedTuple):
 
 
 def git_command(original: str) -> GitCommand | None:
-    """Return the git command that a client asked for; None if it is another command. `original`:
+    """Return the git command that a client requested, or None if it requested another program. `original`:
     SSH_ORIGINAL_COMMAND."""
     try:
         words = shlex.split(original)

@@ -34,7 +34,7 @@ _SETTINGS: Final = {
 """The settings of all git programs that run here. No file of the machine or the user is read."""
 
 NICE: Final = 10
-"""The niceness of a program whose end nobody waits for."""
+"""The niceness of a program for which no client waits."""
 
 MEMORY: Final = 4 << 30
 """Bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its base."""

@@ -256,7 +256,7 @@ class GatewayRequest(http.Request):
     # -- a fetch
 
     def _placed(self) -> None:
-        """Start the program, for which there is a place now."""
+        """Start the program, because a place for it is free now."""
         self._has_place = True
         self._run(Lane.QUICK, self._start, self._started)
 

@@ -40,8 +40,8 @@ class RunningProgram:
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait(self) -> tuple[int, str]:
-        """Wait for the end of the program, and return its status and its standard error. It ends once its output has no
-        reader."""
+        """Wait for the end of the program, which exits once its output has no reader. Return its status and its
+        standard error."""
         status = self.process.wait()
         said = os.pread(self._said, MAX_SAID, 0)
         os.close(self._said)
@@ -93,7 +93,7 @@ class ProgramOutput(FileDescriptor):
             self._ended()
 
     def pauseProducing(self) -> None:
-        """Stop reading, because the client takes no more."""
+        """Stop reading, because the client accepts no more bytes."""
         self.stopReading()
 
     def resumeProducing(self) -> None:

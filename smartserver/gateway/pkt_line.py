@@ -40,7 +40,7 @@ def read_line(read: Read) -> bytes | None:
     """Return the payload of the next line; None if it is a flush.
 
     Raises:
-        BadRequest: there is no valid line, or it is cut off.
+        BadRequest: the line is invalid or cut off.
     """
     digits = read(4)
     try:

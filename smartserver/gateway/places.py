@@ -26,7 +26,7 @@ class Places:
         self._begin()
 
     def forget(self, begin: Callable[[], None]) -> None:
-        """Drop a waiting request whose client is gone. Else requests of lost connections would pile up."""
+        """Drop a waiting request whose client has disconnected. Otherwise such requests would accumulate."""
         self._waiting = [each for each in self._waiting if each[1] != begin]
 
     def leave(self, address: str) -> None:

@@ -34,8 +34,9 @@ CANDIDATES: Final = 2
 only 1 % of the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. A third of the
-records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer bytes."""
+"""A text is sent as a hunk if its only change is an insertion of up to this many bytes, because zstd would not make it
+shorter. A third of the records of one history are sent so; its first push takes a tenth less of the client's time, and
+2 % fewer bytes."""
 
 SIBLINGS: Final = 5
 """The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
@@ -60,8 +61,8 @@ class _Looks(NamedTuple):
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""The levels for texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
-(doc/design/0005)."""
+"""The levels for large texts of any kind. One text in eighteen is so large with its base, and these texts took two
+fifths of the time (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
 """The levels for texts that are nearly equal to their bases (doc/design/0005)."""
@@ -264,7 +265,8 @@ class SegmentWriter:
         self._made.clear()
 
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """Choose the encoding of a record. Return the record, with its text if a held one needs it, and the choice."""
+        """Choose the encoding of a record. Return the record, with its text if a held record needs it, and the
+        choice."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
             if not check_bytes(self._kinds[kind]):  # Else the text is needed to make the check.
@@ -359,7 +361,7 @@ class SegmentWriter:
         return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """The encoding and frame of the hunks of a held record; None if there are none, or too many."""
+        """The encoding and frame of the hunks of a held record; None if it has no hunks, or too many."""
         if self._hunks is None:
             return None
         hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))

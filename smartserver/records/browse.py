@@ -47,7 +47,7 @@ MAX_GROUP: Final = 64 << 10
 """Bytes of the revisions in one item of a log; a longer revision has an item of its own."""
 
 _MAX_REVISIONS: Final = 1 << 14
-"""Revisions in one item that a reader accepts: each takes at least five bytes."""
+"""The most revisions in one item that a reader accepts. Each takes at least five bytes."""
 
 _END: Final = struct.Struct(">II")
 """The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum misses
@@ -73,7 +73,7 @@ class NodeType(enum.IntEnum):
     EXECUTABLE = 2
     LINK = 3
     SUBMODULE = 4
-    """A revision of another repository, whose id is the text."""
+    """A revision of another repository. Its text is the id of that revision."""
 
 
 class Node(NamedTuple):
@@ -142,7 +142,8 @@ class Contents(Protocol):
         """The header of a revision; None if a log does not show the revision, such as a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """A value that is equal for two revisions if they have equal content at a path; None if there is nothing."""
+        """Return a value that is equal for two revisions if they have equal content at a path. Return None if the path
+        does not exist."""
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """Yield the differences of a revision's tree from that of its first parent, sorted by path."""
@@ -203,8 +204,8 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, whether that follows or
-    not. `key`: the key of its record, if keys were asked for and it has one."""
+    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, even if the text does
+    not follow. `key`: the key of its record, if keys were requested and the node has a record."""
 
     path: bytes
     type: NodeType
@@ -405,7 +406,7 @@ _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Dec
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of the items of a content body, and check its end; nothing if there is no body."""
+    """Yield the bytes of the items of a content body, and check its end. Yield nothing if there is no body."""
     first = next(chunks, b"")
     if not first:
         return

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 Charge = Callable[[int], None]
-"""Called with a number of steps taken, or of bytes; ends the work by raising an error."""
+"""A function that is called with a number of steps or bytes. It raises an error to end the work."""
 
 PATH_BYTES: Final = 64
 """Bytes of a path that cost one step: the paths of nested folders grow with the square of their stored size."""

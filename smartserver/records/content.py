@@ -113,7 +113,7 @@ class MapReader(Protocol):
 
 
 class TipReader(Protocol):
-    """A repository with the revisions that a request brought, from which a system proves the attributes of tips."""
+    """A repository together with the revisions of a request. A system proves the attributes of tips from it."""
 
     def proved(self) -> Iterator[Tip]:
         """The tips whose attributes were proved before."""

@@ -16,7 +16,7 @@ ABSENT: Final = -1
 """The number of a key that is not in the table."""
 
 _LEAST: Final = 16
-"""Slots of an empty table: most pushes bring some ten records."""
+"""The number of slots of an empty table. Most pushes have some ten records."""
 
 _LOW: Final = 0xFFFFFFFF
 

@@ -40,7 +40,7 @@ BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names r
 """The name of the limit in a `LimitExceeded` for such a record."""
 
 BYTES_OF_RECORD: Final = "bytes of a record"
-"""The name of the limit in a `LimitExceeded` for a text. It is sent to clients, which compare it: it never changes."""
+"""The name of the limit in a `LimitExceeded` for a text. It must never change, because clients compare it."""
 
 BYTES_OF_SEGMENT: Final = "bytes of a segment"
 """The name of the limit in a `LimitExceeded` for a segment, which also never changes."""

@@ -19,7 +19,7 @@ _ENTRY: Final = 256
 
 @dataclass(eq=False, slots=True)
 class SentVersion:
-    """A record that was sent, or that the remote has in a parent; one object for all copies of a key."""
+    """A record that was sent, or that the remote has in a parent. All copies of a key share one object."""
 
     key: Key
     size: int

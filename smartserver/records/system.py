@@ -84,8 +84,8 @@ class System:
     keys: Mapping[str, KeyCheck] = {}
     """The system's own checks, by the names that its kinds use.
 
-    A check may use a part of the key that is a name, as a file's path, but nothing else of it. Other data that a key
-    depends on, as the parents of a file's version, must be in the meta.
+    A check may use only the part of the key that is a name, such as a file's path. All other data that a key depends
+    on, such as the parents of a file's version, must be in the meta.
     """
 
     own_kind: int | None = None
@@ -162,8 +162,8 @@ class System:
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """The revision that an entry of a map names and that must be stored; empty if there is none. It is called only
-        for an entry without `entry_problem`."""
+        """Return the revision that an entry of a map names and that must be stored; empty if it names none. It is
+        called only for an entry without `entry_problem`."""
         del table, key, value
         return b""
 

@@ -80,7 +80,7 @@ class Admission(Protocol):
         """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the request claims to come from a user and does not prove it.
+            AccessDenied: the request names a user without a valid proof.
         """
 
 
@@ -199,14 +199,15 @@ class TokenAdmission:
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """True if nobody on the way can read the requests: they are encrypted, or stay on this machine."""
+    """True if the requests cannot be read on the way, because they are encrypted or stay on this machine."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
         """Return the rights that the user has by the current rules and tokens.
 
         Raises:
-            AccessDenied: the token is unknown, malformed or expired, or came unencrypted; or the server accepts none.
+            AccessDenied: the token is unknown, malformed or expired, or was sent unencrypted; or the server accepts no
+            tokens.
         """
         rules, tokens = self.file.rules, self.tokens.content
         given = extras.get("token")

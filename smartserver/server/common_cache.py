@@ -90,7 +90,7 @@ class CommonCache:
         self._others = [ring for ring in self._rings if ring is not self._own]
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key of at most 64 bytes; None if no worker has put it, or it was overwritten."""
+        """Return the value of a key of at most 64 bytes; None if no worker has stored it, or it was overwritten."""
         digest, tally = _digest(key), here.tally
         for ring in (self._own, *self._others):
             value = ring.get(digest, key)

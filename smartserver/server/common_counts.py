@@ -47,7 +47,7 @@ class CommonCounts:
         self._before.open, self._before.caches = 0, {}
 
     def write(self, counts: ServerCounts) -> None:
-        """Write the counts of this process, added to those of the workers that it replaced."""
+        """Write the counts of this process, added to those of the workers that it has replaced."""
         content = msgspec.msgpack.encode(self._before + counts)
         if _HEAD.size + len(content) > _COPY:
             if not self._is_full:

@@ -17,7 +17,7 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 PARTING = 2.0
-"""Seconds that a stopping server waits for peers to close once all their requests are answered. Some peers hold a
+"""Seconds that a stopping server waits for peers to close once all their requests are answered. Some peers keep a
 connection open for later requests."""
 
 REPORT_EVERY = 60.0
@@ -28,9 +28,10 @@ IDLE_ENOUGH = 10.0
 round trip after it connected."""
 
 DRAIN_TIME = 10.0
-"""The most seconds that an evicted connection stays open; `Limits.idle` if that is less. It is no more than
-`IDLE_ENOUGH`, so that an evicted connection was open for at least as long before. The bound of `Connections` depends on
-that."""
+"""The most seconds that an evicted connection stays open; `Limits.idle` if that is less.
+
+The value must not exceed `IDLE_ENOUGH`, so that an evicted connection was open for at least as long before. The bound
+of `Connections` depends on that."""
 
 
 class Timer(Protocol):
@@ -73,7 +74,7 @@ class OpenTimeouts(Protocol):
 
     @property
     def closing(self) -> bool:
-        """True once the connection takes and begins nothing more."""
+        """True once the connection accepts no more input and begins no more work."""
 
     @property
     def sent_all(self) -> float | None:
@@ -148,7 +149,7 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """The connections whose number is limited: neither refused nor told to leave."""
+        """The connections that count for the limit: the ones that were neither refused nor told to disconnect."""
         self._none_before = 0.0
         """The time before which no connection can be evicted: at the last search, none had been idle for long
         enough."""
@@ -196,7 +197,7 @@ class Connections:
         return True
 
     def _evict(self, one: OpenConnection, reason: str) -> None:
-        """Have a connection take no new requests and close, because a new connection needs its place.
+        """Let a connection accept no new requests and close, because a new connection needs its place.
 
         A peer that sent a request has `drain_time` to read the rest of its answers and to close. Other peers get no
         time.

@@ -179,7 +179,7 @@ class RequestContext:
         return self.site.find(path)
 
     def without_names(self, error: CodedError) -> CodedError:
-        """Return the error, or one that does not name a repository which the user may not read."""
+        """Return the error, or an error that does not name a repository which the user may not read."""
         if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
             return AccessDenied("create the repository", "it would be inside a repository that you may not read")
         return error

@@ -64,7 +64,7 @@ class Telling(NamedTuple):
 
 
 def pending(path: str, state: State, position: KnownVersion | None) -> Iterator[Telling]:
-    """Yield the messages for a receiver that was told everything up to a position."""
+    """Yield the messages for a receiver that was notified of everything up to a position."""
     if state.is_incomplete:  # It is shown to nobody.
         return
     if not state.continues(position):
@@ -119,7 +119,7 @@ def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
 
 
 def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
-    """Tell a receiver everything that it was not told yet. Return False if another server is doing so. `own`: the id of
+    """Notify a receiver of all changes since its cursor. Return False if another server is doing so. `own`: the id of
     this server.
 
     Raises:

@@ -112,7 +112,7 @@ class RequestHeader:
 
     @property
     def ups(self) -> int:
-        """The number of calls that bring segments in the body."""
+        """The number of calls that send segments in the body."""
         return sum(verb.body is Body.UP for verb, _ in self.calls)
 
     @property
@@ -276,7 +276,7 @@ def declared(verb: AnyVerb, error: CodedError) -> CodedError:
 
 
 class UndeclaredError(Exception):
-    """A verb raised a coded error that it does not declare. It is a bug, and the client gets `internal`."""
+    """A verb raised a coded error that it does not declare. That is a bug, and the client gets `internal`."""
 
 
 def internal(error: Exception) -> InternalError:

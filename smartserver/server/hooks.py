@@ -35,7 +35,7 @@ log = logging.getLogger("smartserver")
 
 
 class Hooks:
-    """The hooks of a server. It is usable from any thread."""
+    """The hooks of a server. Any thread may use them."""
 
     def __init__(
         self,
@@ -69,8 +69,8 @@ class Hooks:
         return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
-        """Have hooks judge the changes of a request, once for all its repetitions. `digest`: the digest of everything
-        that they judge. `run`: returns the reason why a hook refuses the changes; empty if it accepts them.
+        """Let hooks judge the changes of a request, once for all its repetitions. `digest`: the digest of everything
+        that the hooks judge. `run`: returns the reason why a hook refuses the changes; empty if it accepts them.
 
         Raises:
             RefusedByHook: a hook refuses the changes, or cannot be run.

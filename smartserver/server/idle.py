@@ -35,9 +35,10 @@ class IdleTimeouts:
         drain_time: float,
         refused: bool = False,
     ) -> None:
-        """`unacknowledged`: counts the bytes that were handed to the carrier and not taken by the peer. `idle`: the
-        seconds that a peer may do nothing in the middle of a request or answer. `drain_time`: the most seconds that the
-        connection stays open after its peer was told to leave. `refused`: true if the connection was one too many."""
+        """`unacknowledged`: returns the number of bytes that were written to the carrier and not received by the peer.
+        `idle`: the seconds that a peer may do nothing in the middle of a request or answer. `drain_time`: the most
+        seconds that the connection stays open after its peer was told to disconnect. `refused`: True if the connection
+        is refused because too many are open."""
         self._session = session
         self._outbox = outbox
         self._unacknowledged = unacknowledged
@@ -45,7 +46,7 @@ class IdleTimeouts:
         self._drain_time = drain_time
         self._refused = refused
         self.closing = False
-        """True once the connection takes and begins nothing more."""
+        """True once the connection accepts no more input and begins no more work."""
         self.read_ended = False
         """True once the peer sends no more."""
         self.sent_all: float | None = None
@@ -62,7 +63,7 @@ class IdleTimeouts:
         """The time when the peer last received bytes, as far as is known, or when something was last written to a
         carrier that was not full."""
         self._untaken = 0
-        """Bytes that the peer had not taken at the last measurement."""
+        """Bytes that the peer had not received at the last measurement."""
         self._handed = 0
         """Bytes handed to the carrier since the last measurement."""
         self._pinged = 0.0
@@ -99,7 +100,7 @@ class IdleTimeouts:
         self._handed += size
 
     def note_taken(self, now: float) -> None:
-        """Note that the peer took something."""
+        """Note that the peer received some bytes."""
         self._heard = self._moved = now
         if self._session.had_request:
             self._used = now
@@ -162,10 +163,10 @@ class IdleTimeouts:
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """Tell whether a connection that is closing has had its time.
+        """Tell whether the time of a closing connection is over.
 
-        Answers are sent for as long as the peer takes them, unless another connection needs the place. Bytes that were
-        sent may still be in the kernel: the peer has time for as long as it takes them from there.
+        Answers are sent for as long as the peer reads them, unless another connection needs the place. Bytes that were
+        sent may still be in the kernel: the connection stays open for as long as the peer receives them.
         """
         since, most = self._moved, self._idle
         if self.sent_all is not None:

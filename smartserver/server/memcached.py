@@ -67,7 +67,7 @@ class _Sockets:
 
 
 class Memcached:
-    """A cache on several servers. It is usable from any thread."""
+    """A cache on several servers. Any thread may use it."""
 
     def __init__(self, servers: Sequence[tuple[str, int]], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

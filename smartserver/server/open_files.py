@@ -17,7 +17,7 @@ MAX_OF_SITE = 4 * MAX_FILE_CALLS
 stay below 20,000, a usual hard limit."""
 
 SHARE = 4
-"""The open files may take one in `SHARE` of the process's descriptors, if that is less."""
+"""The open files may use one in `SHARE` of the process's descriptors, if that is less than the other limit."""
 
 
 class OpenFiles:

@@ -35,7 +35,7 @@ class Outbox:
         self._unsent.append(content)
 
     def hand_over(self, write: Callable[[bytes], object]) -> int:
-        """Give the carrier as many bytes as it takes now, and return their number."""
+        """Write as many bytes to the carrier as it accepts now. Return their number."""
         handed = 0
         while self._unsent and not self.full:
             first = self._unsent.popleft()

@@ -26,8 +26,8 @@ Answer = tuple[HTTPStatus, str, bytes]
 """The status, type and content of a page."""
 
 Page = Callable[[str, Callable[[Answer], None]], None]
-"""A function that gives an answer, now or later. It gets the `Accept` header of the request, and a function to call
-with the answer."""
+"""A function that returns a page, now or later. Its arguments are the `Accept` header of the request, and a function
+that it calls with the page."""
 
 
 class PagesProtocol(Protocol):

@@ -82,7 +82,7 @@ def _maps_of_no_ref() -> frozenset[str]:
 
 
 def folded(text: str) -> str:
-    """Return the spelling that is the same for all names which a file system may take for one."""
+    """Return the common spelling of all names that a file system may treat as one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 

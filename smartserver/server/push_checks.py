@@ -67,7 +67,7 @@ class PushChecks:
                     raise
 
     def approve(self, transaction: Transaction) -> None:
-        """Check a planned request. It is checked again if it is planned again on another request's change.
+        """Check a planned request. This is called again if the request is planned again after another request's change.
 
         Raises:
             LimitExceeded: the repository or a file would be too large.
@@ -141,7 +141,7 @@ def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
 
 
 def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path: str) -> None:
-    """Check the size of a repository with `new` bytes more. A push that brings nothing is never refused.
+    """Check the size of a repository after `new` bytes are added. A push without new revisions is never refused.
 
     Raises:
         LimitExceeded: the repository would be too large.
@@ -155,7 +155,7 @@ def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path
 
 
 def check_files(limit: int, preview: Preview) -> None:
-    """Check the files that a push brings.
+    """Check the sizes of the files in a push.
 
     Raises:
         LimitExceeded: a file is too large.

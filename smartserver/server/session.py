@@ -27,7 +27,7 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 BACKLOG_HIGH = 4 << 20
-"""Unchecked bytes of requests and uploads above which nothing more is read, so that a fast link cannot fill the
+"""The most unchecked bytes of requests and uploads. Above it, reading stops, so that a fast link cannot fill the
 memory."""
 
 BACKLOG_LOW = 1 << 20
@@ -90,21 +90,21 @@ class Session:
         self._paused = False
         self._writable = True
         self._held = b""
-        """Encoded events held back until the next one."""
+        """Encoded events that are held back, to be written together with the next one."""
         self._unread = 0
-        """Bytes of answers without their bodies that were written since the peer last took everything."""
+        """Bytes of answers, without their bodies, that were written since the peer last had received everything."""
         self._longest = 0
         """Bytes of the longest such answer."""
         self._owed: dict[int, int] = {}
-        """The requests whose rest the client must still send, refused ones included, with the bytes of their messages
-        so far."""
+        """The requests of which the client must still send the rest, including refused ones. Each has the bytes of its
+        messages so far."""
         self._discarded = 0
         """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None
         self.had_request = False
         """True once any part of a request was received."""
         self._leaving = False
-        """True once no new request is taken or can come: the session closes after the last answer."""
+        """True once no new request is accepted or can arrive. The session closes after the last answer."""
         self._closing = False
 
     # -- from the shell
@@ -140,7 +140,7 @@ class Session:
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Send on, because the peer took everything."""
+        """Resume writing, because the peer received everything that was written."""
         self._writable = True
         self._unread = self._longest = 0
         if self._bodies:
@@ -178,7 +178,7 @@ class Session:
 
     @property
     def discarding(self) -> int:
-        """The id of a refused request whose upload still arrives; 0 if there is none."""
+        """The id of a refused request whose upload is still being received; 0 if there is none."""
         return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
@@ -284,8 +284,8 @@ class Session:
     def _pace_reading(self) -> None:
         """Stop reading while there is too much work, and resume reading once it is done.
 
-        Cancelled requests count until their work has ended. Else a client could cause any amount of work by cancelling
-        and sending again. Their work does not wait for anything that is still to be read.
+        Cancelled requests count until their work has ended. Otherwise a client could cause any amount of work by
+        cancelling and sending again. Their work does not wait for bytes that were not read yet.
         """
         cancelled = len(self._working)
         if self._closing:
@@ -360,7 +360,7 @@ class Session:
             self.discard_no_more(f"more than {DRAIN_BYTES} bytes came after that")
 
     def _leave(self) -> None:
-        """Close once no request is open, including those that crossed a GOAWAY."""
+        """Close the session once no request is open, including requests that crossed a GOAWAY."""
         self._leaving = True
         if not self._requests:
             self._close()

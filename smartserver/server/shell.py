@@ -39,7 +39,7 @@ class SessionProtocol(protocol.Protocol):
         refusal: CodedError | None = None,
     ) -> None:
         """`address`: connections with the same address are counted together, unless it is empty. `refusal`: the error
-        with which the connection is refused, if it is one too many."""
+        with which the connection is refused, if too many are open."""
         self._connections = connections
         self.peer, self.address, self.refusal = peer, address, refusal
         self.session = Session(connections.site, admission, self, connections.executor, peer, address)
@@ -66,7 +66,7 @@ class SessionProtocol(protocol.Protocol):
         self._watch()
 
     def refuse_if_full(self) -> None:
-        """Refuse the connection if it is one too many."""
+        """Refuse the connection if there are too many."""
         if self.refusal is not None:
             self.session.refuse(self.refusal)
 
@@ -137,8 +137,8 @@ class SessionProtocol(protocol.Protocol):
         """Send the rest, close this direction, and read on until the peer has closed too, so that no RST destroys the
         answer.
 
-        Reading on is limited in bytes and, once everything is sent, in time. Sending is limited while the peer takes
-        nothing.
+        Reading on is limited in bytes and, once everything is sent, in time. Sending is limited in time while the peer
+        reads nothing.
         """
         self.timeouts.closing = True
         if not self.timeouts.read_ended:

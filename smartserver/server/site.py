@@ -100,7 +100,7 @@ def folders_below(folder: str, names: Sequence[str]) -> list[str]:
 
 
 def _first_reads(root: Transport, folder: str) -> list[Read]:
-    """Return the reads with which a repository in a folder is opened; that of `format` comes first."""
+    """Return the reads with which a repository in a folder is opened. The read of `format` is the first."""
     return [read.below(folder) for read in first_reads(root)]
 
 
@@ -349,7 +349,7 @@ class Site:
             return ListingEntry(path, "", (), str(error))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """Return the names in a folder; none if it is a file, may not be read, or leads out of the root."""
+        """Return the names in a folder; none if it is a file, may not be read, or is outside the root."""
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:

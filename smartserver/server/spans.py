@@ -35,12 +35,12 @@ class _Span:
 class RequestSpans:
     """The spans of one request; implements `spans.Listener`.
 
-    A long body has thousands of spans. Spans of the same work are joined across others between them, so that no work is
-    left out.
+    A long body has thousands of spans. Spans of the same work are joined even if other spans are between them, so that
+    no work is left out.
     """
 
     def __init__(self, clock: Callable[[], float], *, tells: bool) -> None:
-        """Times count from now. `tells`: the client gets the spans."""
+        """Times count from now. `tells`: True to send the spans to the client."""
         self.tells = tells
         self.clock = clock
         self._began = clock()
@@ -67,8 +67,8 @@ class RequestSpans:
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
 
     def take(self) -> list[ServerSpan]:
-        """Return the spans that were not taken yet, at most `MAX_SPANS`. An open span is cut here; its rest becomes
-        another span."""
+        """Return the spans that were not returned yet, at most `MAX_SPANS`. An open span is cut now, and its rest
+        becomes another span."""
         now = self._micro(self.clock())
         begun = list(self._open)
         while self._open:

@@ -48,7 +48,7 @@ SOCKET_OPTIONS = {
     "TCP_KEEPINTVL": 20,
     "TCP_KEEPCNT": 6,
 }
-"""Options of each connection's socket; those that the system does not know are left out."""
+"""Options of each connection's socket, without those that the system does not know."""
 
 
 SEND_LIMIT = 256 * KIB
@@ -149,7 +149,7 @@ class TcpProtocol(SessionProtocol):
         super().connectionMade()
 
     def refuse_if_full(self) -> None:
-        """Refuse the connection if it is one too many, once it is known whether the client uses TLS."""
+        """Refuse the connection if too many are open, once it is known whether the client uses TLS."""
         if self._began or self.encryption is None:
             super().refuse_if_full()
 

@@ -78,7 +78,7 @@ class KeyPair:
             log.warning("%s: the certificate is not valid before %s", self._files[0], used.not_valid_before_utc.date())
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        """Return TLS for one connection, with the current files; with the previous ones if the current ones cannot be
+        """Return TLS for one connection, with the current files. If these cannot be used, the previous ones are
         used."""
         seen = self._signature()
         if seen != self._seen:

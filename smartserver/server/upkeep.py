@@ -84,10 +84,10 @@ class UpkeepQueue:
             self._pressing -= self._changes.pop(repository.path) >= AHEAD
 
     def tidy_later(self, executor: Executor, repository: PackRepository, *, joins: bool = True) -> None:
-        """Queue the tidying of a changed repository, unless it is queued already. `joins`: true to join packs too,
-        false to tidy the log alone.
+        """Queue the tidying of a changed repository, unless it is queued already. `joins`: True to join packs too,
+        False to tidy the log alone.
 
-        It works at a slow pace until another repository waits for too long, or the server stops.
+        The work has a slow pace until another repository waits for too long, or the server stops.
         """
 
         def begin() -> None:

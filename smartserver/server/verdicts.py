@@ -39,7 +39,7 @@ _DECODER = msgspec.msgpack.Decoder(Verdict)
 
 
 class Verdicts:
-    """The verdicts in a folder. It is usable from any thread."""
+    """The verdicts in a folder. Any thread may use them."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: a folder that all processes of this account share. Other accounts must not be able to write to its

@@ -89,7 +89,7 @@ class BodyReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """An answer to send: a message, and a body if it has one."""
+    """An answer to send: a message, with a body or without."""
 
     message: Reply | Failure
     body: BodyReader | None = None
@@ -151,7 +151,7 @@ class RequestWork:
         """True once the calls were run on the announced graph."""
         self._bulk: BulkDecoder | None = None
         self._unpacked = 0
-        """Bytes that came out of a bulk stream."""
+        """Bytes that were unpacked from a bulk stream."""
         self._files_body: IO[bytes] | None = None
         """The body of file-level calls."""
 
@@ -297,7 +297,8 @@ class RequestWork:
         check_repository(self._context.site.sizes(path), self._transaction.snapshot, upload.written, path)
 
     def _decide_early(self, upload: Upload) -> None:
-        """Run the calls on the announced graph once it is complete, so that a refusal comes before the records."""
+        """Run the calls on the announced graph once it is complete, so that a refusal is sent before the client sends
+        the records."""
         if self._decided or not self._context.header.flags & RequestFlag.GRAPH_FIRST:
             return
         graph = upload.graph()
@@ -385,8 +386,8 @@ class RequestWork:
         return self._commit(upload)
 
     def _finish_upload(self, segments: int, size: int) -> Upload:
-        """Return the finished upload. Its pack is durable only after `Upload.write_down`. The caller owns it: `abandon`
-        does not delete it."""
+        """Return the finished upload. Its pack becomes durable only by `Upload.write_down`. The caller owns the upload:
+        `abandon` does not delete it."""
         upload = self._upload = self._upload or self._begin_upload()
         self._context.progress("store", 0, 0)
         if self._context.header.flags & RequestFlag.BULK:

@@ -38,7 +38,7 @@ DECODED_OF_STORED: Final = 4096
 of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
-"""Steps that a loop takes, in a millisecond, before it charges them."""
+"""The number of steps that a loop may take, in a millisecond, before it charges them."""
 
 
 class Allowance:

@@ -151,7 +151,7 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
 
     def _make_again(self) -> None:
-        """Rebuild the file from the pack. Threads do not wait for each other, as two damaged indexes may need each
+        """Rebuild the file from the pack. Threads do not wait for each other, because two damaged indexes may need each
         other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:

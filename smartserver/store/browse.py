@@ -142,7 +142,7 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """Yield the ordinals whose tree at a path differs from that of each parent. Children come before parents."""
+    """Yield the ordinals whose tree at a path differs from the tree of each parent. Children come before parents."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:

@@ -34,7 +34,7 @@ LARGEST: Final = 4 << 20
 """The most bytes of a segment that is expanded, both before and after."""
 
 AT_ONCE: Final = 16 << 20
-"""The most bytes to which the segments of one read are expanded; further segments are sent unchanged."""
+"""The most bytes to which the segments of one read are expanded. Further segments are sent unchanged."""
 
 _ENDLESS: Final = sys.maxsize
 """The size of a segment whose length is damaged."""

@@ -125,8 +125,8 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """The smallest size whose hits are nearly those of the largest size up to `most` bytes; the least size if there
-    were no hits."""
+    """Return the smallest size whose hits are nearly those of the largest size up to `most` bytes. Return the least
+    size if there were no hits."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 

@@ -90,7 +90,8 @@ _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 @dataclass(slots=True)
 class Since:
-    """The records since a checkpoint: their number and bytes, the bytes of the newest, and those of the checkpoint."""
+    """The records since a checkpoint: their number and bytes, the bytes of the newest record, and the bytes of the
+    checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -168,13 +169,13 @@ def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
 
 
 FEW = 64
-"""Records after a checkpoint below which another is never due."""
+"""The fewest records since the last checkpoint with which another may be due."""
 MANY = 1536
-"""Records after a checkpoint from which on another is always due."""
+"""The number of records since the last checkpoint with which another is always due."""
 SHARE = 16
 """Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last one divided by `SHARE`."""
 FLOOR_AGE = 3600.0
-"""Seconds by which a checkpoint is older than the newest before records below it are deleted."""
+"""Records below a checkpoint are deleted if it is this many seconds older than the newest checkpoint."""
 AT_ONCE = 256
 """Records that are deleted in one call."""
 
@@ -231,8 +232,8 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
 
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
-    """The version of the newest checkpoint, but never the very newest, that is old enough. None if there is none, or it
-    is damaged or of another log."""
+    """Return the version of the newest checkpoint that is old enough, but never of the very newest one. Return None if
+    no checkpoint is old enough, or that one is damaged or of another log."""
     looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]

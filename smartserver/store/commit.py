@@ -138,7 +138,7 @@ class Group:
         return own.head
 
     def _append(self, head: Head | None) -> None:
-        """Append one record with the first of the waiting changes, and wake the change that appends the next one."""
+        """Append one record with the waiting changes, and wake the change that appends the next record."""
         if self._log.turns.wait():
             head = None
         with self._guard:
@@ -171,7 +171,8 @@ class Group:
                 change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
-        """The record that follows a state, None if there is nothing to write; and the changes judged for it."""
+        """Return the record that follows a state, or None if there is nothing to write, and the changes judged for
+        it."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
@@ -302,8 +303,9 @@ class Commit:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """Plan the request on the state that it saw, or on the known state if it brings a pack. A later step checks
-        whether that state is the newest. After a refusal the newest state is read, and the request planned again."""
+        """Plan the request on the state that it has read, or on the known state if it uploads a pack. A later step
+        checks whether that state is the newest. After a refusal the newest state is read, and the request is planned
+        again."""
         brings = self.upload is not None and self.upload.entry is not None
         seen = self.log.known or NOWHERE if brings else self.seen
         if seen is not None:
@@ -394,8 +396,8 @@ class Commit:
         return [] if quarantine is None else quarantine.publication()
 
     def _moved_in(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
-        """Move the pack to `packs`, check that the head is still the newest, and take the last look, in one trip.
-        Return the newest head, and the last look if it was taken after the head was read."""
+        """Move the pack to `packs`, check that the head is still the newest, and perform the last look, in one round
+        trip. Return the newest head, and the last look if it was performed after the head was read."""
         moves, last = self._written_down(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
             head = head or self.place.first

@@ -26,7 +26,7 @@ from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
-"""Bytes of text after which a piece continues in another segment, so that neither side holds much more."""
+"""Bytes of text after which a piece continues in another segment, so that neither side has much more in memory."""
 
 AHEAD = 256
 """Records that are read together from a store behind a link."""
@@ -124,7 +124,8 @@ class SnapshotView:
 
 
 class PartReader:
-    """Reads the bytes of parts front to back; each part is made when it is needed. For one thread at a time."""
+    """Reads the bytes of parts in order. Each part is created when it is needed. It must be used by one thread at a
+    time."""
 
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
         """`piece`: the bytes that the first `read` returns at most; each further one may return twice as many."""

@@ -58,7 +58,7 @@ LOOKED_AT = 100
 
 
 class LookAbove:
-    """A look at the folders above a place, to see whether one is a repository of ours or of another tool."""
+    """Checks the folders above a place for repositories of ours or of another tool."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._above = above
@@ -89,8 +89,8 @@ class LookAbove:
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
-    """Tell whether a place has a repository, readable or not. `clock`: if given, and there is none, the next number of
-    its log is taken."""
+    """Tell whether a place has a repository, readable or not. `clock`: if it is given and there is no repository, a
+    record that does nothing takes the next number of the log."""
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:
@@ -108,7 +108,7 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 
 def holds_repository(above: Transport, place: str) -> bool:
-    """Tell whether a place has a repository: a deleted one does not count, an unreadable one does."""
+    """Tell whether a place has a repository. A deleted repository does not count; an unreadable one does."""
     return is_marked(above.child(place) if place else above) and _is_live(above, place)
 
 
@@ -357,8 +357,8 @@ class Creation:
                     self._above.delete(step.path)
 
     def check_below(self, below: LookBelow, *, takes_numbers: bool = False) -> None:
-        """Refuse a folder that holds another repository, or files that belong to none. `takes_numbers`: True if the
-        record of this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
+        """Refuse a folder that contains another repository, or files that belong to no repository. `takes_numbers`:
+        True if the record of this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
         found = [paths.join(self._path, name) for name in below.others]
         for looked in range(LOOKED_AT):
             if looked == len(found):

@@ -91,7 +91,8 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """Describe the owner of a folder that another tool uses, as `a git repository`, or None."""
+    """Return a description of the tool that owns a folder, such as `a git repository`; None if no other tool owns
+    it."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
     return foreign_in([look.path for look in looks if look.result is not None])

@@ -1,7 +1,5 @@
-"""The requests of the last day and their answers, as part of a state.
-
-From them a repeated request is answered, and a client is told the changes since a version. They are also the audit log.
-"""
+"""The requests of the last day and their answers, as part of a state. They are used to answer a repeated request, to
+send a client the changes since a version, and as the audit log."""
 
 from __future__ import annotations
 

@@ -43,9 +43,9 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""The depth above which a record is encoded again: each push of one revision on its parent makes a chain longer."""
+"""The depth above which a record is encoded again, because each push of one revision makes its chains longer."""
 KEYS_NAMED = 4096
-"""Missing bases, or revisions, that an error names at most."""
+"""The most missing bases, or revisions, that an error names."""
 
 BEGIN = 1 << 20
 """Bytes that a system can see of a large text that is no list."""
@@ -111,8 +111,8 @@ class UploadValidator:
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base nothing
-        is written any more.
+        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base, no more
+        segments are written.
 
         Raises:
             Malformed: a segment cannot be decoded.

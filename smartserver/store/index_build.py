@@ -151,7 +151,7 @@ class IndexBuilder:
 
     def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
         """Add the segment at `offset` of the pack. Return the keys of records whose base was not found, each with the
-        key of the base. A base is looked for in earlier packs, then in this one. `lineages`: the lineages of the
+        key of the base. A base is looked up in earlier packs, then in this pack. `lineages`: the lineages of the
         records; by default each is one more than its base's."""
         first = len(self._bases)
         self._revisions.add(segment.revision)
@@ -383,7 +383,7 @@ class Numbered(KeyTable):
         self.ends = array("I", (0,))
 
     def add(self, name: bytes) -> int:
-        """Give a name the next number, and return its lowest one."""
+        """Give a name the next number. Return the lowest number of the name."""
         end = len(self.joined) + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)

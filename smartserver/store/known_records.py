@@ -54,7 +54,7 @@ class RecentRecords:
         return self._records.get((kind, key))
 
     def put(self, record: Record) -> None:
-        """Keep a record, unless its key is known, or its text would take more than half of the limit."""
+        """Store a record, unless its key is known, or its text would take more than half of the limit."""
         if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
             self._records.put((record.kind, record.key), record)
 
@@ -279,11 +279,12 @@ class StoredBases:
         return record.meta, record.text
 
     def is_below(self, front: Sequence[int], kind: int, key: Key) -> bool:
-        """Tell whether a revision of `front`, or an ancestor of one, introduced a record."""
+        """Tell whether a revision of `front`, or an ancestor of such a revision, introduced a record."""
         return self._ancestry.is_stored_below(front, self._snapshot.introducers(kind, key))
 
     def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
-        """The meta of a record that a revision of `front`, or an ancestor of one, introduced; else None."""
+        """Return the meta of a record that a revision of `front`, or an ancestor of such a revision, introduced;
+        otherwise None."""
         return self._snapshot.metas([(kind, key)])[0] if self.is_below(front, kind, key) else None
 
 

@@ -65,7 +65,7 @@ WAIT = 30.0
 REMEMBERED = 60.0
 """Seconds for which a process that lost a race supposes that other processes are still writing."""
 LONGEST = 1.0
-"""The longest wait in seconds: judging one large change again takes longer than most changes do."""
+"""The longest wait in seconds. Judging a large change again takes longer than this, but most changes take less."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
 """A function that returns the next record after a state, and the state after it. It returns None if there is nothing to
@@ -109,8 +109,8 @@ class Log(LogView):
         self._synced = state.hash
 
     def append(self, head: Head, judge: Judge) -> Head:
-        """Publish a record, and return the new head, which survives a loss of power. `judge` is called again on each
-        other state that turns out to be the newest.
+        """Publish a record, and return the new head, which survives a loss of power. `judge` is called again whenever
+        another state turns out to be the newest.
 
         Raises:
             CorruptFile: a record above the head is damaged or does not follow it; nothing is changed.
@@ -148,8 +148,9 @@ class Log(LogView):
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
     ) -> tuple[Head, contextlib.ExitStack]:
-        """Append a record that names files, which `moves` bring to `paths`. The files are checked after a state was
-        read; if a file is missing, no record is published. `undo` runs if the files could not be moved."""
+        """Append a record that names files, which `moves` rename to `paths`. The files are checked after a state was
+        read; if a file is missing, no record is published. `undo` runs if the files could not be moved. Otherwise it is
+        returned, because the record may name the files."""
         looks = [GetStat(path) for path in paths]
         head, is_looked_at = self.look_between(self.known, moves, looks)
 

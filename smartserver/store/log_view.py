@@ -33,7 +33,8 @@ class Head:
 
     state: State
     damage: CorruptFile | None = None
-    """The damage because of which no change may follow: the next record is damaged, or of another line of changes."""
+    """The damage that prevents all further changes: the next record is damaged, or belongs to another line of changes.
+    None if there is none."""
 
     @property
     def live(self) -> State | None:

@@ -43,15 +43,17 @@ class LostChange:
 
     entry: Entry
     number: int
-    """The number of its record; without one, of the record after the state that it was judged on."""
+    """The number of the change's record. Without a record, the number after the state on which the change was
+    judged."""
     time: int
-    """The time of its record in milliseconds since the epoch; without one, of the file of its pack."""
+    """The time of the change's record, in milliseconds since the epoch. Without a record, the time of the file of its
+    pack."""
     made: bool
     """True if a record has the change, so that it was surely made."""
     elsewhere: bool = False
-    """True if it was made in another repository at the same place."""
+    """True if the change was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
-    """The path and length of the pack that it brought, if the pack exists."""
+    """The path and length of the pack that the change added, if the pack exists."""
 
     @property
     def id(self) -> str:
@@ -99,10 +101,11 @@ class Findings:
 
 
 def find(folder: Transport, path: str = "") -> Findings:
-    """Find damage of a repository's log, and changes that it lacks. `path`: the path of the repository, for errors.
+    """Find damage of a repository's log, and changes that the log lacks. `path`: the path of the repository, for
+    errors.
 
     Raises:
-        NoSuchRepository: there is no repository, and nothing is left of one.
+        NoSuchRepository: there is neither a repository nor remains of one.
     """
     # Checkpoints are listed before records, so the record of each listed checkpoint is listed too.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}

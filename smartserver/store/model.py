@@ -71,7 +71,7 @@ class Changes(msgspec.Struct, frozen=True):
     maps: Mapping[str, Mapping[bytes, bytes | None]]
     vcs: str
     settings: Mapping[str, bytes]
-    """All settings. It and `vcs` are empty if neither changed after `since`."""
+    """All settings. Both `settings` and `vcs` are empty if neither changed after `since`."""
     mark: int = 0
     """The mark of `version`, as in `KnownVersion`."""
 

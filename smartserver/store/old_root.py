@@ -267,7 +267,7 @@ def _read_state(folder: Transport, place: str) -> State:
     """The content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
-        """Read a file from its old path, or from where it was moved."""
+        """Read a file from its old path, or from the path to which it was moved."""
         found = Get(path), Get(f"{OLD}/{path}")
         folder.perform(found)
         return found[1].content if found[0].result is None else found[0].result
@@ -309,7 +309,7 @@ def _read_state(folder: Transport, place: str) -> State:
 
 
 def _record_of(state: State) -> bytes:
-    """The record of the upgrade. It has no entries: the whole state is in its checkpoint."""
+    """Return the record of the upgrade. It has no entries, because the whole state is in its checkpoint."""
     newest = next(reversed(state.history), None)
     return encode_record(Record(number=state.version, parent=NOTHING, time=0 if newest is None else newest.time))
 

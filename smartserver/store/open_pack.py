@@ -61,7 +61,7 @@ class OpenPack:
         self.entry = entry
         self.path = pack_path(entry.name)
         self.is_remote = is_remote(transport)
-        """True if the pack lies behind a link."""
+        """True if the pack is in a remote store."""
         self.index: Index
         self._rebuilt: bytes | None = None
         self._content: bytes | None = None
@@ -209,8 +209,8 @@ class OpenPack:
         self._resolve = resolve
 
     def _remake(self) -> Remake:
-        """Return the function that rebuilds the index if a block is damaged. It holds a weak reference to the pack, as
-        a strong one would form a cycle."""
+        """Return the function that rebuilds the index if a block is damaged. It has a weak reference to the pack,
+        because a strong reference would form a cycle."""
         here = weakref.ref(self)
         name = index_path(self.entry.name)
 

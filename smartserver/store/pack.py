@@ -187,7 +187,8 @@ class PackReader:
 
 
 class MovedPack(PackReader):
-    """A pack that was joined with others and then deleted; it is read by its own offsets from the joined pack."""
+    """A pack that was joined with others and then deleted. Reads at its own offsets are answered from the joined
+    pack."""
 
     def __init__(self, inside: PackReader, shift: int, length: int, digest: bytes, name: str) -> None:
         """`inside`: the joined pack. `shift`: the number to add to an offset. `length`, `digest`: the length and hash
@@ -225,5 +226,5 @@ class MovedPack(PackReader):
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return nothing: its trailer was deleted with its file."""
+        """Return nothing, because the trailer was deleted with the file."""
         return ()

@@ -110,7 +110,8 @@ class Quarantine:
         return [*puts, moves, SyncDirectory(PACKS)]
 
     def discard(self) -> None:
-        """Delete both files, ignoring errors of the store. It is called only if no record names them or ever will."""
+        """Delete both files, ignoring errors of the store. It must be called only if no record names the files or ever
+        will."""
         self.pack.close()
         files = [f"{stem}.{end}" for stem in (self._stem, f"{PACKS}/{self.name.hex()}") for end in ("pack", "idx")]
         looks = [GetStat(path) for path in files]
@@ -269,7 +270,7 @@ class DraftPack:
             yield Index(Blocks(file, place.index_path))
 
     def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the sealed pack, and sync the file if there is one."""
+        """Append the trailer to the sealed pack. Sync the file, unless the content is in memory."""
         self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()

@@ -35,8 +35,8 @@ FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark: one client in 65,536 does not notice another line. A mark is in every request and reply: with four
-bytes, a small push sent more bytes than another tool's push."""
+"""Bytes of a mark. With two bytes, one client in 65,536 does not notice another line of versions. A mark is in every
+request and reply: with four bytes, a small push sent more bytes than another tool's push."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -88,7 +88,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     outcomes: bytes
     changes: tuple[Change, ...] = ()
     pack: PackEntry | None = None
-    """The pack that the request brought."""
+    """The pack of the revisions that the request stored."""
     begins: Beginning | None = None
     deletes: bool = False
     """True if the request deletes the repository: only its entries are left."""
@@ -142,7 +142,7 @@ def record_path(number: int) -> str:
 
 
 def encode_record(record: Record) -> bytes:
-    """Encode a record."""
+    """Encode a record, with its header and hash."""
     payload = _encode(record)
     size = HEADER.size + len(payload)
     if size > MAX_RECORD:

@@ -101,7 +101,8 @@ class RemotePack(PackReader):
         return found[len(found) - count :]
 
     def move(self) -> bool:
-        """Find where its segments lie now, because a file is missing. Return False if the place is the same."""
+        """Find the pack that has the segments now, because a file is missing. Return False if the place has not
+        changed."""
         place = self._find()
         if place is None or place == self._place:
             return False

@@ -37,14 +37,14 @@ LARGE = 1 << 30
 REPACK = b"repack"
 """The name of the quarantine of a joined pack, in place of the id of a request."""
 TURN = f"{PACKS}/joining"
-"""The file by which a server takes its turn to join packs."""
+"""The file that a server publishes to take its turn at joining packs."""
 LONGEST_TURN = 900
-"""Seconds after which another server may take the turn."""
+"""Seconds after which another server may take over the turn."""
 
 
 def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
-    """Choose the neighbouring packs to join now; None if there are few enough. `whole`: True to join as many as may be
-    joined, however few there are."""
+    """Choose the neighbouring packs to join now. Return None if there are few enough packs. `whole`: True to join as
+    many as may be joined, however few there are."""
     runs = _runs(packs)
     small = sum(stop - start for start, stop in runs)
     if not runs or (small <= MOST_PACKS and not whole):

@@ -88,7 +88,8 @@ class PackRepository:
         return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
-        """Describe a place without a repository, for a message; empty if nothing is there, or the store failed."""
+        """Describe a place without a repository, for a message. The result is empty if the place does not exist, or the
+        store failed."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
@@ -140,7 +141,8 @@ class PackRepository:
         look: Head | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """Begin a transaction on the state in `look`, or on the newest one. `allowance`: the limits; None: no limit."""
+        """Begin a transaction on the state in `look`, or on the newest state. `allowance`: the limits of the request;
+        None means no limits."""
         stored = self._states.read(look or self.look_around())
         if stored.head is NOWHERE:  # The folder may have been removed since.
             self._place.forget()
@@ -178,7 +180,7 @@ class PackRepository:
         approve: Approve = approve_all,
         options: tuple[str, ...] = (),
     ) -> CommitOutcome:
-        """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
+        """Carry out a request: it becomes one record, or none if nothing changes. A repeat gets the first answer.
 
         `upload` must be finished, and cannot be used afterwards. `plan` may be called several times, and `approve`
         after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0: unknown).

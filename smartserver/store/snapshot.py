@@ -284,7 +284,7 @@ class States:
         return head
 
     def read(self, look: Head | None = None) -> OpenedState:
-        """Open the state in `look`, or the newest one if `look` is None or a file of it is missing."""
+        """Open the state in `look`. If `look` is None, or a file of that state is missing, open the newest state."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None

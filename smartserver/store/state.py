@@ -146,7 +146,7 @@ class State:
         return None if found is None else found.kind
 
     def table(self, name: str) -> Table:
-        """The table of that name; an empty one if it does not exist."""
+        """Return the table of that name; an empty table if it does not exist."""
         return self.tables.get(name) or Table("opaque")
 
     # -- changes since a version

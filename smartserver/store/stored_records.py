@@ -71,7 +71,7 @@ class StoredRecords:
         """The external bases found so far: from pack and entry to pack and row."""
         self.transport = transport
         self.is_remote = remote.is_remote(transport)
-        """True if the packs lie behind a link."""
+        """True if the packs are in a remote store."""
         self._fetched: dict[Spot, bytes] = {}
         """The bytes of records that `fetch` read; `_load` takes each out again."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
@@ -374,7 +374,8 @@ class StoredRecords:
         return found
 
     def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """The content of a base's row. The base must lie before the record, or a chain could be endless."""
+        """Return the content of a base's row. The base must be stored before the record, because a chain could
+        otherwise be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name

@@ -68,7 +68,8 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """The offset and content of the trailer at the end of a file; `size` and None if there is no undamaged one."""
+    """Return the offset and content of the trailer at the end of a file; `size` and None if it has no undamaged
+    trailer."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)

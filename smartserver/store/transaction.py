@@ -21,7 +21,7 @@ from smartserver.store.table import check_key, check_name
 from smartserver.store.view import RepositoryView, folders_of
 
 MISSING_NAMED = 1024
-"""Missing parents that an error names at most: it travels in one small reply."""
+"""The most missing parents that an error names, so that it fits into one small reply."""
 
 
 class Transaction(RepositoryView):
@@ -57,7 +57,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, add or (None) remove a ref. The caller has decided that the change is allowed."""
+        """Change, add or remove a ref; the value None removes it. The caller has decided that the change is allowed."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -111,7 +111,8 @@ class Transaction(RepositoryView):
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, add or (None) remove an entry of a map. The caller has decided that the change is allowed."""
+        """Change, add or remove an entry of a map; the value None removes it. The caller has decided that the change is
+        allowed."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -191,8 +192,8 @@ class Transaction(RepositoryView):
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, add or (None) remove a setting. The system adds entries of maps that keep the meaning of stored
-        data."""
+        """Change, add or remove a setting; the value None removes it. The system also adds the entries of maps that
+        preserve the meaning of stored data."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)

@@ -128,7 +128,7 @@ class Upload:
             self.entry = self._validator.finish()
 
     def stale(self, snapshot: Snapshot | None) -> bool:
-        """Tell whether the pack must be checked again before it goes on top of `snapshot`."""
+        """Tell whether the pack must be checked again before a commit on `snapshot`."""
         before, count = self._checked, 0
         if before is not None:
             if snapshot is None or not snapshot.continues(before):

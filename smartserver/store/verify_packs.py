@@ -33,7 +33,7 @@ from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 
 def damage(error: CorruptFile | TransportError) -> str:
-    """The message of an error about a file.
+    """Return the message of an error about a file.
 
     Raises:
         TransportFailed, PermissionDenied: the error says nothing about the file.

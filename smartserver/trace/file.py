@@ -138,7 +138,7 @@ class TraceFile:
     """A file with one event in each line. A process that is killed loses its last spans."""
 
     def __init__(self, path: str) -> None:
-        """Open the file, or create one that other users may not read.
+        """Open the file, or create it with no access for other users.
 
         Raises:
             OSError: the file cannot be opened.

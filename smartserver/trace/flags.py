@@ -31,7 +31,7 @@ class Flags(NamedTuple):
     """All words that are neither rules nor a file: the flags of `KNOWN`, and those of other programs."""
     rules: tuple[str, ...] = ()
     file: str = ""
-    """The file to which the trace is appended, or empty."""
+    """The file to which the trace is appended; empty if there is none."""
 
     @property
     def shows(self) -> bool:

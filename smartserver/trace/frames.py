@@ -29,7 +29,7 @@ class FrameLog:
         self._say = say
         self._parts: dict[tuple[str, int], list[bytes]] = {}
         self._of_files: set[int] = set()
-        """The requests for files. Their arguments and results have the content of files."""
+        """The requests of file-level calls, whose arguments and results contain the content of files."""
 
     def connecting(self) -> None:
         """Show that a connection is going to be opened."""

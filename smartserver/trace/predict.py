@@ -116,7 +116,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
 
 
 def _direct_requests(trace: Trace) -> list[RequestEnded]:
-    """Return the requests in order, without those that a process of this machine answered by requests of its own."""
+    """Return the requests in order, except requests that a local process answered by making requests itself."""
     return sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
 
 

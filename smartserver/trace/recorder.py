@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import socket
 
 MAX_SHOWN = 16
-"""A binary argument of up to twice so many bytes is shown by its first four bytes, a longer one by its length."""
+"""A binary argument of up to twice as many bytes is shown by its first four bytes, a longer one by its length."""
 
 MAX_TEXT = 64
 """The most characters of a name that are shown."""
@@ -252,7 +252,8 @@ def since_start() -> float | None:
 
 
 def _short(raw: msgspec.Raw, *, is_content: bool) -> str:
-    """Return arguments as a person reads them: ids cut, long lists counted. `is_content`: bytes are those of files."""
+    """Return arguments in a readable form: ids are cut, and of long lists only the length is shown. `is_content`: True
+    if bytes are the content of files."""
     values = msgspec.msgpack.decode(raw, type=list[object])
     return ", ".join(
         f"{len(value)} bytes" if is_content and isinstance(value, bytes) else _value(value) for value in values

@@ -179,14 +179,16 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 
 
 def _remote_work(trace: Trace) -> list[Piece]:
-    """Return the work of others while this side may wait: that of servers, and the starts of processes begun for it."""
+    """Return the work of other processes during which this side may wait: the work of servers, and the starts of
+    processes for this command."""
     found = [span for request in trace.requests for span in placed(request).spans]
     found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
     return list(_swept(trace.start, trace.end, found))
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield a stretch of time in pieces. Each belongs to the span that began last of those that cover it."""
+    """Yield a period of time in pieces. Each piece belongs to the span that began last among the spans that cover
+    it."""
     covers = sorted(span for span in spans if span.start < end and span.end > at)
     active: list[tuple[int, int, str, str]] = []
     bounds = sorted({at, end, *[b for cover in covers for b in (cover.start, cover.end) if at < b < end]})

@@ -67,7 +67,7 @@ class ToolFailed(VcsError):
 
 
 class InsertReport(NamedTuple):
-    """The objects and revisions that a pull brought into the local repository."""
+    """The numbers of objects and revisions that a pull added to the local repository."""
 
     objects: int
     revisions: int

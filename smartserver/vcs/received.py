@@ -70,7 +70,8 @@ class ReceivedRecords(ABC):
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
-        """Keep a segment; parents come first. Return it decoded, with the entries of records that are new here."""
+        """Store a segment; parents must come first. Return it decoded, with the entries of the records that are new
+        here."""
         taken = self._note(block, self._size)
         self._write(block)
         return taken

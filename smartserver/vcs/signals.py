@@ -15,7 +15,8 @@ RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.
 
 @contextlib.contextmanager
 def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
-    """Hold these signals until the context is left. Its value is the signals held before, for a forked process."""
+    """Block these signals inside the context. The context's value is the set of signals that were blocked before, for a
+    forked process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # This handles a signal that is pending already.

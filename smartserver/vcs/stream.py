@@ -281,7 +281,7 @@ class FilesBefore(Protocol):
         """Tell whether there is a folder at `path`."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
-        """Return all files in a folder and below it; the empty path names the top folder."""
+        """Return all files below a folder; the empty path names the top folder."""
 
     def file(self, path: bytes) -> FileVersion:
         """Return a file that exists."""

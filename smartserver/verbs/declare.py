@@ -70,7 +70,7 @@ class Files(Protocol):
 
     @property
     def tree(self) -> Transport:
-        """The tree below the request's path, and nothing else. Errors name paths relative to it."""
+        """The tree below the request's path, and no other files. Errors name paths relative to it."""
 
     def brought(self, size: int) -> Iterator[bytes]:
         """Yield the next `size` bytes of the request's body, in pieces."""
@@ -235,7 +235,7 @@ class Verb(Declaration, Generic[RequestT, ResultT], frozen=True, kw_only=True):
 
     @property
     def permission(self) -> Permission:
-        """The permission that every call needs. The verb may require others itself."""
+        """The permission that every call needs. The verb itself may require further permissions."""
         return Permission.READ if self.effect is Effect.READ else Permission.WRITE
 
 

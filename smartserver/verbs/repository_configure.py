@@ -25,7 +25,7 @@ class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_f
 
 
 class ConfigureResult(Result, frozen=True, array_like=True):
-    """The previous values of these settings, without those that were absent."""
+    """The previous values of the changed settings, without those that were absent."""
 
     old: dict[str, bytes]
 

@@ -43,8 +43,8 @@ class CopyPart(enum.StrEnum):
 
 
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings`: small values of a new repository, such as `HEAD`; an existing one keeps its own. `exclusive`: true if
-    an existing repository is an error."""
+    """`settings`: small values of a new repository, such as `HEAD`; an existing repository keeps its settings.
+    `exclusive`: true if an existing repository is an error."""
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]

@@ -33,8 +33,8 @@ class RepositoryField(Result, frozen=True, array_like=True):
 
 
 class ListResult(Result, frozen=True, array_like=True):
-    """The repositories sorted by path: the content of a folder comes before the folder's siblings. `more`: true if
-    there may be others after the last."""
+    """The repositories sorted by path: the content of a folder comes before the folder's siblings. `more`: true if the
+    listing may continue after the last repository."""
 
     repositories: list[RepositoryField]
     more: bool = False

@@ -26,7 +26,8 @@ class Rule(enum.StrEnum):
     """A rule for the moves of a ref."""
 
     FF = "ff"
-    """The new tip must descend from the present one, or from its target if that is an annotated tag."""
+    """The new tip must descend from the present tip, or from the target of the present tip if that is an annotated
+    tag."""
     FORCE = "force"
     """The ref may move anywhere."""
     LEASE = "lease"
@@ -108,8 +109,8 @@ def add_heads(
 ) -> tuple[RefValue | None, RefValue]:
     """Add tips to a ref, or create it with them. Return its previous and its new value.
 
-    Tips that others replace, according to the repository's system, are left out. If no tip is left, the ref is removed.
-    If the repository had no ref before this request, any heads are allowed.
+    Tips that are replaced by other changesets, according to the repository's system, are left out. If no tip is left,
+    the ref is removed. If the repository had no ref before this request, any heads are allowed.
 
     Raises:
         NoSuchBranch: the ref is absent and must not be created.

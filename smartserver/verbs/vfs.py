@@ -134,14 +134,14 @@ class ReadvResult(Result, frozen=True, array_like=True):
 
 
 class NamesResult(Result, frozen=True, array_like=True):
-    """The sorted names in the folder; nil if there is no folder."""
+    """The sorted names in the folder; nil if the folder does not exist."""
 
     names: list[str] | None
 
 
 class StatResult(Result, frozen=True, array_like=True):
-    """`kind`: `file`, `directory` or `other`; nil if nothing is there. `size`: its bytes. `modified`: the time of the
-    last change, in seconds by the store's clock."""
+    """`kind`: `file`, `directory` or `other`; nil if the path does not exist. `size`: its bytes. `modified`: the time
+    of the last change, in seconds by the store's clock."""
 
     kind: str | None
     size: int = 0

@@ -190,7 +190,7 @@ OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, Ser
 
 
 class Slot(enum.Enum):
-    """A thing of which each side may send only one at a time on a connection."""
+    """An exclusive slot of a connection: each side may send only one such thing at a time."""
 
     BODY = "a body"
     MESSAGE = "a message of several frames"
@@ -278,7 +278,7 @@ class ConnectionState:
         self.sides[sender] = SIDES[side][what]
 
     def step(self, sender: Role, request_id: int, step: Step, size: int = 0) -> bool:
-        """Record a frame of a request. `size`: the bytes of body in it; in END, those of the whole body.
+        """Record a frame of a request. `size`: the bytes of body in the frame; for END, the bytes of the whole body.
 
         Return False for a CANCEL that crossed the final answer, and that must be ignored.
 

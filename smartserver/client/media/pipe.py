@@ -19,9 +19,9 @@ TIME_TO_END = 5.0
 """Seconds that the client waits for a subprocess to end, after one of its pipes was closed."""
 
 TIME_TO_END_UNNOTICED = 600.0
-"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, since ssh may serve
-other connections, too. As a master with ControlPersist it forks, and the process started here ends. As another master,
-it stays for the sessions that share it."""
+"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, because ssh may serve
+other connections, too. A master with ControlPersist forks, and the process started here ends. Any other master runs on
+for the sessions that share it."""
 
 TIME_TO_BE_HEARD = 1.0
 """Seconds in which the last messages of a subprocess that ended are passed on."""
@@ -30,7 +30,7 @@ HOLDS = 1 << 16
 """Bytes that fit into a pipe that nobody reads."""
 
 OWN_NAME = "smartserver: "
-"""The prefix that our own program puts before the line that says why it failed."""
+"""The prefix that our own program writes before the line with the reason of a failure."""
 
 FAILED = range(1, 129)
 """Exit statuses of a server that cannot begin, and of a shell that cannot find or may not start one (128 from a
@@ -137,7 +137,7 @@ class PipeMedium:
         return got
 
     def write_some(self, data: memoryview) -> int:
-        """Write as many bytes as the pipe takes now, and return their number."""
+        """Write as many bytes as the pipe accepts now. Return their number."""
         try:
             taken = os.write(self._in.fileno(), data)
         except BlockingIOError:

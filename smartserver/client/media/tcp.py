@@ -150,7 +150,7 @@ class TcpMedium:
 
 
 def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.socket, Sequence[SocketAddress]]:
-    """Connect to the first address that answers. Return the connection and the addresses after that one.
+    """Connect to the first address that answers. Return the connection and the remaining addresses.
 
     With `fast_open` the connection may wait for its first write, if the kernel agrees. Without a cookie from the
     server, or if such packets did not get through before, this waits for the handshake as usual.

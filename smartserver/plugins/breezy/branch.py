@@ -76,7 +76,7 @@ class HpssTags(BasicTags):
         """Set a tag.
 
         Raises:
-            BzrError: a server does not accept that name.
+            BzrError: servers do not accept that name.
         """
         if why := objection(tag_name):
             raise errors.BzrError(why)
@@ -191,7 +191,7 @@ class HpssBranch(BzrBranch8):
         return format_2a()
 
     def _get_check_refs(self) -> list[Any]:
-        """Return nothing to check: the server checks its branches with their repository."""
+        """Return an empty list, because the server checks its branches with their repository."""
         return []
 
     def reconcile(self, thorough: bool = True) -> ReconcileReport:
@@ -225,7 +225,7 @@ class HpssBranch(BzrBranch8):
         return super().lock_read()
 
     def unlock(self) -> None:
-        """Release one lock; releasing the last one sends the options. Errors of sending are raised, unlike in Breezy's
+        """Release one lock. Releasing the last lock sends the options. Errors of sending are raised, unlike in Breezy's
         own method."""
         is_last = self.control_files._lock_count == 1
         is_write = is_last and self.control_files._lock_mode == "w"
@@ -253,7 +253,7 @@ class HpssBranch(BzrBranch8):
             raise
 
     def get_commit_builder(self, parents: Sequence[RevisionId], *arguments: Any, **options: Any) -> Any:
-        """Begin a commit. Its revision is sent together with the move of the tip."""
+        """Begin a commit. Its revision is sent in the request that moves the tip."""
         self.repository.have(parents)
         self._commits = True
         self.repository.builds = True

@@ -1,4 +1,4 @@
-"""`HpssDir`: the place that a URL names, as a control directory for Breezy. Opening one makes no request."""
+"""`HpssDir`: the place that a URL names, as a control directory for Breezy. Opening it makes no request."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
 
 
 class HpssDir(BzrDir):
-    """The control directory of a URL: of a branch and the branches below it, or of a repository."""
+    """The control directory at a URL: that of a branch and the branches below it, or that of a repository."""
 
     root_transport: HpssTransport
 
@@ -246,8 +246,8 @@ class HpssDir(BzrDir):
     ) -> PushResult:
         """Push a branch, and create everything that is missing.
 
-        `remember`: True to remember the target even if another push location is set. Only for `brz push`, False means
-        to remember nothing.
+        `remember`: True to remember the target even if another push location is set. For `brz push` only, False means
+        that no location is remembered.
         """
         target = self.unasked(name)
         try:

@@ -18,8 +18,8 @@ from smartserver.verbs.rules import Create, Rule
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int | None, options: bytes = b"") -> bool:
-    """Create `target` as a copy of `source`, at `revision` or else at its tip. This takes one request if the source is
-    as known, else two. Return False if a push is needed instead.
+    """Create `target` as a copy of `source`, at `revision` or else at its tip. This takes one request if the source has
+    not changed since it was last seen, else two. Return False if a push is needed instead.
 
     `revno`: the number of `revision`. `options`: those of `target`.
 

@@ -204,7 +204,7 @@ class FromMirror(InterSameDataRepository):
 
 
 def register() -> None:
-    """Register the classes. Breezy asks the last registered first, so they come before its own, which fit any two
+    """Register the classes. Breezy tries the classes registered last first, so these precede its own, which fit any two
     branches."""
     load_formats()
     InterBranch.register_optimiser(ToServer)

@@ -237,7 +237,7 @@ class Mirror:
     # -- its content
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether the mirror, or a repository that it is stacked below, has a revision."""
+        """Tell whether the mirror, or a repository that extends it (`whole`), has a revision."""
         whole = self.whole()
         with whole.lock_read():
             return bool(whole.has_revision(revision))
@@ -269,7 +269,7 @@ class Mirror:
         return sorted(found, key=lambda revision: revision not in heads)[: len(heads) + OLDER], absent[:MAX_IDS]
 
     def _start_again(self, error: BaseException) -> None:
-        """Delete the mirror, and create an empty one in its place."""
+        """Delete the mirror, and create an empty mirror in its place."""
         if self._folder is None:
             raise errors.BzrError(str(error)) from error
         self._throw_away(self._folder, error)
@@ -335,7 +335,8 @@ class Mirror:
         return True
 
     def rest_on(self, repository: Any) -> None:
-        """Add a local repository above the mirror, in this process: it has everything that the server would send."""
+        """Add a local repository that extends the mirror in this process. It has all revisions that the server would
+        send."""
         self._put_above(repository)
 
     def settle(self, tip: RevisionId | None) -> None:
@@ -430,7 +431,7 @@ _mirrors: dict[tuple[str, bytes], Mirror] = {}
 
 def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
     """Return the mirror of the repository of a branch. If the repository is unknown, or there is no mirror and `makes`
-    is false, return an empty one in memory, which no other object has."""
+    is false, return an empty mirror in memory, which is used by no other object."""
     known = place.knowledge
     if known.known is None or known.at is None:
         return Mirror(place.url, None)

@@ -180,7 +180,7 @@ class _Push:
         return pushed.refs[0].old, self.tip, outcomes([done for done in pushed.maps if done.update.map == TAGS])
 
     def _comes_from_there(self) -> bool:
-        """Say whether the source was cloned from the target or a branch beside it, or was pushed there before."""
+        """Tell whether the source was cloned from the target or a neighbouring branch, or was pushed there before."""
         folder = _folder(self.target.base)
         known = (self.source.get_parent(), self.source.get_push_location())
         return any(url is not None and _folder(url) == folder for url in known)
@@ -246,7 +246,7 @@ def _folder(url: str) -> str:
 
 
 def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
-    """Return the tags that a server accepts, and warn that the others stay local."""
+    """Return the tags that a server accepts, and warn that all other tags stay local."""
     objections = {name: why for name in tags if (why := objection(name))}
     for why in objections.values():
         trace.warning("hpss: not pushed: %s", why)

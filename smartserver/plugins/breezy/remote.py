@@ -96,7 +96,7 @@ class RequestLevel(enum.IntEnum):
 
 
 _gathered: list[Remote] | None = None
-"""The branches with changes that are to be sent together; None if each change is sent when it is made."""
+"""The branches whose changes are to be sent together; None if each change is sent when it is made."""
 
 
 @contextmanager
@@ -132,8 +132,8 @@ class Remote(Place):
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects for this branch, which cache the files that they have read."""
         self.was_opened = False
-        """True if Breezy was told that the branch exists, perhaps because it is remembered. A push may write to
-        one that does not exist any more."""
+        """True if Breezy was told that the branch exists, perhaps because it is remembered. A push may write to a
+        branch that no longer exists."""
         self.writes = 0
         """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
@@ -258,7 +258,8 @@ class Remote(Place):
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """Return the last answer of this command about this branch, or None if it is of another repository."""
+        """Return the last answer of this command about this branch. Return None if there is none, or it is of another
+        repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None

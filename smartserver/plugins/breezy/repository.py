@@ -51,7 +51,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
 
 
 class _Parents:
-    """The parents provider of a graph. It asks the mirror, then the server for revisions that the mirror lacks."""
+    """The parents provider of a graph. It asks the mirror, and asks the server for revisions that the mirror lacks."""
 
     def __init__(self, repository: HpssRepository, stock: Any) -> None:
         self._repository = repository
@@ -183,7 +183,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().get_known_graph_ancestry(revision_ids)
 
     def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
-        """Return those of some revisions that exist."""
+        """Return the members of `revision_ids` that exist."""
         wanted = [*revision_ids]
         if len(wanted) == 1 and self.remote.is_named(wanted[0]):
             self.have(wanted)

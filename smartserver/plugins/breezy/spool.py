@@ -85,7 +85,7 @@ class Spool:
             insert(BrzRepository(repository), self.segments(present))
 
     def segments(self, present: Container[RevisionId] = ()) -> Iterator[bytes]:
-        """Yield the segments of the revisions, without those that are `present`."""
+        """Yield the segments of all stored revisions that are not in `present`."""
         for revision, (at, size) in self._places.items():
             if revision not in present:
                 self._file.seek(at)

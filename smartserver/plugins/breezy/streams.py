@@ -156,8 +156,8 @@ def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
 
 
 class StreamImport(GenericProcessor):  # type: ignore[misc]
-    """Makes revisions from the commits of a stream. Breezy's own class forgets a branch if another one has built on its
-    tip."""
+    """Creates revisions from the commits of a stream. Unlike Breezy's own class, it does not lose a branch when another
+    branch builds on its tip."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
         """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: branches may
@@ -203,7 +203,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.tags = len(tags) - len(placed)
 
     def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
-        """Create the local branch that is pushed later, and return those of the tags that it has."""
+        """Create the local branch that is pushed later. Return the tags that it has."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):

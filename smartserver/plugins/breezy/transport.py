@@ -31,7 +31,7 @@ class NoBazaarProtocol(errors.NoSmartMedium):
 
 
 class HpssTransport(ConnectedTransport):
-    """A URL. The transports of one server share its connection."""
+    """A Breezy transport for a URL. The transports of one server share a connection."""
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         whole, parameters = urlutils.split_segment_parameters(base)

@@ -52,8 +52,8 @@ class Fetch:
         self.sought = b""
         """The objects that git asked for, one line each: an id and a name."""
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected. They are removed at the end: a pack with such a file is never
-        repacked."""
+        """The `.keep` files that this fetch created. Git never repacks a pack with such a file. The files are removed
+        at the end."""
 
     def close(self) -> None:
         """Remove the files that keep new packs: refs name the packs now, or never will."""
@@ -62,7 +62,7 @@ class Fetch:
                 os.unlink(keep)
 
     def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Learn the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
+        """Receive the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
         options = self._options
         with span(Part.LOCAL, "find what is here"):
             shallow = local.shallow()

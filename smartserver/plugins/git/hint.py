@@ -38,8 +38,8 @@ READ = {
         }
     ),
 }
-"""Long options without a value that are read, and those that their shortened names could be mistaken for, by
-command."""
+"""By command, the long options without a value that are read, and options with which their shortened names could be
+confused."""
 
 KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
 """Commands that give a hint; `pull` and `submodule` run one of these."""
@@ -53,7 +53,7 @@ class Hint(msgspec.Struct, frozen=True):
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     words: tuple[str, ...] = ()
     leases: tuple[str, ...] = ()
-    """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or nothing for all refs."""
+    """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or an empty string for all refs."""
 
     @property
     def refs_only(self) -> bool:

@@ -22,7 +22,7 @@ WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-in
 
 
 class Options(msgspec.Struct):
-    """The options that git has set, and the unsupported ones that the user was told of."""
+    """The options that git has set, and the unsupported options about which the user was warned."""
 
     quiet: bool = False
     dry_run: bool = False
@@ -30,7 +30,7 @@ class Options(msgspec.Struct):
     refetch: bool = False
     cloning: bool = False
     depth: int = 0
-    """The wanted depth of history; 0 leaves it as shallow as it is."""
+    """The requested depth of history; 0 leaves the depth unchanged."""
     relative: bool = False
     """True if the depth is counted from the place where history is cut now."""
     since: str = ""
@@ -41,7 +41,7 @@ class Options(msgspec.Struct):
     lazy: bool = False
     """True if git itself asks, not the user, for objects that a partial clone lacks."""
     promised: bool = False
-    """True if fetched objects may refer to others that are fetched only when they are needed."""
+    """True if fetched objects may refer to objects that git fetches later, when it needs them."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Each leased ref with the tip that its lease expects."""
     push_options: list[str] = msgspec.field(default_factory=list)

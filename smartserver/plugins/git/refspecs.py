@@ -153,7 +153,7 @@ class Refspecs:
         return merge[0] if len(merge) == 1 else b""
 
     def full(self, name: bytes) -> bytes:
-        """Return the ref that the name of a source stands for. It is the target, too, if none is written."""
+        """Return the ref that the name of a source denotes. If no target is given, it is also the target."""
         if name in IS_HEAD:
             return self._local.head() or name
         if name.startswith(b"refs/"):
@@ -173,8 +173,8 @@ def meanings(short: bytes) -> Sequence[bytes]:
 
 
 def matches(short: bytes, refs: Collection[bytes]) -> Sequence[bytes]:
-    """Return the refs that a short name means; more than one is ambiguous. Refs other than branches and tags count only
-    if there is no branch or tag, or if the name lacks no more than `refs/`."""
+    """Return the refs that a short name may mean; more than one means that the name is ambiguous. Refs other than
+    branches and tags count only if no branch or tag matches, or if the name lacks no more than `refs/`."""
     found = [ref for ref in meanings(short) if ref in refs]
     strong = [ref for ref in found if ref.startswith((HEADS, TAGS)) or ref in (short, b"refs/" + short)]
     return strong or found

@@ -23,7 +23,7 @@ except ImportError:
     _factory = hg
 
 FACTORY: Any = _factory
-"""The module whose function `peer` makes each peer; `hg.peer` calls it."""
+"""The module whose function `peer` creates each peer. `hg.peer` calls that function."""
 
 
 def peer_schemes() -> Any:

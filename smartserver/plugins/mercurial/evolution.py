@@ -51,8 +51,8 @@ class DroppedHead(NamedTuple):
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
-    """Return the heads that the server drops because markers make them obsolete: its own, and those that are pushed by
-    force."""
+    """Return the heads that the server drops because markers make them obsolete: the server's own heads, and heads that
+    are pushed by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}

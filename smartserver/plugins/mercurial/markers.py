@@ -34,7 +34,8 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """The markers that a local repository and a URL both have."""
 
     version: KnownVersion = UNKNOWN
-    """The version of the server whose markers were taken last; only the incarnation is set if none were taken."""
+    """The server's version at the last exchange of markers. Only the incarnation is set if no markers were
+    exchanged."""
     size: int = 0
     """The number of bytes, at the start of the local file of markers, that `lacking` is about."""
     digest: bytes = b""
@@ -70,7 +71,7 @@ class MarkerMemory:
         self._url = url
         self._there: set[Marker] = set()
         self.version = UNKNOWN
-        """The version of the server whose markers were taken last."""
+        """The server's version at the last exchange of markers."""
         found = self._every().get(url, Exchanged())
         content = self._content()
         if found.size <= len(content) and _digest(content[: found.size]) == found.digest:

@@ -37,7 +37,8 @@ class HpssPeer(BasePeer):
             raise refusal(str(cause)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """True if cached state gives the answers: a push asks nothing before it sends, and the server decides."""
+        """True if answers are given from cached state, because the command is a push: it requests nothing before it
+        sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
         if create:
@@ -50,7 +51,7 @@ class HpssPeer(BasePeer):
     # ---- the peer itself
 
     def url(self) -> bytes:
-        """Return the URL."""
+        """Return the URL of the repository."""
         return self._url
 
     def canpush(self) -> bool:
@@ -113,7 +114,7 @@ class HpssPeer(BasePeer):
     # ---- commands of the wire protocol
 
     def heads(self) -> list[bytes]:
-        """Return the heads."""
+        """Return the heads of the repository; null if it is empty."""
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
@@ -216,6 +217,6 @@ class Scheme:
 
     @staticmethod
     def islocal(path: bytes) -> bool:
-        """Return False: our URLs are not those of local folders."""
+        """Return False, because our URLs never name local folders."""
         del path
         return False

@@ -93,10 +93,11 @@ def _public_here(
     public: Collection[bytes],
     public_received: Collection[bytes],
 ) -> list[bytes]:
-    """Return local changesets that are public on the server. All other public ones are ancestors of these.
+    """Return local changesets that are public on the server. All other public changesets are ancestors of the returned
+    ones.
 
-    The server reports the heads of public changesets. If one of these is a received changeset, its local ancestors
-    count.
+    The server reports the heads of public changesets. If such a head is a received changeset, its local ancestors are
+    used.
     """
     parents = [parent for node in public_received for parent in received[node]]
     return [node for node in {*public, *public_received, *parents} if local.has(node)]

@@ -82,7 +82,8 @@ class HgSource:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """Return the plan for what a remote with `haves` lacks of `tips`. Tips that only the remote has are ignored."""
+        """Return the plan for the revisions that `tips` reach and a remote with `haves` lacks. Tips that only the
+        remote has are ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
@@ -98,7 +99,7 @@ class View(NamedTuple):
 
 
 def push_bundle(operation: Any) -> None:
-    """Send everything, in place of `exchange._pushbundle2`."""
+    """Send all parts of a push, in place of `exchange._pushbundle2`."""
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
     HgPush(operation).run()
 
@@ -310,8 +311,9 @@ class HgPush:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Tell whether the server probably has the parents of the changesets to send. If all of those changesets are
-        public, they may be from another server, so the repository must have been cloned from this server."""
+        """Tell whether the server probably has the oldest changesets to send: they are public, so a server had them
+        before. If the newest changeset is public, too, that may have been another server, unless the repository was
+        cloned from this one."""
         if not self._missing:
             return False
         repository = self._operation.repo
@@ -398,7 +400,7 @@ def _exclusively(remote: Remote) -> Iterator[None]:
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
-    """Create, move or remove one bookmark if it is where it is expected, and return whether it was."""
+    """Create, move or remove one bookmark if it has the expected value. Return True if it had."""
     change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
     with remote.words():
         reason = remote.repository.push(PushRequest([], maps=bookmark_updates([change]))).error()

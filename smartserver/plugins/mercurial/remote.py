@@ -125,7 +125,7 @@ class Remote:
         self.markers = b""
         """The received markers, encoded."""
         self._markers_version: KnownVersion | None = None
-        """The version of the server in the answer that brought `markers`."""
+        """The version of the server in the answer that contained `markers`."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._error: Exception | None = None

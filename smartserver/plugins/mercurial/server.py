@@ -39,7 +39,7 @@ class Server:
         self.client = open_client(location, tool, environment, self._tracing, flags.read([debug]).told())
 
     def close(self) -> None:
-        """Close the connection, or give it to the agent."""
+        """Close the connection, or pass it to the agent for later commands."""
         with contextlib.suppress(KeyboardInterrupt):
             self.client.close()
         self._listening.__exit__(None, None, None)

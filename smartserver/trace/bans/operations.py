@@ -51,7 +51,7 @@ class Operations:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """Tell whether the current call belongs to another operation than the last one."""
+        """Tell whether the current call begins a new operation."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False

@@ -12,7 +12,7 @@ ITEMS = 3
 """The number of similar requests that count, as in `netem.repeats`: two may be a question and its continuation."""
 
 STRIDES = (1, 2)
-"""The numbers of requests for each item: one, or two, such as a look whether the item is there, and a read."""
+"""The numbers of requests for each item that are recognized: one, or two, such as a check for existence and a read."""
 
 WRITTEN = ("content", "rest")
 """Arguments of VFS verbs that are the content of a file."""

@@ -13,7 +13,7 @@ SIDES = ("vfs", "rpc", "*")
 """The classes of verbs."""
 
 NEAR = 5
-"""The most similar rules that are shown for an unknown one: as many as a person looks through."""
+"""The most similar rules that are listed for an unknown one. A user would not read more."""
 
 
 class BadRule(ValueError):

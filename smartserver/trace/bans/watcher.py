@@ -48,7 +48,7 @@ class Watcher:
             ban.connecting()
 
     def sent(self, event: Event, size: int) -> None:
-        """Show the bans an event that is going to be sent.
+        """Let the bans judge an event that is about to be sent.
 
         Raises:
             Banned: a ban found something.

@@ -87,7 +87,8 @@ def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: int) -> None:
-    """Check that a leaf has as many items as its head says. `count`, `count_before`: the items that differ."""
+    """Check that a leaf has as many items as its header says. `count`, `count_before`: the numbers of items that
+    differ."""
     if head.items - count != earlier.items - count_before:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")

@@ -74,7 +74,8 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
 
 
 def is_alone(repository: Repository) -> bool:
-    """Tell whether a repository is stacked on no other. For a stacked one, Breezy requires more than the references."""
+    """Tell whether a repository is stacked on no other. For a stacked repository, Breezy requires more than the
+    references."""
     return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
 
 

@@ -125,7 +125,7 @@ class BzrContents:
             yield _node(place, entry)
 
     def text(self, node: Node) -> Text:
-        """Return the text of a file, the target of a link, or the revision id of a tree that lies elsewhere."""
+        """Return the text of a file, the target of a link, or the revision id of a referenced tree."""
         if node.place is None:
             return whole(node.value)
         found = self._stored.text(*node.place)

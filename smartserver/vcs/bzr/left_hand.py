@@ -25,7 +25,7 @@ def number_in(attributes: bytes) -> int:
 
 
 def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
-    """Yield the ordinals of a revision's line, its own first. Each step is taken when it is asked for."""
+    """Yield the ordinals of a revision's left-hand history, beginning with its own. The history is read lazily."""
     at: int | None = ordinal
     while at is not None:
         yield at

@@ -58,7 +58,7 @@ class InventoryEntry(NamedTuple):
     size: int = 0
     executable: bool = False
     target: bytes = b""
-    """The target of a symbolic link; the revision of a tree that lies elsewhere."""
+    """The target of a symbolic link, or the revision of a referenced tree."""
 
     @property
     def text_key(self) -> Key:

@@ -40,7 +40,7 @@ _CACHE = 32 << 20
 """Bytes of texts that are cached as bases."""
 
 _PAGES = 16 << 20
-"""Bytes of pages that are kept from one chunk to the next."""
+"""The most bytes of pages that are kept from one chunk to the next."""
 
 _ROOTS = 20_000
 """The number of inventories whose roots are kept."""
@@ -83,7 +83,7 @@ class BrzPlan:
         return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
-        """Yield whole segments in the order of `graph`. It may be called again."""
+        """Yield whole segments in the order of `graph`. The method may be called again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
                 export = BrzExport(self._repository, self.bulk, self._excluded, partial=self._partial)

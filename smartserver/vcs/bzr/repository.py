@@ -88,7 +88,7 @@ class BrzRepository:
         return self.breezy.lock_read()
 
     def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of those of `revisions` that are here."""
+        """Return the parents of the members of `revisions` that are stored here."""
         found = self.breezy.get_parent_map(revisions)
         return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
 

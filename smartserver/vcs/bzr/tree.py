@@ -108,7 +108,8 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, InventoryEntry]]:
-        """Yield the entry at a path and all entries below, each folder before its entries; nothing if none exists."""
+        """Yield the entry at a path and all entries below it, each folder before its entries. Yield nothing if the path
+        does not exist."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)

@@ -115,7 +115,8 @@ class Difference:
         self.texts: list[NewText] = []
 
     def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
-        """Compare a map with those of the parents, all by their roots. `entries`: the map is `id_to_entry`."""
+        """Compare a map with the maps of the parents, each given by its root. `entries`: True if the map is
+        `id_to_entry`."""
         if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
@@ -186,10 +187,10 @@ class Difference:
             yield missing
 
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Return the nodes, and the pages below them, that may hold keys under `prefix`. Inner pages of more keys are
-        opened.
+        """Return the nodes, and the pages below them, that may hold keys under `prefix`. Inner pages that also have
+        other keys are opened.
 
-        All pages on the way are added to `passed`.
+        The keys of all visited pages are added to `passed`.
         """
         found: Nodes = []
         # No two nodes hold the same keys: if one is at that place, no other is above or below it.
@@ -211,7 +212,7 @@ class Difference:
         return found
 
     def _open(self, nodes: Nodes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Return the nodes with each inner page replaced by its children. All of them are added to `passed`."""
+        """Return the nodes with each inner page replaced by its children. All returned keys are added to `passed`."""
         yield from self._need([key for _, key in nodes])
         found: Nodes = []
         for node in nodes:

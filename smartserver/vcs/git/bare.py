@@ -26,7 +26,8 @@ _SETTINGS: Final = {
     "fastimport.unpackLimit": "1",  # Loose objects are slow to read, and there may be many.
     "gc.auto": "0",
 }
-"""Settings for each run of git. They override the folder's own, so that no hook or setting there runs a program."""
+"""Settings for each run of git. They override the repository's own settings, so that no hook or setting there runs a
+program."""
 
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:

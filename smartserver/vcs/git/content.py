@@ -41,7 +41,7 @@ RECENT: Final = 1 << 20
 """Bytes of trees and commits that a request caches itself: a look-up in the store's cache takes several steps."""
 
 OF_RECORD: Final = 500
-"""Bytes of memory that a cached record takes besides its text."""
+"""Bytes of memory that a cached record takes in addition to its text."""
 
 LONGEST_NAME: Final = 64
 """The most bytes of an encoding's name that are looked at."""

@@ -408,7 +408,7 @@ def _shown(said: bytes) -> str:
 
 
 def _of_setting(key: str, value: bytes) -> str:
-    """Return the fault of one setting of a submodule, or an empty string."""
+    """Return the fault of one setting of a submodule, or an empty string if it has none."""
     if key == "url" and _is_bad_url(value):
         return "gitmodulesUrl"
     if key == "path" and value.startswith(b"-"):

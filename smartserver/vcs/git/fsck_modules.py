@@ -1,4 +1,4 @@
-"""Parses the submodules of a `.gitmodules`: git's configuration format, as far as one file can hold it.
+"""Parses the submodules of a `.gitmodules` file: git's configuration format, without included files.
 
 The text comes from a client. Every expression takes time in proportion to the bytes it reads, and no byte is read more
 than a few times.

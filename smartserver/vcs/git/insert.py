@@ -42,7 +42,7 @@ _LEVEL = "fetch.fsck."
 """The prefix of the settings that give the severity of a fault."""
 
 _SKIP_LIST = "skiplist"
-"""The one name after the prefix whose value is a path."""
+"""The only name after the prefix whose value is a path."""
 
 _UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
 """Git's message about an unknown id of a fault. Git never translates it."""
@@ -272,7 +272,7 @@ def _install(
     """Write a pack and its index. Create a `.keep` file unless it exists, then rename both to their names. `promised`:
     the content of a `.promisor` file to create, or None.
 
-    If a check is wanted, git makes the index and checks the objects.
+    If a check is requested, git writes the index and checks the objects.
     """
     mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")

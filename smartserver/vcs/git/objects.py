@@ -140,16 +140,16 @@ class ObjectReader:
         return found
 
     def find(self, name: bytes) -> GitObject | None:
-        """Return the object that a name, id or expression such as `main~3` stands for, or None."""
+        """Return the object that a name, id or expression such as `main~3` denotes, or None."""
         if b"\n" in name or not name:
             return None
         return self._ask(name)
 
     def open(self) -> None:
-        """Start the process now, so that it gets ready while the caller does something else.
+        """Start the process early, so that it is ready when the caller needs it.
 
         Raises:
-            RuntimeError: this was closed.
+            RuntimeError: the reader was closed.
         """
         if self._is_closed:
             raise RuntimeError("no object is read after `close`")
@@ -157,7 +157,7 @@ class ObjectReader:
             self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        """End the process, and refuse to start another, which nobody would end."""
+        """End the process, and allow no new one, which would never be ended."""
         self._is_closed = True
         self._end()
 
@@ -168,7 +168,8 @@ class ObjectReader:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process whose output is no longer wanted, also after `communicate` broke off, and release its pipes."""
+    """Stop a process whose output is no longer needed, even after `communicate` was interrupted, and close its
+    pipes."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):

@@ -496,5 +496,6 @@ _TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 
 
 def _type(mode: bytes) -> int:
-    """Return the type of the object that an entry of this mode names; 0 for a submodule, which lies elsewhere."""
+    """Return the type of the object that an entry of this mode names; 0 for a submodule, whose commit is in another
+    repository."""
     return _TYPES.get(entry_type(mode), 0)

@@ -35,7 +35,7 @@ _HAVE: Final = 2
 
 
 def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: ReadScope) -> ReadPlan:
-    """Return the objects that a fetch asks for.
+    """Return the objects that a fetch requests.
 
     Raises:
         LimitExceeded, Unsupported: the selector names too much, or this release does not know its format.
@@ -65,7 +65,7 @@ def _stored(stored: RepositoryView, revisions: Iterable[RevisionId]) -> list[int
 
 
 class _Objects:
-    """Reads the objects of a repository, and caches those that are no blobs."""
+    """Reads the objects of a repository, and caches all except blobs."""
 
     def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored

@@ -25,7 +25,7 @@ _MAX_CHECKS = 8
 """The most processes that look for whole revisions among the candidates. Candidates left unchecked are not offered."""
 
 _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
-"""Distances of the ancestors offered below a head; the walk to the last one costs about 0.1 s."""
+"""Distances from a head to the ancestors that are sent as haves. The walk to the last one takes about 0.1 s."""
 
 _ANCESTOR_HEADS = 8
 
@@ -181,7 +181,7 @@ class GitRepository:
         return self._config
 
     def config(self, name: str) -> bytes | None:
-        """Return the value of a setting that counts, which is the last one, or None."""
+        """Return the effective value of a setting, which is the last one, or None if it is not set."""
         values = self.settings().get(name)
         return values[-1] if values else None
 
@@ -242,7 +242,7 @@ class GitRepository:
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Tell whether `revision` is `ancestor` or descends from it. It is False if one of them is missing here."""
+        """Tell whether `revision` is `ancestor` or descends from it. The result is False if either is missing here."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
@@ -319,7 +319,7 @@ class GitRepository:
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
         """Return the members of `keys` whose history and content is complete here. Objects that refs reach count as
-        complete; the others are walked."""
+        complete; all others are walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

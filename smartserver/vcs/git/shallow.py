@@ -35,7 +35,8 @@ def read(path: str) -> set[RevisionId]:
 
 
 class ShallowChange:
-    """A change of the file, made by `commit`. It is a context manager, which releases the lock."""
+    """A change of the file of shallow commits. `commit` makes the change. The object is a context manager, which
+    releases the lock."""
 
     def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
         """`before`: the commits that were read. `after`: the commits that the file shall name."""

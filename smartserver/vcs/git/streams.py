@@ -70,7 +70,7 @@ class Omissions(NamedTuple):
     trees: int
     """The number of trees with a mode, an order, a name or an empty folder that git would not write itself."""
     tags: int
-    """The number of tags that name no commit, have another name than their ref, or have a reason as in `commits`."""
+    """The number of tags that name no commit, have another name than their ref, or have a fault as in `commits`."""
     has_nested_tags: bool
     """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 

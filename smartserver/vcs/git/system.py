@@ -28,7 +28,8 @@ _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}
 
 _TYPES: Final = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
-"""The type of the object that an entry names. Any other entry names a submodule's commit, which lies elsewhere."""
+"""The type of the object that an entry names. An entry of another mode names a submodule's commit, which is in another
+repository."""
 
 MAX_REF_PART: Final = 250
 """The most bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""

@@ -196,9 +196,10 @@ def all_entries(text: bytes) -> dict[bytes, Node]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-    """Return the entries that only the new and only the old of two manifests has.
+    """Return the entries that only the new manifest has, and those that only the old manifest has.
 
-    In the new one the lines around these are checked, too. So if the old one is sound, the new one is.
+    In the new manifest, the lines around these entries are checked, too. So if the old manifest is valid, the new one
+    is, too.
     """
     if not old:
         return all_entries(new), {}

@@ -123,7 +123,8 @@ class Arrived(ReceivedRecords):
             yield _END
 
     def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Return the same as `chunks`. For a long clone, another process makes it while Mercurial stores it."""
+        """Return the same as `chunks`. For a long clone, another process generates the chunks while Mercurial stores
+        them."""
         # Two processes must not read files that Mercurial has open here. In a clone, none is open.
         if self._is_clone and self.objects > FEW and hasattr(os, "fork"):
             return streamed(self.chunks(wanted))

@@ -57,7 +57,7 @@ def meta_of(first: Node, second: Node) -> bytes:
 
 
 def parents_of(meta: bytes) -> tuple[Node, Node]:
-    """Return the two parents that a meta names; null for a missing one."""
+    """Return the two parents in a meta; null for an absent parent."""
     both = meta[: 2 * NODE_BYTES].ljust(2 * NODE_BYTES, b"\0")
     first, second = both[:NODE_BYTES], both[NODE_BYTES:]
     if meta_of(first, second) != meta:

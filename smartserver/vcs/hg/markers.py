@@ -99,8 +99,8 @@ def key_of(encoded: bytes) -> bytes:
 
 
 def relevant(entries: Mapping[bytes, bytes], is_wanted: Callable[[Node], bool]) -> set[bytes]:
-    """Return the keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` does.
-    One of these changesets is an anchor of the marker, or the marker matters to the predecessor of such a marker."""
+    """Return the keys of the entries that are relevant to some changesets, as Mercurial's `obsstore.relevantmarkers`
+    does. A marker is relevant if its anchor is one of these changesets, or the predecessor of a relevant marker."""
     predecessors = set(map(_predecessor, entries))
     found: set[bytes] = set()
     others: dict[Node, list[bytes]] = {}
@@ -136,8 +136,9 @@ def _anchors(encoded: bytes) -> Sequence[Node]:
 
 
 def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
-    """Encode a selector of the history that `names` selects (if empty, that of the wants) and of the markers added
-    since `known`. With names, only markers that matter to that history are selected.
+    """Encode a selector of a history and of the markers added since `known`. The history is the one that `names`
+    selects; if `names` is empty, it is that of the wants. With names, only markers that matter to that history are
+    selected.
 
     The answer begins with the answer to the names. The markers follow, one after the other.
     """

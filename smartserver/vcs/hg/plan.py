@@ -32,7 +32,7 @@ _CACHE: Final = 32 << 20
 """Bytes of texts that are cached as bases."""
 
 _MANIFESTS: Final = 16 << 20
-"""Bytes of cached manifests, from which the next ones differ little."""
+"""The most bytes of cached manifests. Deltas of the next manifests are computed against these."""
 
 _CHANGESETS: Final = 10_000
 """The number of changesets whose manifests are remembered for their children."""
@@ -41,8 +41,8 @@ _STORES: Final = 500
 """The number of files whose stores are kept open."""
 
 _ELSEWHERE: Final = 0xE000
-"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Other flags say how a text is
-stored, such as that of 7.2 for a merged file with copy metadata."""
+"""Revlog flags of a text that is not stored in the revlog: censored, ellipsis, stored externally. All other flags
+describe how a text is stored, such as the flag of 7.2 for a merged file with copy metadata."""
 
 _PART: Final = 1 << 20
 """Bytes of a part of a large text."""
@@ -72,7 +72,7 @@ class HgPlan:
         return type(self)(self._repository, self._nodes, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Yield whole segments in the order of `graph`. It may be called again."""
+        """Yield whole segments in the order of `graph`. The method may be called again."""
         if self.graph:
             with rare_collections():
                 yield from HgExport(self._repository, self.bulk, self._excluded).segments(self.graph)

@@ -48,7 +48,7 @@ PAGE: Final = 4 << 20
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-    """Return the changesets of the selector's names, with their history if that is wanted; or a graph; or markers.
+    """Return the part that a selector names: changesets, with their history if that is wanted; a graph; or markers.
 
     Raises:
         NoSuchPart: a name is unknown.
@@ -76,7 +76,8 @@ def _named(stored: RepositoryView, selector: bytes) -> ReadPlan:
 
 
 def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequence[Node] | None) -> bytes:
-    """Return the obsolescence markers that were added since a version; with `heads`, only those that matter to them."""
+    """Return the obsolescence markers that were added since a version. With `heads`, return only markers that are
+    relevant to those heads."""
     if stored.setting(EVOLUTION) != YES:
         return b""
     chosen = stored.changed(OBSOLETE, known)
@@ -139,7 +140,7 @@ class _TagHistory(NamedTuple):
 
 
 class Finder:
-    """Finds changesets by names. Data that is read for one name is kept for the next."""
+    """Finds changesets by their names. Data that is read for one name is reused for the next names."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
         """`names`: all names that will be looked up. One walk looks up all names that may be the prefix of an id."""

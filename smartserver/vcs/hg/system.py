@@ -167,8 +167,8 @@ class HgSystem(System):
         return ""
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Return the drafts with an obsolescence marker: those without a bookmark, and the others. Mercurial shows a
-        draft with a bookmark to clients."""
+        """Return the drafts with an obsolescence marker, in two groups: drafts without a bookmark, and drafts with one.
+        Mercurial shows a draft with a bookmark to clients."""
         if stored.settings.get(EVOLUTION) != YES or is_publishing(stored.settings):
             return (), ()
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
