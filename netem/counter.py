@@ -228,7 +228,7 @@ class Counter:
         self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
-        """Note that bytes of a message come out at the remote end."""
+        """Note that bytes of a message were delivered at the remote end."""
         if message.delivered is None:
             message.delivered = now / 1e9
         receiver = self._sides[not message.up]

@@ -17,8 +17,8 @@ MOST_TILT_SHARE = 0.02
 """The same limit as a share of the slope, used if that is larger. Each round trip has a wait that may be late."""
 
 MOST_RESIDUAL = 0.1
-"""The greatest residual, as a share of the greatest RTT. If all runs at one end were late by so much, with RTTs of 0.2,
-0.6 and 1 s, the slope would be wrong by an eighth of a round trip."""
+"""The greatest residual, as a share of the greatest RTT. If all runs at one end were late by this much, with RTTs of
+0.2, 0.6 and 1 s, the slope would be wrong by an eighth of a round trip."""
 
 APART = 0.9
 """The least difference between slope and count, in round trips, that is reported. The slope is exact to a tenth."""
@@ -67,10 +67,11 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def tilt(found: Slope, late: Sequence[float]) -> float:
-    """Return the most round trips by which lateness may have changed the slope. `late`: each run's most seconds.
+    """Return the most round trips by which lateness may have changed the slope. `late`: for each run, the most seconds
+    that it may have been late.
 
-    Lateness that is equal in all runs is in the intercept. The slope changes most if the runs of the longer RTTs were
-    late and the others were not, or the other way round.
+    Equal lateness of all runs affects only the intercept. The slope changes most if only the runs with the longer RTTs
+    were late, or only the runs with the shorter ones.
     """
     mean = sum(rtt for rtt, _ in found.points) / len(found.points)
     spread = sum((rtt - mean) ** 2 for rtt, _ in found.points)

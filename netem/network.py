@@ -28,7 +28,7 @@ class Network(Protocol):
         """
 
     def take(self) -> Counts:
-        """Return the counts since the last `take` (or the start), and begin a new operation."""
+        """Return the counts since the last `take` or the start, and begin a new operation."""
 
     def counts(self) -> Counts:
         """Return the counts so far without resetting them."""

@@ -31,11 +31,11 @@ TURNS = 6
 aborted."""
 
 DOORS: set[tuple[str, int]] = set()
-"""The addresses on which the proxies of this process listen. They count the connections to these addresses."""
+"""The addresses on which the proxies of this process listen. The proxies count the connections to these addresses."""
 
 
 def filled(link: Link) -> Link:
-    """Return the link with a buffer for `REFILL` seconds of its rate, unless it has another buffer than the default."""
+    """Return the link with a buffer for `REFILL` seconds of its rate, unless its buffer differs from the default."""
     # On a fast link, a smaller buffer would be empty before the loop fills it again.
     if link.rate is None or link.buffer != BUFFER:
         return link

@@ -34,7 +34,7 @@ timer."""
 
 KERNEL_BUFFER = 64 * 1024
 """Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.
-Linux begins with this size, so it can be set after the connection is made."""
+Linux begins with this size, so it can be set after the connection was opened."""
 
 UNSENT = 0x894B
 """The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has taken and not sent."""
@@ -350,7 +350,8 @@ class ProxySocket(asyncio.Protocol):
 
 
 def unsent(sock: Any) -> int:
-    """Return the bytes that the kernel has taken and not sent; 0 if the connection is lost, or the system not Linux."""
+    """Return the number of bytes that the kernel has accepted and not sent; 0 if the connection is lost, or the system
+    is not Linux."""
     if sys.platform != "linux":
         return 0
     try:

@@ -215,7 +215,7 @@ def _watch(request: pytest.FixtureRequest, counts: Callable[[], Counts]) -> None
 
 @pytest.fixture
 def netem_link() -> Link:
-    """The link of `network`: 1000 ms, no rate. Override it for another."""
+    """The link of `network`: 1000 ms and no rate. Override the fixture for another link."""
     return Link(rtt=1.0)
 
 
@@ -227,7 +227,7 @@ def netem_rtt() -> float:
 
 @pytest.fixture
 def netem_packet_link(netem_rtt: float) -> Link:
-    """The link of `packet_network`: `netem_rtt`, no rate. Override it for another."""
+    """The link of `packet_network`: `netem_rtt` and no rate. Override the fixture for another link."""
     return Link(rtt=netem_rtt)
 
 

@@ -109,7 +109,7 @@ class Budgets:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file by renaming another over it, so that a reader sees the old or the new content, never a part."""
+    """Replace a file atomically by a rename, so that a reader sees the old or the new content, never a part."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(number, "wb") as written:

@@ -171,7 +171,8 @@ class Endpoint(ABC):
         self._pump()
 
     def _acknowledge(self, congestion: CongestionWindow, size: int) -> None:
-        """Tell the sender half a round trip later that bytes came out, which opens and enlarges its window."""
+        """Notify the sender, half a round trip later, that bytes were delivered, which opens and enlarges its
+        window."""
 
         def acknowledged() -> None:
             congestion.acknowledged(size)

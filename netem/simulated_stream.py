@@ -66,8 +66,8 @@ class SimulatedStream(Endpoint):
         """Wait for bytes and return 1 to `size` of them, or none at the end of the stream.
 
         Raises:
-            ConnectionError: the connection is lost, and all received bytes were read.
-            Deadlock: no byte will ever come.
+            ConnectionError: the connection is lost, and all received bytes have been read.
+            Deadlock: no byte can ever arrive.
         """
         self._check_open()
         if size < 1:

@@ -40,7 +40,8 @@ class Waiting:
         self._since = now
 
     def change(self, now: int, rtt: int) -> None:
-        """Note that all open connections have another link, also during waits. A handshake under way keeps its RTT."""
+        """Note that all open connections have another link, even during waits. A handshake in progress keeps its
+        RTT."""
         self.charge(now)
         self._beside.clear()
         for place, (_, connecting) in enumerate(self._open):

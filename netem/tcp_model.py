@@ -47,7 +47,7 @@ class TcpModel:
         return (-(-size // self.initial)).bit_length()
 
     def begin(self, round_trip: int) -> CongestionWindow:
-        """Return the window of one direction of a fresh connection; `round_trip` is in nanoseconds."""
+        """Return the window of one direction of a new connection. `round_trip` is in nanoseconds."""
         return CongestionWindow(self, round_trip)
 
 

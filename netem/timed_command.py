@@ -22,7 +22,8 @@ PATIENCE = 3.0
 """Seconds for a command to end after SIGTERM."""
 
 GUARD = ("/bin/sh", "-c", "trap '' TERM; read _; kill -KILL 0")
-"""The leader of the command's process group. It kills the group when its stdin ends, so when this process ends."""
+"""The leader of the command's process group. It kills the group when its stdin ends, which is also when this process
+ends."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Exit statuses of commands that could not be started, as in shells."""

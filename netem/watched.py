@@ -130,7 +130,7 @@ class Watched:
         self._proxy.change(link)
 
     def take(self) -> Counts:
-        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
+        """Return the counts of all connections since the last `take` or the start, and begin a new operation."""
         return self._proxy.take()
 
     def counts(self) -> Counts:
@@ -158,7 +158,7 @@ class Watched:
         return error
 
     async def connected(self, sock: socket.socket) -> None:
-        """Wait for the emulated handshake; the kernel's own one is over already."""
+        """Wait for the emulated handshake. The kernel's own handshake is over already."""
         client = self._client(sock)
         if client is not None and self._proxy.handshake and threading.current_thread().name != THREAD:
             await wrap_future(client.established)

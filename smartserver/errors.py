@@ -409,7 +409,8 @@ class StaleEntry(RepositoryError, code="stale-entry"):
 
 @dataclasses.dataclass(eq=False)
 class WrongMapKind(RepositoryError, code="wrong-map-kind"):
-    """The map has another kind than the request says: `ids` is a map of revision ids, `opaque` one of any bytes."""
+    """The map has another kind than the request says. `ids` is a map of revision ids; `opaque` is a map with any
+    bytes."""
 
     map: str
     kind: str

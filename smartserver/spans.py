@@ -30,7 +30,7 @@ if TYPE_CHECKING:
             """Note that the span that began last ends."""
 
         def measured(self, connection: socket.socket) -> None:
-            """Measure a TCP connection that will be closed or given to another process."""
+            """Measure a TCP connection that will be closed or passed to another process."""
 
 
 class Part(enum.StrEnum):
@@ -39,7 +39,7 @@ class Part(enum.StrEnum):
     START = "start"
     """The system and Python start the program, until our code runs."""
     CONNECT = "connect"
-    """The name is resolved, TCP, TLS or ssh connects, or the agent is asked."""
+    """The host name is resolved, a connection by TCP, TLS or ssh is opened, or the agent is asked for one."""
     LOCAL = "local"
     """Work on this machine, which the span names."""
     SEND = "send"

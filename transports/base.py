@@ -35,7 +35,7 @@ class Capability(enum.Flag):
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()
-    """An open file stays readable when its name is deleted or given to another file."""
+    """An open file stays readable when its name is deleted or is given to another file."""
 
 
 class EntryKind(enum.Enum):
@@ -87,7 +87,8 @@ class ReadFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file before its last reference is gone. Reads under way still end; closing twice is harmless."""
+        """Close the file before its last reference is dropped. Concurrent reads are completed; closing twice is
+        harmless."""
 
 
 class BytesFile(ReadFile):

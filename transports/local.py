@@ -81,8 +81,9 @@ def _sync(descriptor: int, path: str) -> None:
 
 
 class _Descriptor:
-    """An open descriptor, closed with the last reference to it. A call that uses the number holds a reference, so that
-    no other thread closes it meanwhile. Otherwise the system could reuse the number, and another file would be read."""
+    """An open descriptor, closed with the last reference to it. A call that uses the descriptor keeps a reference, so
+    that no other thread closes it meanwhile. Otherwise the system could reuse the number, and another file would be
+    read."""
 
     __slots__ = ("number",)
 

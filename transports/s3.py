@@ -265,7 +265,7 @@ class S3Transport(Transport):
         return content
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """Publish as `publish` does, since S3 has only one form."""
+        """Publish as `publish` does, because S3 has only one form."""
         self._publish(source, target)
 
     def rename(self, source: str, target: str) -> None:

@@ -19,7 +19,7 @@ from transports.errors import FileExists, NoSuchFile, PermissionDenied, Transpor
 from transports.s3_files import SpooledFile
 
 AT_ONCE = 32
-"""The most concurrent calls of one pool: as many records as `store.log` reads at once."""
+"""The most concurrent calls of one pool. `store.log` reads as many records at once."""
 RETRIES = 30
 """Seconds for which the library retries a call if the store fails, ten times at most; as `WAIT` of `store.log`."""
 
@@ -68,7 +68,7 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """The state that all transports of one bucket share; usable from several threads."""
+    """The state that all transports of one bucket share. Several threads may use it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -112,7 +112,7 @@ class Bucket:
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Count one call of `method`, make it and return its result. An error of the library names `path`."""
+        """Count one call of `method`, make it and return its result. Errors of the library are raised with `path`."""
         with self.guard:
             self.calls[method] += 1
         try:

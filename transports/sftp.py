@@ -86,7 +86,7 @@ class Line:
             return self._session
 
     def close(self) -> None:
-        """Close the session; the next use opens a new one."""
+        """Close the session. The next use opens a new session."""
         with self._guard:
             self._close()
 
@@ -258,7 +258,7 @@ class SftpTransport(Transport):
     capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
-        """`root`: the folder as the server names it, without a slash at its end; `where`: its URL, for messages."""
+        """`root`: the path of the folder on the server, without a slash at its end. `where`: its URL, for messages."""
         self._line = line
         self._root = root
         self._where = where

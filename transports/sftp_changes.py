@@ -178,8 +178,8 @@ def _in_the_way(
 
 
 def link(source: RemotePath, target: RemotePath) -> Talk[None]:
-    """Give a file a second name, which must be free or an empty folder. A refusal is `NotSupported`, unless the name is
-    taken or something is missing, because version 3 does not say whether a file system has links."""
+    """Give a file a second name, which must be free or an empty folder. A refusal raises `NotSupported` unless the name
+    is taken or a file is missing, because version 3 does not tell whether a file system has links."""
     _, answer, left, there = yield [
         sftp.remove_directory(target.path),
         sftp.hardlink(source.path, target.path),

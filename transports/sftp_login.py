@@ -182,7 +182,7 @@ class _Carrier:
         return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Return at most `nbytes` bytes, once some have come; none at the end."""
+        """Wait for bytes and return at most `nbytes` of them; empty at the end."""
         assert self._channel is not None, "it is given by `channel`"
         received: bytes = self._channel.recv(nbytes)
         error = None if received else self._connection.get_exception()

@@ -56,7 +56,7 @@ class Channel(Protocol):
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
-"""The queue of the answers to one exchange, each with the number of its request in the exchange. None ends it."""
+"""The queue of the answers to one exchange, each with the number of its request in the exchange. None marks the end."""
 
 
 class Session:
@@ -175,7 +175,7 @@ class Session:
     def _post(
         self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
     ) -> list[sftp.Request | None]:
-        """Send requests. Return the request that was sent for each of them, or None if it was not sent."""
+        """Send requests. For each, return the request that was actually sent, or None if it was not sent."""
         with self._sending:
             with self._guard:
                 self._check()

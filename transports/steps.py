@@ -77,7 +77,8 @@ class Get(OptionalQuery[bytes]):
     """Read the whole content of a file."""
 
     size: int | None = None
-    """Expected bytes of the file, a hint that saves some stores a round trip; None if unknown. It may be wrong."""
+    """The expected size of the file; None if unknown. It is a hint that saves some stores a round trip, and may be
+    wrong."""
 
     @property
     def content(self) -> bytes:

@@ -50,7 +50,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _let_go() -> None:
-    """Drop output that stdout does not take. Otherwise the interpreter would fail to flush it at its end."""
+    """Discard output that stdout does not accept. Otherwise the interpreter would fail to flush it when it exits."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

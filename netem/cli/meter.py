@@ -102,7 +102,7 @@ def filled(word: str, host: str, port: int) -> str:
 
 @dataclass
 class Measurement:
-    """A measurement of a command: each call runs it at one RTT, and adds to `runs`."""
+    """A measurement of a command. Each call runs the command at one RTT, and adds the result to `runs`."""
 
     command: Sequence[str]
     to: tuple[str, int]

@@ -33,7 +33,8 @@ class Parcel:
     at: int
     """The time when the bytes are delivered at the remote end (ns). Effects only move it later."""
     left: int
-    """The time when they leave the sender's buffer (ns). After it they are on the way and take no room there."""
+    """The time when the bytes leave the sender's buffer (ns). From then on they are in transit and take no space
+    there."""
     ending: Ending = Ending.MORE
     tag: Any = None
     """Data for the counter, which effects pass through."""
@@ -111,7 +112,8 @@ class Effect(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, *words: Any, **_: Any) -> Effect:
-        """Return the effect with these arguments of the command line. An override takes as many as it needs."""
+        """Return the effect with these arguments of the command line. An override may accept any number of
+        arguments."""
 
 
 def register(effect: _E) -> _E:

@@ -1,6 +1,6 @@
 """Rate: bytes leave the sender one after the other, at a limited number of bytes a second.
 
-On a stream they wait in the sender's buffer. A link of packets has a queue and drops packets while it is full.
+On a stream, the bytes wait in the sender's buffer. A link of packets has a queue and drops packets while it is full.
 """
 
 from __future__ import annotations

@@ -101,7 +101,7 @@ class Broker:
             return None, [socket.socket(family, kind).detach()]
 
     def _on_listening(self, side: int, besides: Sequence[int]) -> Answer:
-        """Answer with the number of listening TCP sockets, without those of the processes of some sessions."""
+        """Answer with the number of listening TCP sockets, except sockets of processes in the given sessions."""
         with self._sides[side].entered():
             found = [each for name in ("tcp", "tcp6") for each in _listening(f"/proc/thread-self/net/{name}")]
         held = _sockets(set(besides)) if besides else set()

@@ -59,7 +59,7 @@ class Command:
         return self._ended
 
     def kill(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to the process group of the command; after its end this does nothing."""
+        """Send a signal to the process group of the command. This does nothing after the command has ended."""
         if not self.ended():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)

@@ -39,7 +39,7 @@ LARGEST = 65536 + 64
 NAP = nanoseconds(PAUSE)
 """The longest sleep of the loop in nanoseconds. It is short because the time of arrival within a sleep is unknown."""
 KEPT_DELAYS = 100_000
-"""The number of last packets whose lateness is kept, for its 99th percentile."""
+"""The number of most recent packets whose lateness is stored, for its 99th percentile."""
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
 """The errors of a device that cannot take a packet now, or that refuses a packet that an effect has damaged."""
@@ -116,7 +116,7 @@ class Emulator:
                     return
 
     def _read(self, direction: _Direction, since: int) -> None:
-        """Read waiting packets, which did not come before the time `since`."""
+        """Read the waiting packets, which have arrived after the time `since`."""
         source, clock = direction.source, time.monotonic_ns
         left = AT_ONCE
         while left > 0:

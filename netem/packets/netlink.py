@@ -82,7 +82,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """Encode one message to the kernel that requests an acknowledgement."""
+    """Encode one message to the kernel. The message requests an acknowledgement."""
     return _MESSAGE.pack(_MESSAGE.size + len(body), kind, flags | _REQUEST | _ACK, number, 0) + body
 
 

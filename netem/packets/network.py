@@ -209,7 +209,7 @@ class Packets:
         self.link = link
 
     def take(self) -> Counts:
-        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
+        """Return the counts of all connections since the last `take` or the start, and begin a new operation."""
         return self._counts("take")
 
     def counts(self) -> Counts:

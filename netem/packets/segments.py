@@ -22,7 +22,7 @@ class _Stream:
     """One direction of a connection."""
 
     next: int | None = None
-    """The sequence number after the highest one seen."""
+    """The sequence number after the highest one that was seen."""
     message: Message | None = None
     ended: bool = False
     after: int | None = None
@@ -78,7 +78,7 @@ class SegmentCounter:
         """The number of packets that are not TCP."""
 
     def begin(self, counter: Counter) -> None:
-        """Begin another operation with its own counter. Open connections stay known."""
+        """Begin another operation with its own counter. Open connections are kept."""
         self.counter, self.not_tcp = counter, 0
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None

@@ -69,8 +69,8 @@ def _is_of(folder: str, user: int) -> bool:
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the path of a socket. Its name depends on the release, the installation and its time, the network
-    namespace, and the machine, because a home may be shared. So an agent serves only commands that match it."""
+    """Return the path of a socket. Its name depends on the release, on the installation and its time, on the network
+    namespace and, because a home may be shared, on the machine. So an agent serves only commands that match it."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -61,7 +61,7 @@ class Kept(NamedTuple):
     """The descriptors of the connection; the one to read from comes first."""
     since: float
     slept: float
-    """Seconds that this machine had slept by then."""
+    """The seconds that this machine had slept by `since`."""
 
 
 def seconds_slept() -> float:
@@ -183,7 +183,7 @@ class Keeper:
         send(connection, None)
 
     def _close(self, gone: list[Kept]) -> None:
-        """Close connections in this process. A lent one stays open in the process that borrowed it."""
+        """Close connections in this process. A lent connection stays open in the process that borrowed it."""
         for kept in list(gone):
             self._kept.remove(kept)
             close_all(kept.descriptors)

@@ -154,8 +154,8 @@ def _check_agent(connection: _socket.socket) -> None:
 
 
 def bounds(folder: int) -> bytes:
-    """Return a text about the confinement of a process. It is equal for two processes if neither is confined, or both
-    are in the same way. `folder`: the descriptor of the process's folder in /proc."""
+    """Return a text about the confinement of a process. The texts of two processes are equal if neither is confined, or
+    both are confined in the same way. `folder`: the descriptor of the process's folder in /proc."""
     root = os.stat("root", dir_fd=folder)
     facts = [
         *[_if_there(_link, f"ns/{name}", folder) for name in NAMESPACES],

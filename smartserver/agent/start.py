@@ -43,7 +43,7 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
 
 
 def _listen(path: str) -> int:
-    """Make a socket that listens at a path, in place of one that an earlier agent left."""
+    """Create a socket that listens at a path, and replace a socket that an earlier agent left there."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.path.lexists(path):
         os.unlink(path)

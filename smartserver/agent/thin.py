@@ -27,7 +27,7 @@ ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
 second byte."""
 
 BEGIN = b"b"
-"""The message that starts the command. The streams come with it. Later bytes are numbers of signals."""
+"""The message that starts the command. The standard streams are sent with it. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
 """A request of the worker to run a program, whose words are in the rest of the packet; and the answer with its output,
@@ -131,8 +131,8 @@ def _end(number: int) -> None:
 
 
 def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-    """Return the packet that has a program run. `variables`: additional variables of its environment. `said`: its
-    input, without zero bytes. `quiet`: true to drop its standard error."""
+    """Return the packet that requests a run of a program. `variables`: additional variables of its environment. `said`:
+    its input, without zero bytes. `quiet`: true to drop its standard error."""
     packet = [b"q" if quiet else b"", said, b"%d" % len(words), *map(os.fsencode, words)]
     return RUN + b"\0".join([*packet, *[os.fsencode(f"{name}={value}") for name, value in variables.items()]])
 

@@ -31,7 +31,7 @@ class GroupedCommand(click.Command):
     """A command whose help shows its options in groups."""
 
     def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **more: Any) -> None:
-        """`groups`: the names of options by the title of their group. Options without a group are in a last one."""
+        """`groups`: the names of options by the title of their group. Options without a group are in a final group."""
         super().__init__(*arguments, **more)
         self.groups = groups
 

@@ -127,7 +127,7 @@ def _parts(place: str) -> tuple[str, str]:
 
 
 def _begins(parts: Sequence[str], least: int) -> int:
-    """Return the index, at least `least`, from which on a server would serve all names."""
+    """Return the lowest index, at least `least`, from which on a server would accept all names."""
     odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
     return next(odd, least)
 

@@ -93,10 +93,10 @@ def is_journal(file: int, environment: Mapping[str, str]) -> bool:
 
 
 def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_login: bool = False) -> None:
-    """Send the log to a file, to syslog, or (None) to standard error.
+    """Send the log to a file or to syslog; with None, to standard error.
 
-    `journal`: true if standard error is the journal. `audits`: true to log changes too. `is_login`: true for the login
-    of one user, which works even if syslog is missing.
+    `journal`: True if standard error is the journal. `audits`: True to log changes, too. `is_login`: True for the login
+    of one user, which must work even if syslog is missing.
     """
     stream: logging.Handler
     try:

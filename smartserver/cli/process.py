@@ -8,7 +8,7 @@ DESCRIPTORS = 65_536
 """The number of open files to request. The usual limit of 1,024 is meant for shells, not for servers."""
 
 _ARENA_MAX = -8
-"""mallopt: the number of heaps from which threads take memory (malloc.h of glibc)."""
+"""The parameter of mallopt for the number of heaps from which threads allocate memory (malloc.h of glibc)."""
 
 _TRIM_THRESHOLD = -1
 """mallopt: the free bytes at the end of a heap from which it is shrunk."""

@@ -157,7 +157,7 @@ def _read(file: Path) -> list[Trace]:
 
 
 def _private(name: str, flags: int) -> int:
-    """Open a file. A new one can be read by its owner alone."""
+    """Open a file. A new file can be read only by its owner."""
     return os.open(name, flags, 0o600)
 
 

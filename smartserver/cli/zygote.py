@@ -139,8 +139,8 @@ def _run_worker(
 
 
 def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object]) -> socket.socket:
-    """Wait for the next command and return its connection. Meanwhile touch all loaded objects, so that their memory
-    pages are copied for this process: copying them during a short command would take a third of its time."""
+    """Wait for the next command and return its connection. Meanwhile write to all loaded objects, so that their memory
+    pages are copied for this process. Copying the pages during a short command would take a third of its time."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     poll.register(zygote, select.POLLIN)
@@ -161,7 +161,8 @@ def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Se
 
 
 def load() -> None:
-    """Import the modules and make the objects that a command makes at first use, so that every worker has them."""
+    """Import the modules and create the objects that a command would create at first use, so that every worker has
+    them."""
     import smartserver.agent.lending
     import smartserver.cli.exporting
     import smartserver.vcs.git.insert
@@ -272,8 +273,8 @@ def _leave(connection: socket.socket) -> NoReturn:
 
 
 def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[bytes]) -> None:
-    """Pass on signals to the command, and outputs of programs that its process ran for it. End the command when that
-    process is gone. `command`: the id of its thread."""
+    """Pass on signals to the command, and the outputs of programs that its process ran for it. End the command when
+    that process has ended. `command`: the id of its thread."""
     while said := _received(connection):
         if said[:1] == OUTPUT:
             outputs.put(said[1:])

@@ -39,7 +39,7 @@ class Caller(NamedTuple):
     above: str = ""
     """The name that errors use for the served folder (`errors.known_as`)."""
     credentials: Credentials | None = None
-    """The token that says who the user is."""
+    """The source of the token that identifies the user."""
     holder: Holder | None = None
     """The keeper of the connection between commands."""
     traceparent: str = ""

@@ -64,7 +64,7 @@ class CannotCopy(Exception):
 
 @dataclass(frozen=True)
 class CopySource:
-    """The content of a repository that is to be copied."""
+    """The content of the repository that is copied."""
 
     vcs: str
     settings: Mapping[str, bytes]

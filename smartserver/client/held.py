@@ -73,7 +73,7 @@ class AgentHolder:
         return self._prepared is not None
 
     def take(self) -> Resumed | None:
-        """Return an idle connection that the agent holds, or None."""
+        """Return an idle connection from the agent, or None if it has none."""
         from smartserver.agent.lending import borrow
 
         prepared, self._prepared = self._prepared, None
@@ -93,7 +93,8 @@ class AgentHolder:
 
 
 def holder_for(place: Place, login: Sequence[str], environment: Mapping[str, str]) -> AgentHolder | None:
-    """Return the holder of connections to a place, or None if none may be held or the user wants no agent."""
+    """Return the holder of connections to a place. Return None if connections to it must not be held, or the user has
+    disabled the agent."""
     if not is_holdable(place) or not is_wanted(environment):
         return None
     return AgentHolder(served_by(place), login, environment)

@@ -60,7 +60,7 @@ FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
 NEXT_WRITE = 32 * 1024
-"""Bytes gathered before each further write: the server works on them while the client makes the next ones."""
+"""Bytes gathered before each further write. The server processes them while the client generates the next bytes."""
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
@@ -108,7 +108,7 @@ class Link:
         self._heard = False
         """True once a byte was received."""
         self._why = ""
-        """The server's reason for taking no more requests on this connection."""
+        """The server's reason for accepting no more requests on this connection."""
         self._open_body = 0
         self._outbox = bytearray()
         """Bytes to be written, in order. Nothing may be written between the bytes of a frame."""

@@ -177,5 +177,5 @@ def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
 
 
 def _shifted(sent: OnSent, before: int, done: int, whole: int, size: int, of_part: int, _total: int) -> None:
-    """Report the progress of a part that comes after `before` bytes and `done` revisions."""
+    """Report the progress of a part that is sent after `before` bytes and `done` revisions."""
     sent(before + size, done + of_part, whole)

@@ -80,8 +80,8 @@ class Mirrors:
                 self.remove(other)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
-        """Remove mirrors, the least recently used first, until there is room for `wanted` more bytes. Return whether
-        there is.
+        """Remove mirrors, the least recently used first, until there is room for `wanted` more bytes. Return False if
+        there is not.
 
         `best`: the name of a mirror that is not removed.
         """
@@ -139,7 +139,7 @@ class MirrorFolder:
         return size_of(self.path)
 
     def takes(self, more: int) -> bool:
-        """Tell whether the mirror may grow by `more` bytes. Other mirrors are removed for that."""
+        """Tell whether the mirror may grow by `more` bytes. Other mirrors are removed if that is necessary."""
         return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager

@@ -63,13 +63,13 @@ def path_in_words(place: Place) -> str:
 
 
 def served_by(place: Place) -> str:
-    """Return the URL of everything that the server of a place serves, in its canonical spelling."""
+    """Return the URL of the whole served folder of the place's server, in its canonical spelling."""
     return place.key.removesuffix(place.path)
 
 
 def how_to_serve(place: Place, push: str) -> str:
-    """Return the part of a message that says that something is not served, and how to change that. `push`: the command
-    that would create a repository from it."""
+    """Return the part of a message which says that a place is not served, and how to serve it. `push`: the command that
+    would create a repository from the place."""
     return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
 
 
@@ -81,7 +81,7 @@ def behind(place: Place) -> str:
 
 def is_holdable(place: Place) -> bool:
     """Tell whether a connection may be held for later commands. A process that reads files by SFTP or from another
-    server may not be held: it ends with its command."""
+    server must not be held, because it ends with its command."""
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 
 

@@ -1,7 +1,7 @@
 """A push, planned on the client's knowledge of the remote.
 
 If the knowledge was wrong, the refusal carries the current state and the push is planned again. This costs one more
-round trip, and nothing that the server holds is sent twice.
+round trip, and no record that the server already has is sent twice.
 """
 
 # Theory of operation
@@ -128,8 +128,8 @@ class PushRequest(msgspec.Struct, frozen=True):
     bulk: bool = False
     """True to send the body as a bulk stream, if that is shorter."""
     is_likely: bool = False
-    """True if the remote probably exists and has some of the revisions. If nothing is known of it, the client then asks
-    for its refs before a long push."""
+    """True if the remote probably exists and has some of the revisions. If the client has no knowledge of the remote,
+    it then requests its refs before a long push."""
     replan: Callable[[], Changes] | None = None
     """Returns new changes if the remote is not as expected."""
 

@@ -1,4 +1,4 @@
-"""A request, and its end: an answer, or a refusal."""
+"""A request, and its result: an answer, or a refusal."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
-"""The rules for sending a request again. A repeat is safe: the request's id tells the server that it is one.
+"""The rules for sending a request again. A repeat is safe, because the server knows it by the request's id.
 
-File-level changes (VFS) are in no log, so they are not sent again once they may have been read.
+File-level changes (VFS) are in no log, so they are not sent again once the server may have read them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """`VfsLink`: sends calls of the file-level verbs to a server, and returns their results.
 
-Calls that are made together are one request. If the answer to a change was lost, nobody can tell whether it was made.
+Calls that are made together are one request. If the answer to a change is lost, it is unknown whether the change was
+made.
 """
 
 from __future__ import annotations
@@ -129,7 +130,7 @@ class VfsLink:
                 file.send()
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection. The next call opens a new one."""
         with self.mutex:
             self._client.close()
 

@@ -17,7 +17,7 @@ from smartserver.server.fair import Tenant
 from smartserver.vcs.git.build import unnamed_file
 
 HIGH: Final = 4 << 20
-"""Unwritten bytes above which no more are read."""
+"""The most unwritten bytes. Above it, reading stops."""
 
 LOW: Final = 1 << 20
 """Unwritten bytes below which reading is resumed."""

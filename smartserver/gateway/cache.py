@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 MAX_PACKS: Final = 16
-"""Packs above which they are joined: every request looks into each pack."""
+"""The most packs. If there are more, they are joined, because every request searches each pack."""
 
 FEW_REVISIONS: Final = 500
 """Revisions below which bitmaps are not worth their cost."""
@@ -57,10 +57,10 @@ MAX_IDS: Final = 60_000
 """The most revisions that a pull names by their ids (`verbs.repository_pull`). A pull of more requests all refs."""
 
 QUICK_BUILD: Final = 10.0
-"""Seconds of building below which a generation is built again as soon as refs leave objects behind."""
+"""If building takes fewer seconds, a new generation is built as soon as refs no longer reach all objects."""
 
 SLOW_BUILD_EVERY: Final = 3600.0
-"""Seconds between two further generations if building takes longer than usual."""
+"""The fewest seconds between two generations if building takes longer than `QUICK_BUILD`."""
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")

@@ -153,7 +153,8 @@ class Gateway:
         return found
 
     def state_to_push(self, visitor: Visitor, path: str) -> StoreState | None:
-        """Return the current state for a user who may push; None if there is no repository and the user may create one.
+        """Return the current state for a user who may push. Return None if the repository is missing and the user may
+        create it.
 
         Raises:
             AccessDenied, CodedError, OtherSystem: as `state`.

@@ -163,7 +163,7 @@ class GatewayChannel(http.HTTPChannel):
             super().dataReceived(data)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         self.closing = True
         self.factory.connections.closed(self)
         if self._timer is not None and self._timer.active():
@@ -177,7 +177,7 @@ class GatewayChannel(http.HTTPChannel):
             super().lineReceived(line)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Take a part of a body, or of the next request behind it."""
+        """Process a part of a body, or of the next request behind it."""
         if not self.discards:
             super().rawDataReceived(data)
 
@@ -239,7 +239,7 @@ class GatewayChannel(http.HTTPChannel):
         return not self._has_head
 
     def idle_since(self, now: float) -> float | None:
-        """Return the time since which no request is open; None if one is open."""
+        """Return the time since which no request is open; None while a request is open."""
         return None if self._has_head else self._idle
 
     def must_leave(self, now: float) -> None:
@@ -247,7 +247,7 @@ class GatewayChannel(http.HTTPChannel):
         self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close after the open one."""
+        """Accept no new requests, and close after the open one."""
         self.persistent = 0
         if not self._has_head:
             self.lose()

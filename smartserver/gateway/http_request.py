@@ -207,7 +207,7 @@ class GatewayRequest(http.Request):
             self._begin()
 
     def connectionLost(self, reason: Failure) -> None:
-        """Abandon the request, because the client is gone."""
+        """Abandon the request, because the client has disconnected."""
         if not self.is_over:
             self._ended(LOST)
         super().connectionLost(reason)

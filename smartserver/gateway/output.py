@@ -34,7 +34,7 @@ class RunningProgram:
         self._said = said
 
     def kill(self) -> None:
-        """Kill the program and its children. While it counts objects, it writes nothing for minutes and would not
+        """Kill the program and its children. A program that counts objects writes nothing for minutes and would not
         notice a closed pipe."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
@@ -75,7 +75,7 @@ class ProgramOutput(FileDescriptor):
         return self._program.output
 
     def doRead(self) -> None:
-        """Read a part of the output, or note its end."""
+        """Read a part of the output, or record its end."""
         try:
             content = os.read(self._program.output, PIPE)
         except BlockingIOError:
@@ -102,7 +102,7 @@ class ProgramOutput(FileDescriptor):
             self.startReading()
 
     def stopProducing(self) -> None:
-        """Close the output, because the client is gone."""
+        """Close the output, because the client has disconnected."""
         self.close()
 
     def close(self) -> None:

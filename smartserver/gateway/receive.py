@@ -57,8 +57,8 @@ CUT_OFF: Final = (
     "(git fetch --unshallow from where it was cloned)"
 )
 INCOMPLETE: Final = "missing necessary objects"
-"""The reasons with which a ref is refused whose history is neither in the pack nor on the server. The second one is
-that of git's own server."""
+"""The reasons with which a ref is refused if parts of its history are neither in the pack nor on the server. The second
+reason is that of git's own server."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ class _Source(LocalSource, frozen=True):
 
 @contextlib.contextmanager
 def _quarantined(folder: str, lease: Lease | None) -> Iterator[GitRepository]:
-    """Open the repository into which a push is received: its new objects go to the quarantine."""
+    """Open the repository into which a push is received. New objects are written to the quarantine."""
     environment = git_programs.environment()
     if lease is None:
         with open_bare(os.path.join(folder, "new.git"), NEW_VCS, environment) as repository:

@@ -34,9 +34,9 @@ CANDIDATES: Final = 2
 only 1 % of the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""A text is sent as a hunk if its only change is an insertion of up to this many bytes, because zstd would not make it
-shorter. A third of the records of one history are sent so; its first push takes a tenth less of the client's time, and
-2 % fewer bytes."""
+"""A text is sent as a hunk if its only hunk adds at most this many bytes, because zstd would not make it shorter. A
+third of the records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer
+bytes."""
 
 SIBLINGS: Final = 5
 """The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
@@ -80,7 +80,7 @@ def _cost(value: bytes) -> int:
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""Returns the hunks that make the text of a record from that of another, given the kind and both keys."""
+"""A function that returns the hunks between the texts of two records, given their kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
 """Returns the text of a record that is not in the cache, given its kind and key."""

@@ -44,7 +44,7 @@ MAX_REVISION: Final = MAX_ITEM - 1
 """The most bytes of one revision of a log. The array around it takes one byte more."""
 
 MAX_GROUP: Final = 64 << 10
-"""Bytes of the revisions in one item of a log; a longer revision has an item of its own."""
+"""The most bytes of the revisions in one item of a log. A longer revision has an item of its own."""
 
 _MAX_REVISIONS: Final = 1 << 14
 """The most revisions in one item that a reader accepts. Each takes at least five bytes."""
@@ -279,8 +279,8 @@ _NO_CHANGES: Final = b"\xc0"
 
 
 def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split an encoded revision into the parts that logs select: id, author and date; parents and message; changes. All
-    are empty if the row is."""
+    """Split an encoded revision into the parts that logs select: id, author and date; parents and message; changes. For
+    an empty row, all parts are empty."""
     if not row:
         return b"", b"", b""
     parts = _parts.decode(row)
@@ -388,7 +388,7 @@ class ContentStream:
             raise Malformed(self._before, f"it ends {missing} bytes before the end of an item")
 
     def _more(self) -> bool:
-        """Get the next chunk; return False if there is none."""
+        """Get the next chunk. Return False at the end."""
         chunk = next(self._chunks, b"")
         self._before += len(self._buffer)
         self._buffer, self._at = chunk, 0

@@ -130,7 +130,7 @@ class TipReader(Protocol):
 
 
 class ReadScope(NamedTuple):
-    """The wants, the haves and the ref that a client names besides the selector."""
+    """The wants, the haves and the ref that a client sends in addition to the selector."""
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()

@@ -47,7 +47,8 @@ _LARGE: Final = 64 << 10
 
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
-"""Bytes above which hunks are compressed. Fewer bytes shrink by a third, but take zstd as long as many bytes."""
+"""The bytes of hunks above which they are compressed. Fewer bytes shrink by a third, but zstd takes as long for them as
+for many bytes."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10

@@ -1,8 +1,8 @@
 """`KeyTable`: a number for each of many keys, in a third of the memory that a dictionary takes.
 
 A history has a key for each object, and properties of objects are kept in arrays by the key's number. An entry of a
-dictionary, with a key of 20 bytes and a number as objects, takes 130 bytes; here it takes the 20 bytes of the key, and
-30 to 40 more. A lookup takes 0.4 us, four times as long as in a dictionary.
+dictionary, with a key of 20 bytes and a number as objects, takes 130 bytes. An entry of this table takes the 20 bytes
+of the key, and 30 to 40 more. A lookup takes 0.4 us, four times as long as in a dictionary.
 """
 
 from __future__ import annotations

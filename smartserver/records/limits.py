@@ -72,7 +72,7 @@ MIN_BASE: Final = 8
 """The least bytes of a base: zstd ignores a prefix under 8 bytes."""
 
 MAX_HUNKS: Final = 1 << 20
-"""Bytes of the hunks of one record: decoded, that many bytes of the shortest hunks take 40 MB of memory."""
+"""The most bytes of the hunks of one record. Decoded, so many bytes of the shortest hunks take 40 MB of memory."""
 
 MIN_WINDOW_LOG: Final = 10
 """The least window of zstd, 1 KiB."""
@@ -84,8 +84,8 @@ WIDE: Final = 4 << 20
 """Bytes of base and text together above which the default hash tables of level 9 no longer cover a whole base."""
 
 PARTS_WINDOW_LOG: Final = 21
-"""The window of a text over `MAX_BASED`, 2 MiB, which a server holds for each client that reads one. 200 MB of source
-take 13 % more bytes than with a window of all of it, 3 % more than with 8 MiB."""
+"""The window of a text over `MAX_BASED`. A server has these 2 MiB in memory for each client that reads such a text. 200
+MB of source take 13 % more bytes than with a window of the whole text, and 3 % more than with 8 MiB."""
 
 MAX_TABLE_LOG: Final = 24
 """The largest hash and chain tables an encoder makes (64 MiB each); 25 was measured to gain nothing."""

@@ -14,8 +14,9 @@ Key = bytes
 """The key of a record, unique within its kind; 1 to 1,024 bytes."""
 
 HERE = b"."
-"""The name that stands for the branch which a request's path names, if the request allows that. It is also the name of
-a branch at the path of its repository, which no path can spell."""
+"""The name that stands for the branch in a request's path, if the request allows that.
+
+It is also the name of a branch at the path of its repository, which no path can spell."""
 
 
 made = tuple.__new__

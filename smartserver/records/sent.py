@@ -11,7 +11,7 @@ from smartserver.records.cache import Cache
 from smartserver.records.model import Key, Parent, RevisionId
 
 _REACH_CACHE: Final = 32 << 20
-"""Bytes of cached sets of ancestors; dropped ones are computed again."""
+"""The most bytes of cached sets of ancestors. Evicted sets are computed again."""
 
 _ENTRY: Final = 256
 """Bytes of an entry of the cache besides its bits."""

@@ -125,7 +125,7 @@ class System:
 
     @functools.cached_property
     def content_keys(self) -> frozenset[int]:
-        """The kinds whose key proves the text, so that the references of a record can be cached by its key."""
+        """The kinds whose key covers the whole text, so that the references of a record can be cached by its key."""
         return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:

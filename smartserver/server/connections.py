@@ -84,7 +84,7 @@ class OpenTimeouts(Protocol):
         """Return the time since which the connection is idle; None while it is in use."""
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to leave."""
+        """Note that the peer was told to disconnect."""
 
 
 class OpenConnection(Protocol):
@@ -231,7 +231,7 @@ class Connections:
             self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
-        """Note that a connection is gone."""
+        """Note that a connection is closed."""
         self.open.discard(one)
         self._counted.discard(one)
 

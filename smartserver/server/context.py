@@ -219,8 +219,8 @@ class RequestContext:
         return look
 
     def age(self) -> int:
-        """Return the milliseconds since the request was first sent: the age that the client gave, and the time since
-        the request arrived. It is 0 for the first sending."""
+        """Return the milliseconds since the request was first sent: the age in the request, plus the time since the
+        request arrived. It is 0 for the first sending."""
         age = self.header.message.age
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
@@ -245,7 +245,8 @@ class RequestContext:
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Tell whether the client may see a state of the repository. An incomplete one is shown only to its copy."""
+        """Tell whether the client may see a state of the repository. An incomplete repository is visible only to the
+        copy that creates it."""
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:

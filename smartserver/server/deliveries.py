@@ -37,7 +37,7 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 THREADS: Final = 4
-"""The most receivers that are told at a time."""
+"""The most receivers that are notified at a time."""
 
 FIRST_WAIT: Final = 1.0
 """Seconds until a receiver that failed is tried again; the wait doubles with each failure."""

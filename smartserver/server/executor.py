@@ -51,7 +51,7 @@ class Executor(Protocol):
         the work is for."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call `call` on the thread that moves the bytes. It is usable from any thread."""
+        """Call `call` on the thread that moves the bytes. Any thread may use this."""
 
 
 class InlineExecutor:

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Tenant:
-    """One connection as the threads know it. Connections of one `address` share the threads; one without an address
-    shares with no other."""
+    """Identifies a connection in the fair queue. Connections of the same `address` share the threads; a connection
+    without an address shares them with no other."""
 
     __slots__ = ("address",)
 

@@ -87,7 +87,7 @@ class RequestHeader:
 
     @property
     def long(self) -> bool:
-        """True if it may take minutes."""
+        """True if the request may take minutes."""
         return bool(self.longs)
 
     @property
@@ -102,7 +102,7 @@ class RequestHeader:
 
     @property
     def plain(self) -> list[str]:
-        """The verbs that are not file-level ones."""
+        """The verbs that are not file-level verbs."""
         return [verb.name for verb, _ in self.calls if not verb.is_vfs]
 
     @property

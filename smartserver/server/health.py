@@ -1,4 +1,4 @@
-"""`Health`: whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
+"""`Health`: tells whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 

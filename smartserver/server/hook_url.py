@@ -24,7 +24,7 @@ SIGNATURE: Final = "X-Smartserver-Signature"
 
 
 class ReceiverFailed(Exception):
-    """A receiver did not accept a message; the text says why."""
+    """A receiver did not accept a message; the text gives the reason."""
 
 
 def post(url: str, body: bytes, secret: str, time_limit: float) -> None:

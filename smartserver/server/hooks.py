@@ -65,7 +65,7 @@ class Hooks:
         return [hook for hook in self._rules() if hook.before and hook.fits(path)]
 
     def receivers(self, path: str) -> list[Hook]:
-        """Return the hooks that are told of changes that were made to the repository at a path."""
+        """Return the hooks that are notified of changes of the repository at a path."""
         return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:

@@ -106,7 +106,7 @@ class IdleTimeouts:
             self._used = now
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to leave."""
+        """Note that the peer was told to disconnect."""
         self._leave_by = now + self._drain_time
 
     # -- what to do
@@ -158,7 +158,7 @@ class IdleTimeouts:
         return False
 
     def next_look(self, now: float) -> float:
-        """Return the seconds until `look` is to be called again."""
+        """Return the seconds until `look` must be called again."""
         often = min(self._ping_interval, self._idle / TICKS)
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
@@ -179,7 +179,7 @@ class IdleTimeouts:
 
     @property
     def _keep(self) -> float:
-        """Seconds that a connection is kept without a request; fewer for a peer that never sent one."""
+        """Seconds that a connection is kept open without a request. They are fewer if the peer never sent one."""
         if self._refused:
             return DRAIN_SECONDS
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)

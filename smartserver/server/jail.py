@@ -44,7 +44,8 @@ def place(path: str) -> str:
 
 
 def _parts(path: str, *, below: bool) -> list[str]:
-    """Return the parts of a valid path; none for the root itself. `below`: the path may lead below a repository."""
+    """Return the parts of a valid path; none for the root itself. `below`: True if the path may continue below a
+    repository."""
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
         raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")
@@ -88,7 +89,7 @@ def _shown(text: str) -> str:
 
 
 def _objection(whole: str, *, below: bool = False) -> str:
-    """Return the reason why a text cannot be a part of a path; empty if it can. `below`: the part may be below a
+    """Return the reason why a text must not be a part of a path; empty if it is valid. `below`: the part may be below a
     repository."""
     if not whole:
         return "a part of it is empty"

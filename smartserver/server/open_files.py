@@ -33,7 +33,7 @@ class OpenFiles:
         """Reentrant: the garbage collector may finalize a file, which calls `_remove`, while this thread holds it."""
 
     def hold(self, file: ReadFile) -> None:
-        """Count a file until nothing refers to it any more, which closes it.
+        """Count a file as open until the last reference to it is dropped, which closes it.
 
         Raises:
             LimitExceeded: too many files are open.

@@ -11,8 +11,8 @@ PROGRESS_INTERVAL = 0.5
 """Seconds between two PROGRESS messages of a request, and before the first."""
 
 LARGE_UPLOAD = 1 << 20
-"""Bytes of a body from which each later phase is reported as it begins. A smaller request is mostly answered within
-half a second, and its reply is one small flight."""
+"""The fewest bytes of a body whose later phases are reported when they begin. A smaller request is mostly answered
+within half a second, and its reply is one small flight."""
 
 
 class RequestProgress:

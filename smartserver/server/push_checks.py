@@ -46,7 +46,7 @@ class PushChecks:
         self._digest = b""
         """The digest of the changes that the hooks accepted; empty before that."""
         self._asked: tuple[Transaction, bytes] | None = None
-        """The transaction that the hooks are to judge, and the digest of its changes."""
+        """The transaction that the hooks must judge, and the digest of its changes."""
 
     def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
         """Make the change. `commit` is called again each time that the hooks have judged it.

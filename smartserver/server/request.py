@@ -45,21 +45,21 @@ refusals = logging.getLogger("smartserver.refusals")
 user."""
 
 LARGE_REQUEST = 64 * 1024
-"""Bytes from which a request is decoded in a task: the largest takes 0.12 s, in which no other connection would
-move."""
+"""The fewest bytes of a request that is decoded in a task. The largest request takes 0.12 s, during which no other
+connection would be served."""
 
 FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDenied, TransportFailed)}
 """Codes of the refusals that are always logged: a permission that is missing, and a store that fails."""
 
 MANY_CALLS = 16
-"""The most calls of a read request in the lane QUICK. One `Repository.list` reads folders for milliseconds, hundreds do
-for seconds, in which no other client would get a quick answer. Our clients send three."""
+"""The most calls of a read request in the lane QUICK. One `Repository.list` reads folders for milliseconds; hundreds of
+calls would read for seconds, during which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
 """Bytes of memory that a decoded request takes in addition to its payload. The shortest request takes 7,000."""
 
 CALL_COST = 1024
-"""Bytes of memory that each call of a decoded request takes: the shortest takes 900."""
+"""Bytes of memory that each call of a decoded request takes. The shortest call takes 900."""
 
 
 class RequestOwner(Protocol):
@@ -132,7 +132,7 @@ class ServedRequest:
     # -- from the session
 
     def request(self, event: Request) -> None:
-        """Take a part of the request; begin the work with the last one."""
+        """Process a part of the request. Begin the work with the last part."""
         self._size += len(event.payload)
         self._up += len(event.payload)
         if self._size > MAX_REQUEST:
@@ -228,7 +228,7 @@ class ServedRequest:
             self._do(Task(Lane.QUICK, work.abandon, "cancel", lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
-        """Abandon the request, because the connection is gone."""
+        """Abandon the request, because the connection is closed."""
         was_over, self._work.is_over = self._work.is_over, True
         self._answer = None  # This also closes the files of its body.
         self._payload.clear()

@@ -119,7 +119,7 @@ class ServerCounts(msgspec.Struct, array_like=True):
 
 
 class RequestMeters:
-    """Counts requests. It is usable from several threads, because some requests end in a thread of a lane."""
+    """Counts requests. Several threads may use it, because some requests end in a thread of a lane."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

@@ -130,8 +130,8 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """Abandon the open requests. A commit that runs is stopped when its calls are run the next time; else its
-        change is made, and a repeat of the request is told so."""
+        """Abandon the open requests. A running commit is stopped when its calls are run again. If they are not, its
+        change is made, and a repeat of the request gets its answer."""
         self._closing = True
         self._abandon()
 
@@ -223,8 +223,8 @@ class Session:
     # -- from requests
 
     def send(self, event: events.Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone. `more`: another event follows, so up to `INITIAL_WINDOW` bytes
-        may be held back for it.
+        """Send one event unless the connection is closed. `more`: another event follows, so up to `INITIAL_WINDOW`
+        bytes may be held back for it.
 
         Neither side may stop reading because it cannot write: two such sides with bodies for each other would deadlock.
         So this side reads on, even if the peer takes no answers. Bodies wait until the peer takes more. Other answers
@@ -371,7 +371,7 @@ class Session:
             self._shell.close()
 
     def _abandon(self) -> None:
-        """Abandon the open requests, as `connection_lost` says."""
+        """Abandon the open requests, as described in `connection_lost`."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.lost()

@@ -24,7 +24,7 @@ class SessionProtocol(protocol.Protocol):
     """One connection: the Twisted protocol that owns the session and is its shell."""
 
     when_lost: Callable[[], None] | None = None
-    """A function that is called when the connection is gone."""
+    """A function that is called when the connection is closed."""
     _carrier: Any
     """The transport, once the connection is open. It is `Any` because Twisted's interfaces are unknown to a type
     checker."""
@@ -94,7 +94,7 @@ class SessionProtocol(protocol.Protocol):
         self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         self._connections.closed(self)
         self._forget_timer()  # The timer would keep this object alive for up to a quarter of an hour.
         self.outbox.clear()

@@ -41,7 +41,7 @@ MAX_OPEN = 256
 index): some 10,000 in all, and `serve` asks for 65,536."""
 
 NO_CREATE = "this server allows no new repositories (`serve --no-create`)"
-"""The reason that a refusal gives if nobody may create a repository."""
+"""The reason that a refusal gives if no user may create a repository."""
 
 FAR_LEVEL = 3
 """The level of zstd for clients on other machines. It compresses 250 MB of text a second, so that its output fills a
@@ -205,7 +205,7 @@ class Site:
 
     @property
     def facts(self) -> ServerFacts:
-        """The facts about this server that clients are told."""
+        """The facts about this server that are sent to clients."""
         return _facts(self.allows_vfs)
 
     def find(self, path: str) -> RepositoryLocation:
@@ -242,10 +242,10 @@ class Site:
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
         """Return the longest prefix of a path that is a repository; if there is none, the path itself. Only places that
-        the user may read are looked at.
+        the user may read are considered.
 
         Raises:
-            InvalidPath: the path cannot name a repository, or leads out of the root.
+            InvalidPath: the path cannot name a repository, or points outside the root.
         """
         return self._first_above(path, jail.clean(path), may_read)
 

@@ -14,7 +14,7 @@ ADJACENT = 50
 """The most microseconds between two spans of the same work that are joined, as long as there are few spans."""
 
 COARSER = 4
-"""The factor by which that gap grows each time that there are too many spans."""
+"""The factor by which the gap grows each time that there are too many spans."""
 
 RESERVED = 64
 """Spans that are left for the commit, which follows a long body."""
@@ -60,7 +60,7 @@ class RequestSpans:
         self._add(part, name, start, self._micro(self.clock()))
 
     def measured(self, connection: object) -> None:
-        """Do nothing: a request has no connection of its own."""
+        """Do nothing, because a request has no connection of its own."""
 
     def waited(self, since: float) -> None:
         """Note that the request waited for a thread until now."""

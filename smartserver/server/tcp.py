@@ -52,8 +52,8 @@ SOCKET_OPTIONS = {
 
 
 SEND_LIMIT = 256 * KIB
-"""Bytes that Twisted gives to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
-take a tenth more processor time: if the kernel takes only a part, Twisted copies a rest below the limit."""
+"""Bytes that Twisted passes to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
+take a tenth more processor time: if the kernel accepts only a part, Twisted copies a rest that is below the limit."""
 
 MAX_TLS_STEPS = 4096
 """Protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3, and its
@@ -93,8 +93,8 @@ class TcpReactor(Interface):
 
 
 Admit = Callable[[str, bool], Admission]
-"""A function that gives the admission of a client, from its address and whether nobody on the way can read its
-requests."""
+"""A function that returns the admission of a client. Its arguments are the client's address, and True if the requests
+cannot be read on the way."""
 
 
 class TcpFactory(protocol.Factory):
@@ -154,7 +154,7 @@ class TcpProtocol(SessionProtocol):
             super().refuse_if_full()
 
     def dataReceived(self, data: bytes) -> None:
-        """Take received bytes. The first one decides on TLS."""
+        """Process received bytes. The first byte decides whether TLS is used."""
         if not self._began and self.encryption is not None:
             self._began = True
             if data[0] == HANDSHAKE:

@@ -31,7 +31,7 @@ CERTIFICATE, KEY = "certificate.pem", "key.pem"
 """The files of a certificate that this module makes."""
 
 YEARS = 20
-"""Years for which such a certificate is valid: clients trust its fingerprint, which does not expire."""
+"""Years for which a generated certificate is valid. Clients trust its fingerprint, which does not expire."""
 
 
 class BadKeyPair(Exception):
@@ -69,7 +69,7 @@ class KeyPair:
         return used.to_cryptography()
 
     def _check_dates(self) -> None:
-        """Warn of a certificate that clients refuse for its dates. It is called at the start and for each
+        """Warn of a certificate that clients refuse for its dates. This is called at the start and for each
         connection."""
         used, now = self._certificate(), datetime.datetime.now(datetime.UTC)
         if now > used.not_valid_after_utc:

@@ -121,8 +121,8 @@ class TokenFile(WatchedFile[Tokens]):
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """Return no tokens if there never was a file. If there was one, raise an error, because a server without tokens
-        would have clients forget theirs."""
+        """Return no tokens if the file never existed. If it did, raise an error, because clients would delete tokens
+        that a server without tokens refuses."""
         if self.was_read:
             raise UnusableFile("it is gone")
         return Tokens()

@@ -18,8 +18,8 @@ T = TypeVar("T")
 
 
 class UnusableFile(Exception):
-    """A file that cannot be used; the text says why. Functions that read or change rules, tokens and hooks may raise
-    it."""
+    """The file cannot be used; the text gives the reason. Functions that read or change rules, tokens and hooks may
+    raise it."""
 
 
 class UnreadableFile(UnusableFile):
@@ -45,7 +45,7 @@ class WatchedSource(Protocol):
 
 
 class WatchedFile(Generic[T]):
-    """The content of a file, read again when the file has changed. It is usable from any thread."""
+    """The content of a file, read again when the file has changed. Any thread may use it."""
 
     what = ""
     """The word for the content in the log."""
@@ -68,7 +68,7 @@ class WatchedFile(Generic[T]):
         raise NotImplementedError
 
     def absent(self) -> T:
-        """Return the content that a missing file stands for, or raise UnusableFile."""
+        """Return the content to use if the file is missing, or raise UnusableFile."""
         raise UnusableFile("it cannot be read: No such file or directory")
 
     def count(self, content: T) -> int:

@@ -83,7 +83,7 @@ class Allowance:
         self._set_limits()
 
     def _set_limits(self) -> None:
-        """Compute both limits here, so that a charge takes only half a microsecond."""
+        """Compute both limits in advance, so that a charge takes only half a microsecond."""
         of_records = STEPS_OF_RECORD * self._records
         self._most_steps = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored + of_records
         self._most_decoded = DECODED + DECODED_OF_BYTE * self._sent + DECODED_OF_STORED * self._size

@@ -56,7 +56,8 @@ NONE = 0xFFFFFFFF
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """The stored revisions that a revision of the stream is based on: `ordinals`, and those of the `joined` fronts."""
+    """The stored revisions that a revision of the stream is based on: `ordinals`, and the revisions of the `joined`
+    fronts."""
 
     ordinals: frozenset[int] | array[int]
     """The front's own revisions: a set of a few, or a sorted array of many."""
@@ -122,7 +123,7 @@ class Ancestry:
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
-        """The number of revisions, stored ones included."""
+        """The number of revisions, including stored ones."""
         return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
@@ -292,7 +293,7 @@ class Ancestry:
         return stop
 
     def _count(self, steps: int) -> None:
-        """Count steps, and charge them once there are many."""
+        """Count steps. Charge them only when there are many."""
         self._uncharged += steps
         if self._uncharged > CHECK:
             steps, self._uncharged = self._uncharged, 0

@@ -21,7 +21,8 @@ from smartserver.store.pack import TRAILER
 from transports.base import BytesFile, ReadFile
 
 BLOCK = 16 << 10
-"""Bytes of a block in the format. Reading and hashing one takes 20 microseconds, and a lookup needs about four."""
+"""Bytes of a block in the format. Reading and hashing a block takes 20 microseconds, and a lookup needs about four
+blocks."""
 PIECE = 64 * BLOCK
 """Bytes that are written at once."""
 
@@ -131,7 +132,8 @@ class Blocks:
                 self._fetch(number)
 
     def _fetch(self, number: int) -> bytes:
-        """Read a block from the file and cache it; if it is damaged, rebuild the file and take the block from there."""
+        """Read a block from the file and cache it. If the block is damaged, rebuild the file and read the block from
+        there."""
         at = number * BLOCK
         size = min(BLOCK, self.length - at)
         if self._content is None:

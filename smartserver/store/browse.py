@@ -162,7 +162,8 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """Yield the row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
+    """Yield the encoded row of each revision in a log. A row is None if the revision cannot be read, or the row is too
+    long to store."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 

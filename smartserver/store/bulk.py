@@ -76,7 +76,7 @@ class BulkReader:
 
 @twin
 class SegmentExpander:
-    """Decompresses those frames of segments that need no base. It is fed a stream of segments, front to back."""
+    """Decompresses the frames of segments that need no base. It receives a stream of segments, in order."""
 
     def __init__(
         self, kinds: Sequence[Kind], *, largest: int = LARGEST, at_once: int = AT_ONCE, remembered: int = REMEMBERED

@@ -14,7 +14,7 @@ from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
 RATE: Final = 16
-"""The sampling rate: one key in 16 is followed."""
+"""The sampling rate: one key in 16 is tracked."""
 SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
 """The sizes of simulated caches in bytes: from 1 MiB to 8 GiB."""
 FOLLOWED: Final = 1 << 14
@@ -170,8 +170,8 @@ class SharedCache(Cache[bytes, V]):
     """A `Cache` that is safe for threads and counts its use; it may serve several repositories."""
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters, form: Form[V] | None = None) -> None:
-        """`limit`: the cost of all values at most; 0 keeps nothing. `meters`: the meters that count its use. `form`:
-        the conversion for `common`; None: values stay in this process."""
+        """`limit`: the most that all values may cost together; with 0 nothing is stored. `meters`: the meters that
+        count its use. `form`: the conversion for `common`; None: values stay in this process."""
         super().__init__(limit, cost)
         self._meters = meters
         self._lock = threading.Lock()
@@ -179,10 +179,10 @@ class SharedCache(Cache[bytes, V]):
         self.common: Common | None = None
         """The outer cache, asked on a miss."""
         self.demand: Demand | None = None
-        """The counter of lookups, if its size is to be chosen by use."""
+        """The counter of lookups, if the size of the cache is chosen by its use."""
 
     def get(self, key: bytes) -> V | None:
-        """The value kept under `key`, or None."""
+        """Return the value stored under `key`, or None."""
         # It is called a dozen times for each record, so without the lock: both calls are atomic under Python's own
         # lock, as bytes are hashed and compared in C.
         values, tally = self._values, here.tally
@@ -252,13 +252,13 @@ def encode_text(kept: CachedText) -> bytes | None:
 
 
 def decode_text(found: bytes) -> CachedText:
-    """Decode a text that `encode_text` encoded, and take it as proved."""
+    """Decode a text that `encode_text` encoded. The text counts as proved."""
     start = 4 + int.from_bytes(found[:4], "little")
     return CachedText(found[start:], True, found[4:start])
 
 
 class TextCache(SharedCache[CachedText]):
-    """The cache of fulltexts of records. Proved texts also go to the outer cache."""
+    """The cache of fulltexts of records. Proved texts are also stored in the outer cache."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         form = Form(b"text ", encode_text, decode_text)

@@ -100,7 +100,8 @@ class Since:
 
     @property
     def moved(self) -> int:
-        """About the bytes that making a checkpoint moves: it is written, and an older one is read."""
+        """About the number of bytes that the creation of a checkpoint transfers: the new checkpoint is written, and an
+        older one is read."""
         return 2 * (self.checkpoint + self.size)
 
 

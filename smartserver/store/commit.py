@@ -1,4 +1,4 @@
-"""`Commit` turns one request into a record of the log; `Group` puts concurrent changes into one record."""
+"""`Commit` turns one request into a record of the log. `Group` puts concurrent changes into one record."""
 
 # Theory of operation
 # ===================
@@ -138,7 +138,7 @@ class Group:
         return own.head
 
     def _append(self, head: Head | None) -> None:
-        """Append one record with the waiting changes, and wake the change that appends the next record."""
+        """Append one record with the first of the waiting changes, and wake the change that appends the next record."""
         if self._log.turns.wait():
             head = None
         with self._guard:
@@ -244,7 +244,7 @@ class LastLook(NamedTuple):
 
 
 class PlannedCommit(NamedTuple):
-    """A change that was planned on a state, and is to be made."""
+    """A change that was planned on a state and is not committed yet."""
 
     state: State
     transaction: Transaction
@@ -427,7 +427,7 @@ class Commit:
         return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
-        """Check that the pack exists, that no record dropped it, and that a new repository's folder holds nothing
+        """Check that the pack exists, that no record dropped it, and that a new repository's folder contains nothing
         else."""
         upload = self.upload
         gone = next((look.path for look in last.pack if look.result is None), None)

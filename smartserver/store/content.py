@@ -128,7 +128,8 @@ class PartReader:
     time."""
 
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
-        """`piece`: the bytes that the first `read` returns at most; each further one may return twice as many."""
+        """`piece`: the most bytes that the first `read` returns. Each further read may return twice as many as the one
+        before."""
         self.segments = 0
         self.size = 0
         self._parts = parts

@@ -250,8 +250,8 @@ class Creation:
     """The line of the format file of a new repository."""
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps in the repository's folder, and look at the place, in one trip. `perform`: performs steps in
-        the folder above."""
+        """Perform steps in the repository's folder, and read the state of the place, in one round trip. `perform`:
+        performs steps in the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
@@ -278,7 +278,8 @@ class Creation:
         return self._seen
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Make the place durably, and perform steps in its folder, in one trip. A half-made place is completed."""
+        """Create the place durably, and perform steps in its folder, in one round trip. A half-created place is
+        completed."""
         if self._made:
             self.check_above([step.below(self._path) for step in wanted])
             return

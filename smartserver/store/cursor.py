@@ -34,7 +34,7 @@ class CursorContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cursor(NamedTuple):
-    """A cursor as it was read: its number (0: there is none), and the time of its file in seconds."""
+    """A cursor that was read: its number (0 means that there is no cursor), and the time of its file in seconds."""
 
     number: int
     content: CursorContent

@@ -23,8 +23,8 @@ LOST = "lost"
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""Matches the path of a file of which a copy never becomes stale: its name is used once, or its content always means
-the same."""
+"""Matches the path of a file whose copies never become stale, because its name is used only once, or its content always
+means the same."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """All names in a repository's folder."""
 

@@ -175,7 +175,7 @@ class Graph:
         return self.parts[self.part_at(ordinal)].revision(ordinal)
 
     def parents(self, ordinal: int) -> tuple[int, ...]:
-        """The ordinals of a revision's parents, absent ones left out."""
+        """Return the ordinals of a revision's parents, without absent ones."""
         part = self.parts[self.part_at(ordinal)]
         local = ordinal - part.first
         return tuple(

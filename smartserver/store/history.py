@@ -123,8 +123,8 @@ class History:
         return self.horizon.mark if newest is None else newest.mark
 
     def extend(self, record: Record, record_hash: bytes) -> None:
-        """Add the entries of a record, and drop entries that are too old then. It changes the history: call it only on
-        a new copy."""
+        """Add the entries of a record, and drop entries that are too old then. This changes the history, so it must be
+        called only on a new copy."""
         number, mark = record.number, int.from_bytes(record_hash[:MARK], "big")
         what = [
             LogEntry(number, mark, record.time, each.user, each.request, each.outcomes, each.changes, each.options)
@@ -157,6 +157,6 @@ class History:
         self._start, self._end, self._beside = 0, len(self._line.entries), ()
 
     def forget(self, now: int) -> None:
-        """Note that requests before `now` (milliseconds since the epoch) may be missing. It changes the history, as
+        """Note that requests before `now` (milliseconds since the epoch) may be missing. This changes the history, as
         `extend` does."""
         self.horizon = msgspec.structs.replace(self.horizon, since=now)

@@ -225,7 +225,7 @@ class UploadValidator:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End the pack and return its entry; None if nothing was new. The pack is durable once its trailer is
+        """End the pack and return its entry; None if no revision was new. The pack is durable once its trailer is
         written."""
         # Nothing is decoded any more. Objects in cycles would keep memory until the next garbage collection.
         self._known.stream.recent.clear()
@@ -262,8 +262,8 @@ class UploadValidator:
         self.release()
 
     def release(self) -> None:
-        """Free the memory of a validator that is not used any more. It and its parts form cycles: a push of a long
-        history would keep a hundred megabytes until the next garbage collection."""
+        """Free the memory of a validator that is no longer used. The validator and its parts form cycles: without this,
+        a push of a long history would keep a hundred megabytes until the next garbage collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())

@@ -376,7 +376,7 @@ MAX_JOINED = 0xFFFFFFFF
 
 
 class Numbered(KeyTable):
-    """Numbered names, 4 GiB together at most. A name may have several numbers. For one thread."""
+    """Numbered names, at most 4 GiB together. A name may have several numbers. It must be used by one thread only."""
 
     def __init__(self) -> None:
         super().__init__()

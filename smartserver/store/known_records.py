@@ -223,7 +223,8 @@ class UploadIndex:
         return found
 
     def _decode(self, number: int) -> Record:
-        """Decode a copy: go down its chain to a recent, full or stored record, and up again."""
+        """Decode a copy of a record: follow its chain down to a recent, full or stored record, then apply the copies
+        upwards."""
         chain = [number]
         text = b""
         while True:
@@ -289,7 +290,7 @@ class StoredBases:
 
 
 class KnownRecords:
-    """The records of one stream so far, and of the snapshot that it is checked against."""
+    """The records of one stream so far, and the records of the snapshot that the stream is checked against."""
 
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]

@@ -65,7 +65,7 @@ WAIT = 30.0
 REMEMBERED = 60.0
 """Seconds for which a process that lost a race supposes that other processes are still writing."""
 LONGEST = 1.0
-"""The longest wait in seconds. Judging a large change again takes longer than this, but most changes take less."""
+"""The longest wait in seconds. It is limited because judging one large change again takes longer than most changes."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
 """A function that returns the next record after a state, and the state after it. It returns None if there is nothing to

@@ -49,7 +49,7 @@ class LostChange:
     """The time of the change's record, in milliseconds since the epoch. Without a record, the time of the file of its
     pack."""
     made: bool
-    """True if a record has the change, so that it was surely made."""
+    """True if a record has the change, so that it was certainly committed."""
     elsewhere: bool = False
     """True if the change was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
@@ -176,7 +176,7 @@ class _Walk:
             self._below, self._parent = self._below - 1, self._parents[self._below]
 
     def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
-        """The state after a record, by hash, if the state before it is among `states`; else nothing."""
+        """Compute the state after a record, by hash, if the state before it is in `states`."""
         content, path = self._records.get(number, b""), record_path(number)
         record_hash = hash_of(content)
         try:
@@ -194,7 +194,7 @@ class _Walk:
         return {}
 
     def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
-        """Note the fault of a checkpoint, or add its state to `states`."""
+        """Record the fault of a checkpoint, or add its state to `states`."""
         path = checkpoint_path(*name)
         try:
             said = decode_checkpoint(content, path)

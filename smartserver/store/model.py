@@ -29,7 +29,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     common: tuple[bool, ...]
     """For each have of the client, True if the revision is stored."""
     bulk: bool = False
-    """True if the segments travel as one bulk stream."""
+    """True if the segments are sent as one bulk stream."""
     expanded: bool = False
     """True if the server may decompress frames in the bulk stream (`store.bulk`)."""
 

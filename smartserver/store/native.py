@@ -51,7 +51,7 @@ class Prover(Protocol):
         """The revisions from a number on, with their parents by number; a stored parent is -1 - its ordinal."""
 
     def columns(self, first: int) -> Any:
-        """The records from a number on, as `UploadIndex.extend` takes them."""
+        """Return the records from a number on, in the form that `UploadIndex.extend` accepts."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
         """The body of the index of a pack with the segments from number `first` on. `lineages`: the lineages of its

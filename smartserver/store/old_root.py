@@ -176,7 +176,7 @@ def _alone(folder: Transport, place: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
-    """Hold the lock that the format file names. If this process dies, a lock folder stays held, and the next upgrade
+    """Acquire the lock that the format file names. If this process dies, a lock folder remains, and the next upgrade
     takes it over."""
     if b"swap=folder" not in line:
         with _flock(f"{place}/{LOCK}"):

@@ -30,7 +30,7 @@ from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
 
 LOOK_AGAIN = 10
-"""Seconds after which a missing file of summaries is looked for again: another process may have written it."""
+"""Seconds after which a missing file of summaries is looked up again, because another process may have written it."""
 
 log = logging.getLogger("smartserver")
 

@@ -97,7 +97,7 @@ class PackWriter:
 
 
 class PackReader:
-    """Reads one pack by position; usable from several threads at once."""
+    """Reads one pack by position. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile, length: int, name: str) -> None:
         """`length`: the length of the pack in the log. `name`: the path of the file, for messages."""

@@ -119,7 +119,7 @@ class _Kept:
                     other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
-        """The bytes ahead that a reader may keep after its source was dropped; 0 if there is room for a new source."""
+        """Return the bytes that a reader may keep after its source was dropped; 0 if there is room for a new source."""
         with self._lock:
             others = self._others(reader)
         if sum(others.values()) + min(held, HELD) <= HELD:

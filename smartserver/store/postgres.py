@@ -215,7 +215,7 @@ class Database:
         return repositories, records, size
 
     def close(self) -> None:
-        """Close the idle connections; the next call opens a new one."""
+        """Close the idle connections. The next call opens a new one."""
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:

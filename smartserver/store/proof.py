@@ -53,7 +53,7 @@ REFERENCES_KEPT = 200_000
 120,000, a first push of 12,502 commits takes the server 8 % more CPU."""
 
 Group = tuple[int, bytes | None, frozenset[Key]]
-"""References of one sort: the kind of the records, the meta that they must have (None: any), and their keys."""
+"""References of one sort: the kind of the records, the meta that they must have (None means any), and their keys."""
 
 References = tuple[Group, ...]
 """The references of a record. A key in two groups of one kind has a wrong type in one of them."""
@@ -77,7 +77,7 @@ class ReferenceCache:
 
 
 def _cost(references: References) -> int:
-    """The cost of an entry of the cache: the number of its keys, and one."""
+    """Return the cost of an entry of the cache: one more than the number of its keys."""
     return 1 + sum(len(keys) for _, _, keys in references)
 
 

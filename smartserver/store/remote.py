@@ -20,7 +20,7 @@ from transports.steps import Get, ReadRanges
 AT_ONCE = 8 << 20
 """Bytes that are read or held at once: a link of 64 Mbit/s carries them in a second, so trips add little time."""
 MOVES = 4
-"""Times in one read that missing packs are looked for in the newest state."""
+"""The most times that one read searches the newest state for missing packs."""
 SMALL = 64 << 10
 """Bytes of the newest packs that are read with their indexes, and held: mostly they are needed next. Reads of an object
 store cost money, so there only the snapshots after the first of a process do so."""
@@ -117,7 +117,7 @@ class RemotePack(PackReader):
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ranges of the file, in one trip."""
+        """Read ranges of the file, in one round trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:

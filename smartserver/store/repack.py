@@ -25,7 +25,7 @@ from transports.errors import FileExists, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Publish, Put, Withdraw
 
 MOST_PACKS = 12
-"""Packs, besides those larger than `LARGE`, up to which no repack is needed."""
+"""The most packs, not counting those larger than `LARGE`, with which no repack is needed."""
 AHEAD = 4
 """New packs during a slow repack after which it stops pausing: with 4 at most 15 packs were seen in `bench pushes`,
 without a bound 23 (doc/performance.md). Pauses make a repack at least three times as long: 17,000 records took 0.1 s
@@ -170,8 +170,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(line: Log) -> Iterator[bool]:
-    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two processes at
-    once do no harm, but one works for nothing. So the turn of a dead process may simply expire."""
+    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two concurrent
+    processes are harmless, but the work of one is wasted. So the turn of a dead process may simply expire."""
     folder, stem = line.folder, f"{INCOMING}/{line.randomness(8).hex()}"
     leave, temporary, there = Withdraw(TURN, f"{stem}.withdrawn"), f"{stem}.turn", GetStat(TURN)
     folder.perform([there])

@@ -79,7 +79,7 @@ class PackRepository:
     # -- reading
 
     def exists(self) -> bool:
-        """Tell whether the repository exists; a deleted one does not."""
+        """Tell whether the repository exists. A deleted repository does not exist."""
         return self._states.look().state.exists
 
     def deleted(self) -> bool:
@@ -296,7 +296,8 @@ class PackRepository:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Make a checkpoint if one is due and takes little traffic: called after a change over a link."""
+        """Create a checkpoint if one is due and takes little traffic. This is called after a change in a remote
+        store."""
         upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
@@ -315,5 +316,5 @@ class PackRepository:
     # -- steps
 
     def quarantine(self, request: bytes, prepare: Callable[[], None] | None = None) -> Quarantine:
-        """Make a quarantine for one pack; arguments as in `Quarantine`."""
+        """Create a quarantine for one pack. The arguments are those of `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, prepare)

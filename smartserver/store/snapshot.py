@@ -256,7 +256,7 @@ class OpenedState(NamedTuple):
 
 
 class States:
-    """Opens the states of one repository and keeps the newest snapshot; usable from several threads at once."""
+    """Opens the states of one repository and keeps the newest snapshot. Several threads may use it at once."""
 
     def __init__(self, log: LogView, texts: TextCache) -> None:
         self._log = log

@@ -179,8 +179,8 @@ class StoredRecords:
         return Record(kind, key, meta, text)
 
     def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
-        """Open a pack, or its index alone, for the native reader. Return whether that succeeded. `wanted`: as returned
-        by `RecordReader.read`."""
+        """Open a pack, or its index alone, for the native reader. Return False if that failed. `wanted`: as returned by
+        `RecordReader.read`."""
         number = wanted if wanted >= 0 else -1 - wanted
         try:
             index = self.packs[number].index.blocks.descriptor
@@ -220,7 +220,8 @@ class StoredRecords:
     def _remote(
         self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
     ) -> CachedText | None:
-        """Decode and prove the text of a record that came from a remote cache; None if it does not match the record."""
+        """Decode and prove the text of a record from a remote cache. Return None if the text does not match the
+        record."""
         if found is None:
             return None
         kind = self.state.kinds[asked[0]]
@@ -288,8 +289,8 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame, as stored, of a record that names its base by key; None for another or large
-        record."""
+        """Return the header and the stored frame of a record that names its base by key. Return None for any other
+        record, or a large one."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:

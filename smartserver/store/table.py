@@ -217,7 +217,7 @@ def _present(entry: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]
 
 
 class _Items(ItemsView[bytes, V]):
-    """The entries in one walk; the inherited view would look up each key."""
+    """The entries in one walk. The inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 
@@ -226,7 +226,7 @@ class _Items(ItemsView[bytes, V]):
 
 
 class _Values(ValuesView[V]):
-    """The values in one walk; the inherited view would look up each key."""
+    """The values in one walk. The inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 

@@ -32,8 +32,8 @@ TAIL = 4096
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
-    """The entry for a record, and the number and hash of the record on whose state it was judged. A joined pack has no
-    entry; `joins` has the names of the packs whose segments it has, in order."""
+    """The entry for a record, and the number and hash of the record on whose state the entry was judged. A joined pack
+    has no entry; `joins` has the names of its original packs, in order."""
 
     incarnation: Bytes16
     version: Natural
@@ -57,7 +57,7 @@ Read = Callable[[int, int], bytes]
 
 
 def ranges_of(folder: Transport, path: str) -> Read:
-    """Return a function that reads a file; each call is one trip."""
+    """Return a function that reads ranges of a file. Each call takes one round trip."""
 
     def read(offset: int, size: int) -> bytes:
         step = ReadRanges(path, [(offset, size)])

@@ -31,7 +31,8 @@ MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
 LARGE = 64 << 10
-"""Bytes, of some thousand refs, above which a record should not stay the newest one, as each look reads that."""
+"""Bytes, of some thousand refs, above which a record should not stay the newest one, because each look reads the newest
+record."""
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for readers of an older state, and a leftover for a writer that still runs."""
 
@@ -129,7 +130,8 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether a pack can be dropped without loss: it joins packs, or its request was carried out."""
+    """Tell whether a pack can be dropped without loss, because it joins existing packs, or its request was carried
+    out."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False

@@ -129,7 +129,7 @@ class _Verification:
             self._report(problem)
 
     def _open(self) -> Snapshot:
-        """Open the snapshot of the state, or of as many of its first packs as can be opened."""
+        """Open the snapshot of the state, or of the longest run of its first packs that can be opened."""
         packs = self._state.packs
         count, problem = len(packs), ""
         while True:

@@ -30,14 +30,15 @@ GATHERED = 64 * 1024
 """Bytes of lines that are written at once: the kernel keeps the bytes of one write together."""
 
 ADJACENT = 50
-"""Two equal spans count as one if at most so many microseconds are between them."""
+"""Two equal spans count as one if at most this many microseconds are between them."""
 
 
 class Narrator:
     """Makes the events of this process."""
 
     def __init__(self, tell: Callable[[Event], None], program: str, trace: str = "", *, is_host: bool = False) -> None:
-        """`tell` is called with each event. The others are as in `ProcessBegan`; without `trace` a new trace begins."""
+        """`tell` is called with each event. The other arguments are as in `ProcessBegan`. Without `trace`, a new trace
+        begins."""
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
@@ -177,7 +178,7 @@ class TraceFile:
 
 
 def open_trace(path: str) -> int:
-    """Open a file for a trace, and return its descriptor. Only its owner can read a new one.
+    """Open a file for a trace, and return its descriptor. A new file can be read only by its owner.
 
     Raises:
         OSError: the file cannot be opened, or is no ordinary file of this user.

@@ -28,7 +28,7 @@ class Flags(NamedTuple):
     """The flags that say which calls are shown, banned and recorded."""
 
     words: frozenset[str] = frozenset()
-    """All words that are neither rules nor a file: the flags of `KNOWN`, and those of other programs."""
+    """All words except rules and the file: the flags of `KNOWN`, and flags of other programs."""
     rules: tuple[str, ...] = ()
     file: str = ""
     """The file to which the trace is appended; empty if there is none."""

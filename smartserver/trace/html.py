@@ -1,8 +1,7 @@
 """Makes an HTML page of traces that needs no other file.
 
-The page runs no script and no style but its own (`Content-Security-Policy`). The names in a trace are nowhere in its
-markup. They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as
-text.
+The page uses only its own script and style (`Content-Security-Policy`). The names in a trace are nowhere in its markup.
+They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as text.
 """
 
 from __future__ import annotations

@@ -56,10 +56,10 @@ class CallRecord(msgspec.Struct):
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     """The server's counts for the request, by name."""
     answered: float = 0.0
-    """The time at which the first part of the answer came."""
+    """The time at which the first part of the answer was received."""
 
     def add_server_trace(self, trace: ServerTrace | None) -> None:
-        """Add the spans and counts that the server tells."""
+        """Add the spans and counts that the server reports."""
         if trace is not None:
             self.server += trace.spans
             self.counts |= trace.counts

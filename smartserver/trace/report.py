@@ -19,7 +19,7 @@ CALLED: dict[str, str] = {
     Part.SERVER: "in the server",
     Part.RECEIVE: "receive",
 }
-"""The name of each part, in the order in which they are shown."""
+"""The name of each part, in the order of display."""
 
 
 def lines(trace: Trace) -> list[str]:

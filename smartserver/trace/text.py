@@ -1,4 +1,4 @@
-"""`-Dhpss`: a line for each request and one for all of them."""
+"""`-Dhpss`: prints a line for each request and a summary of all requests."""
 
 from __future__ import annotations
 

@@ -42,7 +42,7 @@ class CannotSend(VcsError):
 
 
 class WrongContent(VcsError):
-    """A pulled record does not match its key, or its base is missing here."""
+    """A pulled record does not match its key, or its base is missing in the local repository."""
 
     def __init__(self, key: Key, why: str) -> None:
         super().__init__(key, why)
@@ -54,7 +54,7 @@ class WrongContent(VcsError):
 
 
 class ToolFailed(VcsError):
-    """A command of the version-control system failed; `said` is empty or one line."""
+    """A command of the version-control system failed. `said`: its message on one line, or empty."""
 
     def __init__(self, command: str, status: int, said: str) -> None:
         super().__init__(command, status, said)

@@ -22,7 +22,7 @@ class Job(NamedTuple):
     """A revision to send."""
 
     named: str
-    """The revision as its refusal names it."""
+    """The name of the revision in errors."""
     revision: RevisionId
     parents: Sequence[Parent]
     records: Iterable[NewRecord | HeldRecord]
@@ -43,11 +43,11 @@ def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
 
 
 def segments_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments, those with a large text in parts. The writer's thread makes small ones while the next revisions
-    are read. The caller must call `writer.abandon` at the end.
+    """Yield segments, those with a large text in parts. The writer's thread creates small segments while the next
+    revisions are read. The caller must call `writer.abandon` at the end.
 
     Raises:
-        CannotSend: a server would refuse one.
+        CannotSend: a server would refuse a segment.
     """
     waiting: deque[Job] = deque()
     for job in jobs:

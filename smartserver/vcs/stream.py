@@ -340,8 +340,8 @@ class FileChanges:
         self._files[path] = file
 
     def _remove(self, path: bytes) -> None:
-        """Remove a file, or a folder and all files in it. git writes the removal of a file after the folder that takes
-        its place: then the folder stays."""
+        """Remove a file, or a folder and all files in it. If a folder replaces a file, git writes the removal of the
+        file after the folder: then the folder is kept."""
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return

@@ -15,7 +15,7 @@ class BranchDeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknow
 
 
 class BranchDeleteResult(Result, frozen=True, array_like=True):
-    """The tips that the ref had; empty if it was absent."""
+    """The previous tips of the ref; empty if the ref was absent."""
 
     old: list[bytes]
 

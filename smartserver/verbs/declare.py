@@ -59,7 +59,7 @@ class Permission(enum.Enum):
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """The facts about a server that clients are told."""
+    """The facts about a server that are sent to clients."""
 
     version: str
     capabilities: tuple[str, ...]

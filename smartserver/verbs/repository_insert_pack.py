@@ -26,7 +26,7 @@ class InsertPackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_
 
 
 class InsertPackResult(Result, frozen=True, array_like=True):
-    """The number of new revisions that are stored. Those that only refused refs reach are not stored."""
+    """The number of new revisions that are stored. Revisions that only refused refs reach are not stored."""
 
     new: int
 

@@ -14,8 +14,8 @@ class MendRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MendResult(Result, frozen=True, array_like=True):
-    """`count`: the number of corrections. `mended`: a line for each of the first ones. `left`: true if more are left
-    for another call."""
+    """`count`: the number of corrections. `mended`: a line for each of the first corrections. `left`: True if another
+    call is needed."""
 
     count: int
     mended: list[str]

@@ -23,7 +23,7 @@ class OpenResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.open", effect=Effect.READ, finds_above=True, errors=(NoSuchRepository,))
 def repository_open(context: Context, request: OpenRequest) -> OpenResult:
-    """Find the longest prefix of the path that is a repository; its refs come with the reply's state."""
+    """Find the longest prefix of the path that is a repository; its refs are part of the reply's state."""
     vcs = context.transaction.vcs
     rest = context.path.strip("/")[len(context.at) :].lstrip("/")
     return OpenResult(context.at, rest, vcs, context.branch, context.inner)

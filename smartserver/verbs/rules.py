@@ -40,7 +40,7 @@ class Growth(enum.StrEnum):
     """The rule for a ref that would have more heads than before."""
 
     NONE = "none"
-    """No more heads are allowed; a new ref has one."""
+    """The ref must not have more heads than before. A new ref may have only one head."""
     COVERED = "covered"
     """Any number is allowed if each present head is an ancestor of a new one."""
     ANY = "any"
@@ -67,8 +67,8 @@ HEADS_ERRORS = (
 def move(
     context: Context, name: bytes, tip: Tip, rule: Rule = Rule.FF, create: Create = Create.YES, expected: bytes = b""
 ) -> RefValue | None:
-    """Move or create a ref, and return its previous value. A ref that has the new value already is a success under any
-    rule.
+    """Move or create a ref, and return its previous value. If the ref already has the new value, the call succeeds
+    under any rule.
 
     Raises:
         NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.

@@ -118,7 +118,7 @@ class HasResult(Result, frozen=True, array_like=True):
 
 
 class GetResult(Result, frozen=True, array_like=True):
-    """`size`: the size of the file; nil if there is none. `content`: its bytes; nil if they are in the body."""
+    """`size`: the size of the file; nil if the file is missing. `content`: its bytes; nil if they are in the body."""
 
     size: int | None
     content: bytes | None = None

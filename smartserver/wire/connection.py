@@ -159,7 +159,12 @@ class Connection:
         self._eof = True
 
     def next_event(self) -> events.Event | None:
-        """Yield a wanted object, even if a filter excludes it, and the objects below it that pass the filters."""
+        """Return the next event, or None if more bytes are needed. After `PeerClosed` the result is always None.
+
+        Raises:
+            RemoteProtocolError: the peer violated the protocol. The message names the expected and the received bytes.
+            Interrupted: the peer's bytes ended too early. The message names the expected bytes.
+        """
         self._raise_if_broken()
         try:
             return self._read()

@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request, or a part of it; `body` and `more` as in `Request`."""
+    """The answer to a request, or a part of it. `body` and `more` are as in `Request`."""
 
     id: int
     payload: bytes
@@ -55,7 +55,7 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of a request; one frame."""
+    """The progress of a request, in one frame."""
 
     id: int
     payload: bytes
@@ -81,7 +81,7 @@ class Pong(msgspec.Struct, frozen=True):
 
 class GoAway(msgspec.Struct, frozen=True):
     """The server takes no new requests on this connection, and closes it once the open ones are answered. `reason`: a
-    text in UTF-8 for a person."""
+    UTF-8 text for the user."""
 
     reason: bytes = b""
 

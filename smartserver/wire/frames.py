@@ -126,8 +126,9 @@ class ReceiveBuffer:
     """
 
     def __init__(self, *, reuses: bool = False) -> None:
-        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Else the
-        allocator returns such large ones to the system, and a client takes a fifth longer for a megabyte."""
+        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Without
+        reuse, the allocator returns such large blocks to the system, and a client takes a fifth longer for a
+        megabyte."""
         self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0

@@ -18,7 +18,7 @@ MAX_PING = 64
 """Payload of PING and PONG: a clock value and a nonce fit; HTTP/2 has 8, WebSocket 125."""
 
 MAX_REASON = 1 * KIB
-"""Payload of GOAWAY: one sentence for a person."""
+"""The most bytes of the payload of GOAWAY, which is one sentence for the user."""
 
 MAX_OPEN_REQUESTS = 128
 """Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
@@ -143,7 +143,7 @@ PING_INTERVAL = 20.0
 """Silence after which a side that waits for an answer sends PING: NAT tables forget idle TCP after 60 s or more."""
 
 IDLE_TIMEOUT = 120.0
-"""Silence with unanswered PINGs after which the peer counts as gone: six intervals."""
+"""Seconds of silence with unanswered PINGs after which the peer counts as disconnected: six intervals."""
 
 STALL_TIMEOUT = 600.0
 """The time that a server waits for the next byte of a request, or for its peer to take the next byte of an answer;

@@ -49,7 +49,7 @@ class TcpMedium:
         self._is_measured = False
         """True once the tracer has measured the socket, which is done only once."""
         self._others: Sequence[SocketAddress] = ()
-        """The other addresses of the server, until one has answered."""
+        """The remaining addresses of the server, until one has answered."""
         self._first = b""
         """The bytes that were sent with a handshake that nobody has answered."""
         try:

@@ -64,7 +64,7 @@ class HpssTags(BasicTags):
         tag at the tip.
 
         Raises:
-            NoSuchTag: there is no tag of that name.
+            NoSuchTag: the tag does not exist.
         """
         found: RevisionId = super().lookup_tag(tag_name)
         remote = self.branch.remote
@@ -294,7 +294,7 @@ class OptionConfig(EffectiveConfig):
     def __init__(self, transport: Any) -> None:
         super().__init__(transport, OPTIONS_FILE)
         self._whole = TransportConfig(transport, OPTIONS_FILE)
-        """The whole file, to which changes are written, so that options without an effect are kept."""
+        """The whole options file. Changes are written to it, so that options without an effect are kept."""
 
     def set_option(self, value: Any, name: str, section: str | None = None) -> None:
         """Set an option."""

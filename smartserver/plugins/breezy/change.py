@@ -100,10 +100,10 @@ def stays(state: BranchState) -> RefUpdate:
 
 
 def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
-    """Return updates that create a branch, and fail with the rest of the request if there is one.
+    """Return updates that create a branch, and fail with the rest of the request if the branch exists.
 
-    Creating a branch that is there already, attributes included, is a success. So it is created with other attributes
-    first.
+    Creating a branch that exists already with the same attributes succeeds, so the branch is first created with other
+    attributes.
     """
     return [
         RefUpdate(HERE, tip, create=Create.MUST, attributes=UNMADE),

@@ -55,7 +55,8 @@ class Checkouts:
         return [parent for parent in self._parents if not has(parent)]
 
     def tell_gone(self, revisions: Iterable[RevisionId], url: str) -> None:
-        """Warn the user of missing bases. Other parents of trees were merged, and may not have been sent yet."""
+        """Warn the user of missing bases. Other parents of trees are ignored, because they were merged and may not have
+        been sent yet."""
         for revision in revisions:
             if revision in self._bases:
                 self.gone = GONE.format(shown(revision), url)

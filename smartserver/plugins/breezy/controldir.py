@@ -211,7 +211,7 @@ class HpssDir(BzrDir):
         return False
 
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
-        """Return False: a server has one format."""
+        """Return False, because a server has only one format."""
         return False
 
     def _get_file_mode(self) -> None:
@@ -325,7 +325,7 @@ def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clone
 
 
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
-    """Create a branch on a server from any other branch (`brz branch`, `brz switch -b`).
+    """Create a branch on a server from another branch (`brz branch`, `brz switch -b`).
 
     Breezy calls this on the source's directory, whose class is Breezy's own. Its method would create an empty
     repository, fill it, create a branch, and read the new tree.

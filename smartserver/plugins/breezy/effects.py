@@ -55,9 +55,10 @@ class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not t
 
 
 class EffectiveStack(config.BranchStack):  # type: ignore[misc]
-    """The user's options for a branch, then those of the branch that have an effect, then the user's for all branches.
+    """The user's options for a branch, then the options of the branch that have an effect, then the user's options for
+    all branches.
 
-    `brz config` sees all options of the branch, since it only shows them.
+    `brz config` gets all options of the branch, because it only shows them.
     """
 
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:

@@ -133,7 +133,7 @@ def in_memory(*below: Any) -> Any:
 
 
 class Mirror:
-    """The mirror of one repository, for all branches of it that this process reads."""
+    """The mirror of one repository. It is shared by all branches of the repository that this process reads."""
 
     def __init__(self, url: str, folder: MirrorFolder | None) -> None:
         """`url`: the URL of the repository, for messages. `folder`: the folder of the mirror; None for a mirror in

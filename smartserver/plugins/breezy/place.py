@@ -159,7 +159,7 @@ class Place:
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
     ) -> PushOutcome:
-        """Send a change, all of it or nothing, and take in the state from the answer; call this in `words`.
+        """Send a change atomically, and store the state in the answer as knowledge; call this in `words`.
 
         Raises:
             CodedError: the change was refused.

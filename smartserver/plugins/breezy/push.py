@@ -97,7 +97,8 @@ def run_hooks(result: BranchPushResult) -> None:
 
 
 def _own_revno(source: Branch, tip: RevisionId) -> int:
-    """Return the revno that a revision has as a tip. A merged revision has another one in the source's own line."""
+    """Return the revno that a revision has as a tip. The revno of a merged revision in the source's own history is
+    different."""
     revno, last = source.last_revision_info()
     check_has(source.repository, tip, source)
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))

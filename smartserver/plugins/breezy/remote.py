@@ -128,7 +128,7 @@ class Remote(Place):
         self.files = BranchFiles(self)
         self.history = BranchHistory(self)
         self.level: RequestLevel | None = None
-        """The most that the server was asked for in this command; None if it was not asked."""
+        """The highest level that this command has requested from the server; None if it has made no request."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects for this branch, which cache the files that they have read."""
         self.was_opened = False
@@ -239,8 +239,8 @@ class Remote(Place):
             raise Outdated(self.url)
 
     def _is_told(self) -> bool:
-        """Take the state from an answer in this command about another branch of the repository. Return False if there
-        was none."""
+        """Use the state from an answer in this command about another branch of the repository. Return False if there
+        was no such answer."""
         known = self._told_here()
         if known is None:
             return False
@@ -468,12 +468,12 @@ class Remote(Place):
         return result
 
     def delete(self) -> bool:
-        """Delete the branch; return False if there was none."""
+        """Delete the branch. Return False if it was missing."""
         with self.words():
             return bool(self.change([RefUpdate(HERE, None)]).refs[0].old)
 
     def is_beside(self, other: Remote) -> bool:
-        """Say whether both are on one server."""
+        """Tell whether both branches are on one server."""
         return self.server is other.server
 
     def is_in_repository_of(self, other: Remote) -> bool:

@@ -80,7 +80,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     """The repository of a branch on a server."""
 
     def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
-        """`makes`: True to create a mirror on the disk if there is none."""
+        """`makes`: True to create a mirror on the disk if the repository has none."""
         self.remote = remote
         self.mirror = remote.history.mirror(makes=makes)
         self.builds = False
@@ -159,7 +159,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
                 return
 
     def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
-        """Return the parents of those of `revisions` that exist. `read`: reads parents from the mirror."""
+        """Return the parents of the `revisions` that exist. `read`: a function that reads parents from the mirror."""
         wanted = [*revisions]
         with self.lock_read():
             found = read(wanted)

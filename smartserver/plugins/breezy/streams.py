@@ -96,8 +96,8 @@ class LocalCopy:
             )
 
     def push(self, names: Iterable[str], *, force: bool) -> None:
-        """Push branches, each in one request, after another one that creates a new repository. `force`: the branches
-        may lose revisions."""
+        """Push branches, each in one request. Before the first branch of a new repository, another request creates the
+        repository. `force`: True if the branches may lose revisions."""
         if self._is_new:
             ControlDir.open(self._url).create_repository(shared=True)
         for name in names:
@@ -353,7 +353,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """Do nothing: the parser has checked the feature."""
 
     def checkpoint_handler(self, cmd: Any) -> None:
-        """Do nothing: all changes are made at once, at the end."""
+        """Do nothing, because all changes are made at once at the end of the stream."""
 
 
 class _Before:
@@ -460,7 +460,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
                 yield commands.FileModifyCommand(path.encode(), mode, None, tree_new.get_file_text(path))
 
     def emit_tags(self) -> None:
-        """Write no tags: the tags of all branches come at the end."""
+        """Write no tags, because the tags of all branches are written at the end."""
 
 
 _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")

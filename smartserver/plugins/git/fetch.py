@@ -93,7 +93,7 @@ class Fetch:
         self._pulled = Arrival(pulled.body, pulled.result.segments, (shallow, set()) if shallow else None)
 
     def _pull_part(self, local: GitRepository, wanted: Wants, haves: Sequence[bytes], shallow: set[bytes]) -> Arrival:
-        """Ask for a part of the commits, or of their objects."""
+        """Request a part of the commits, or of their objects."""
         options = self._options
         if options.deepens:  # Some shallow commits may never have come; history below them must not count as present.
             with span(Part.LOCAL, "find what is here"):

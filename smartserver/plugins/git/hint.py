@@ -62,7 +62,7 @@ class Hint(msgspec.Struct, frozen=True):
 
     @property
     def is_lazy(self) -> bool:
-        """True if git itself asks for objects that a partial clone lacks: it names their ids, and needs no ref."""
+        """True if git itself requests objects that a partial clone lacks. It then names their ids, and needs no ref."""
         named = {"--stdin", "--no-tags", "--no-write-fetch-head", "--filter"}
         return self.command == "fetch" and named <= self.options
 

@@ -45,7 +45,7 @@ class Leases:
     """The leases of one push."""
 
     def __init__(self, hint: Hint, remote: str, local: Local, refspecs: Refspecs, known: Collection[bytes]) -> None:
-        """`remote`: the name of the remote, or its URL if it has none. `known`: the remote's refs, as last seen."""
+        """`remote`: the name of the remote, or its URL if it has no name. `known`: the remote's refs, as last seen."""
         self._hint = hint
         self._local = local
         self._known = known
@@ -111,8 +111,8 @@ class Leases:
                     yield found
 
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
-        """Yield the sources that are certainly pushed, and their refs; a deletion has no source. Yield nothing if it is
-        uncertain."""
+        """Yield the sources that will certainly be pushed, and their refs. A deletion has an empty source. Yield
+        nothing if that is uncertain."""
         options, refspecs = self._hint.options, self._refspecs
         if any(spec.startswith(b"^") for spec, _ in [*refspecs.pairs, *map(sides, refspecs.configured)]):
             return

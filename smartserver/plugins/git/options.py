@@ -47,7 +47,7 @@ class Options(msgspec.Struct):
     push_options: list[str] = msgspec.field(default_factory=list)
     """Push options, for the hooks of the server."""
     told: set[str] = msgspec.field(default_factory=set)
-    """Options that the user was told are not supported."""
+    """Unsupported options about which the user was warned."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
         """Take an option as `NAME VALUE`, and return the answer for git."""
@@ -90,7 +90,7 @@ class Options(msgspec.Struct):
 
     @property
     def deepens(self) -> bool:
-        """True if an option says where history is cut."""
+        """True if an option limits the depth of the history."""
         return bool(self.depth or self.since or self.excluded)
 
     def _filter(self, spec: str, terminal: Terminal) -> bytes:

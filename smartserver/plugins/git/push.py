@@ -52,7 +52,7 @@ class PushCommand(msgspec.Struct, frozen=True):
     """One of git's `push` commands."""
 
     source: bytes
-    """The name of the source; empty if the ref is to be deleted."""
+    """The name of the source; empty if the ref is deleted."""
     listed: bytes
     """The ref that git named, and that answers to git must name."""
     ref: bytes

@@ -49,7 +49,7 @@ class Local(Protocol):
         """Return the configuration."""
 
     def find(self, name: bytes) -> LocalObject | None:
-        """Return the object that an expression stands for, or None."""
+        """Return the object that an expression denotes, or None."""
 
 
 class Refspecs:
@@ -135,7 +135,7 @@ class Refspecs:
         return pairs
 
     def _sides_of_one(self, source: bytes) -> tuple[bytes, bytes]:
-        """Return source and target of a refspec that names no target: the settings may name one."""
+        """Return source and target of a refspec without a target; the settings may define the target."""
         ref = b"" if source in IS_HEAD else self.full(source)
         if ref in self.refs:
             for written, target in map(sides, self.configured):

@@ -89,8 +89,8 @@ class GitRemote:
         answers: IO[bytes],
         say: Callable[[str], None],
     ) -> None:
-        """`local`: opens the repository that git runs in; it returns None if there is none (`ls-remote` works
-        anywhere)."""
+        """`local`: opens the repository in which git runs; it returns None if git runs outside a repository
+        (`ls-remote` works anywhere)."""
         self._remote = remote
         self._location = location
         self._repository = repository
@@ -135,7 +135,7 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Remove the files that keep fetched packs. Call this when no interrupt can come any more."""
+        """Remove the files that keep fetched packs. Call this when no interrupt can arrive any more."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:

@@ -32,8 +32,8 @@ def peer_schemes() -> Any:
 
 
 def location(path: Any) -> bytes:
-    """Return the URL of the path given to `make_peer`: a path object since 6.4, the URL itself before. It has no
-    branch."""
+    """Return the URL of the path given to `make_peer`, without the branch. The path is a path object since 6.4, and the
+    URL itself before."""
     if isinstance(path, bytes):
         return path
     url: bytes = path.loc or path.rawloc
@@ -79,7 +79,7 @@ class BasePeer:
         return self
 
     def local(self) -> None:
-        """Return None: the repository is not a local one."""
+        """Return None, because the repository is not local."""
 
     def capabilities(self) -> Iterable[bytes]:
         """Return the capabilities: names, or names with values (`name=value`)."""

@@ -21,11 +21,9 @@ def draft_roots(
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """Return the draft changesets on the server without a draft parent, among those that are here or received.
-
-    `received`: changesets and their parents; they may be here by now. `common`: heads of the changesets on both sides.
-    `public`: heads of the public changesets on the server.
-    """
+    """Return the draft changesets on the server that have no draft parent, of those that are local or received.
+    `received`: changesets and their parents; they may be local by now. `common`: heads of the changesets on both sides.
+    `public`: heads of the public changesets."""
     public_received = _public_received(received, public)
     drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:

@@ -410,7 +410,7 @@ def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool
 
 
 def change_phase(remote: Remote, name: bytes) -> bool:
-    """Make one changeset public, and return True."""
+    """Make one changeset public. Return True."""
     if not remote.publishes:
         with remote.words():
             reason = remote.repository.push(PushRequest([], maps=phase_updates([node.bin(name)]))).error()

@@ -165,13 +165,13 @@ class Remote:
 
     @property
     def takes_markers(self) -> bool:
-        """True if a request for history asks for obsolescence markers. A clone of a part sends the request before there
-        is a local repository, whose configuration decides whether markers are added to it."""
+        """True if a request for history also requests obsolescence markers. A clone of a part sends the request before
+        there is a local repository, whose configuration decides whether markers are added to it."""
         local = self.local
         return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
 
     def begin(self) -> None:
-        """Expect that there is no repository: the next push creates it."""
+        """Assume that the repository is missing, so that the next push creates it."""
         self.knowledge.forget()
         self.level = RequestLevel.REFS
         self.is_new = True

@@ -133,7 +133,7 @@ def _load(ui: Any) -> None:
 
 
 class _Texts:
-    """The texts of a stream, in a file: those of a commit may not fit into memory."""
+    """The texts of a stream, stored in a file, because the texts of a commit may not fit into memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.

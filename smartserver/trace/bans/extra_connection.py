@@ -24,7 +24,7 @@ class ExtraConnection(Ban):
         """True if the connection before has answered all its requests."""
         self._is_new = False
         self._is_ending = False
-        """True if the server takes no more requests on the connection."""
+        """True if the server accepts no more requests on the connection."""
 
     def begin(self) -> None:
         """Forget the connections of the operation before."""
@@ -35,7 +35,7 @@ class ExtraConnection(Ban):
         self._is_new, self._is_ending = True, False
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request that goes over a needless connection."""
+        """Return a finding if a request is sent on a needless connection."""
         needless = self._is_new and self._is_good
         self._is_new = self._is_good = False
         why = "the connection before was good"
@@ -50,5 +50,5 @@ class ExtraConnection(Ban):
         self._is_good = not self._is_ending
 
     def leaving(self) -> None:
-        """Note that the server takes no more requests on the connection."""
+        """Note that the server accepts no more requests on the connection."""
         self._is_ending, self._is_good = True, False

@@ -14,7 +14,7 @@ from smartserver.wire.messages import Fault, KnownVersion, RequestFlag, State
 
 
 class WatchedRequest(msgspec.Struct):
-    """A request that is going to be sent."""
+    """A request that is about to be sent."""
 
     id: bytes
     path: str
@@ -111,7 +111,7 @@ class Ban:
         """Note that the body of an answer is complete."""
 
     def leaving(self) -> None:
-        """Note that the server takes no more requests on the connection."""
+        """Note that the server accepts no more requests on the connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:

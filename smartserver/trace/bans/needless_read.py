@@ -171,7 +171,7 @@ class Reopen(Ban):
         self._told.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request for a state that was told before."""
+        """Return a finding if a request asks for a state that was sent before."""
         verb = asked.calls[0][0].name
         if asked.path not in self._told or _is_of_files(asked):
             return None
@@ -183,7 +183,7 @@ class Reopen(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember that the state was told."""
+        """Remember that the state was sent."""
         if answered.state is not None:
             self._told.add(asked.path)
         elif not _is_of_files(asked):

@@ -45,7 +45,7 @@ def one_operation() -> Iterator[None]:
 
 
 class Operations:
-    """Tells one operation from the next."""
+    """Detects where one operation ends and the next begins."""
 
     def __init__(self) -> None:
         self._last: weakref.ref[_Mark] | None = None

@@ -48,7 +48,8 @@ _INSERTED = 127
 """The most bytes that one instruction inserts."""
 
 _INDEXED = 1 << 20
-"""The most bytes of a text that Breezy indexes to find them in another; of a longer text it indexes a part."""
+"""The most bytes of a text that Breezy indexes to find matches in other texts. Of a longer text, only a part is
+indexed."""
 
 
 class BlockText(NamedTuple):

@@ -39,8 +39,8 @@ _STEPS: Final = 32
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
-    """Return the texts (see `leaf_texts`) of the items that only the new leaf has, and of few others. `old` was read
-    before.
+    """Return the texts (see `leaf_texts`) of the items that only the new leaf has, and perhaps of a few other items.
+    `old` was read before.
 
     Return None if the leaf must be read whole. Two items with the same key are not detected.
     """

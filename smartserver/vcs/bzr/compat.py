@@ -65,7 +65,7 @@ Keys = Iterable[StoreKey]
 
 
 class ContentFactory(Protocol):
-    """One record of a stream; valid until the next one is read."""
+    """One record of a stream. It is valid until the next record is read."""
 
     key: StoreKey
     parents: tuple[StoreKey, ...] | None
@@ -150,7 +150,7 @@ FulltextContentFactory: Any = versionedfile.FulltextContentFactory
 """The records that a store gives: no record of a key, a text in pieces, a whole text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
-"""Raised by a store for a text that it was told not to store."""
+"""The error that a store raises for a text that must not be stored."""
 
 
 def format_2a() -> Any:

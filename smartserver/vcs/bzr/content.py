@@ -114,7 +114,7 @@ class BzrContents:
         return f"name a branch, as in URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         tree = self._tree(revision)
         found = tree.walk(path) if deep else _shallow(tree, path)
         first = next(found, None)

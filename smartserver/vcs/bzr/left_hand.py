@@ -33,7 +33,7 @@ def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
 
 
 def count_lines(stored: TipReader, tips: Sequence[RevisionId]) -> list[int]:
-    """Return the number of each tip; 0 for a missing one.
+    """Return the number of each tip; 0 for a missing tip.
 
     Each line is walked until it meets the line of a tip whose number is proved. The proved lines are walked, too, each
     down to the ordinal that is looked at: a child has a higher ordinal than its parents.

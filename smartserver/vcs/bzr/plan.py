@@ -125,7 +125,7 @@ class BrzExport:
         self._bulk = bulk
         self._stores = repository.stores
         self._reading = threading.Lock()
-        """Held while a store is read, as only one thread may read it."""
+        """The lock under which a store is read, because only one thread may read it at a time."""
         self._excluded = excluded
         self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
         self._pages: dict[Key, MapPage] = {}

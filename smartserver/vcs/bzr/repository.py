@@ -56,7 +56,7 @@ class WrongFormat(VcsError):
 
 
 class BrzRepository:
-    """A repository that Breezy has opened. Methods take locks as they need them."""
+    """A repository that Breezy has opened. Its methods take the locks that they need."""
 
     vcs = BzrSystem.name
 

@@ -24,7 +24,7 @@ from smartserver.vcs.bzr.pages import (
 from smartserver.vcs.bzr.revision import Inventory, read_inventory
 
 ITEMS: Final = 16
-"""Items of a leaf that count as one step."""
+"""The number of items of a leaf that count as one step."""
 
 Read = Callable[[int, Key], Record | None]
 """Returns the record of a kind and key, or None."""
@@ -208,9 +208,10 @@ def page_of(read: Read, key: Key) -> bytes:
 
 
 def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
-    """Yield the leaves that two trees do not share: the side, 0 or 1, and the entries by file id, as written.
+    """Yield the leaves that two trees do not share: the side, 0 or 1, and the encoded entries by file id.
 
-    An entry that is yielded for one side only may be in both trees: a page may lie deeper in the other tree's map.
+    An entry that is yielded for one side only may be in both trees, because a page may be deeper in the other tree's
+    map.
     """
     found = [read(INVENTORY, revision) for revision in (one, other)]
     mine, theirs = [set() if record is None else {read_inventory(record.text).id_to_entry} for record in found]

@@ -109,7 +109,8 @@ class Difference:
     """The pages and texts that one tree introduced. `compare` fills it."""
 
     def __init__(self, pages: dict[Key, MapPage]) -> None:
-        """`pages`: the pages read so far. A page that a generator asks for is there when the generator goes on."""
+        """`pages`: the pages read so far. When a generator that has requested a page is resumed, the page must be in
+        `pages`."""
         self._pages = pages
         self.pages: list[NewPage] = []
         self.texts: list[NewText] = []

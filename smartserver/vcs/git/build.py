@@ -69,8 +69,8 @@ class PackBuilder:
     """Makes a git pack of segments as they are received. An error in a segment may be raised by a later call than its
     `add`.
 
-    A record may become a delta of an earlier one, never of one outside: the pack is complete. A base of another type is
-    used for decoding only, since in a pack a delta has the type of its base.
+    A record may become a delta of an earlier record, but never of a record outside the pack, so the pack is complete. A
+    base of another type is used for decoding only, because in a pack a delta has the type of its base.
     """
 
     def __init__(

@@ -82,7 +82,7 @@ class GitContents:
         raise NoSuchPart(f"unknown revision {name!r}")
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         node = self._at(revision, path)
         if node is None:
             raise NoSuchPart(f"nothing at {shown(path)} in {revision.hex()}")

@@ -33,7 +33,7 @@ _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadFolder(VcsError):
-    """A folder cannot become a commit; the message says why in a line."""
+    """A folder cannot become a commit; the message gives the reason on one line."""
 
 
 class File(NamedTuple):
@@ -165,7 +165,7 @@ class FolderCommit:
         self.trees = {key: text for key, text in tree.trees.items() if key not in held}
         """The folder's trees that are sent."""
         self.files = {file.key: file for file in tree.files if file.key not in held}
-        """The folder's files that are sent, one for each text."""
+        """The files of the folder that are sent: one file for each different text."""
 
     def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
         """Return this plan, whatever the remote has: the commit is new."""

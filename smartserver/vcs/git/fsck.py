@@ -231,7 +231,7 @@ def _mode(mode: bytes) -> str:
 
 
 def _special(name: bytes) -> str | None:
-    """Return the file of git's that some file system takes a name for, or None."""
+    """Return the file of git's for which some file system would take a name, or None."""
     for special, (hfs, ntfs) in _SPECIAL.items():
         if _hfs(hfs, name) or ntfs.search(name):
             return special
@@ -427,7 +427,8 @@ _HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
-    """Tell whether git would take a URL for an option, for several lines or for another host (CVE-2020-11008)."""
+    """Tell whether git would treat a URL as an option, as several lines or as a URL of another host
+    (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
     if url.startswith((b"./", b"../", b"git://")):

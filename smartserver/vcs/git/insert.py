@@ -23,7 +23,7 @@ from smartserver.vcs.git.repository import GitRepository, failure
 from smartserver.vcs.signals import held
 
 DEFAULT_UNPACK_LIMIT = 100
-"""Git's own limit: fewer objects than this become loose ones."""
+"""Git's own default limit: fewer objects than this become loose objects."""
 
 LARGE_PULL = 16 << 20
 """A pull of so many bytes becomes a pack even with few objects, unless the user set a limit. For loose objects, git

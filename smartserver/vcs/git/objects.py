@@ -200,7 +200,7 @@ class ObjectStream(Iterator[GitObject]):
     """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
 
     Raises while it is read:
-        MissingObject: one is not here.
+        MissingObject: an object is missing here.
         ReadingEnded: the process failed.
     """
 

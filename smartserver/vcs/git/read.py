@@ -43,11 +43,11 @@ from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.sending import Job, segment, segments_behind
 
 FEW = 64
-"""The most revisions for which trees are compared in this process, since starting another costs about as much. The
-writer then uses the direct predecessor as base."""
+"""The most revisions for which trees are compared in this process, because starting another process takes about as
+long. The writer then uses the direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""Bytes of texts that are cached as bases; git reads dropped ones again. Twice as much saves no time."""
+"""Bytes of texts that are cached as bases. Git must read evicted texts again. Twice as much saves no time."""
 
 _CHUNK = 5_000
 """The number of objects that a process which reads ahead is asked for at once. With fewer, git caches too few of its

@@ -102,7 +102,7 @@ class _Objects:
             return self._format.commit(commit, self.read(commit).text)[0]
 
     def seconds(self, commit: RevisionId) -> int:
-        """Return the second in which a commit was made; 0 if its text has no date."""
+        """Return the time of a commit in seconds; 0 if its text has no date."""
         found = _DATE.search(self.read(commit).text)
         return int(found[1]) if found is not None else 0
 
@@ -367,7 +367,7 @@ class _Sending:
             yield from self._wanted(key)
 
     def _wanted(self, key: Key) -> Iterator[SentRecord]:
-        """No more heads are allowed: the ref must have exactly one, even when it is new."""
+        """Yield a wanted object, even if a filter excludes it, and the objects below it that pass the filters."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
             yield from self._below(_VisitedTree(key, (), 0), wanted=True)

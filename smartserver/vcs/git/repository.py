@@ -277,7 +277,7 @@ class GitRepository:
         return [unhexlify(line) for line in lines]
 
     def _by_weight(self, refs: Mapping[bytes, RevisionId]) -> list[RevisionId]:
-        """Return the tips of all refs: first HEAD's, then those of branches, of remotes, and of other refs."""
+        """Return the tips of all refs: first the tip of HEAD, then those of branches, of remotes, and of other refs."""
         head = self.head()
 
         def weight(name: bytes) -> int:

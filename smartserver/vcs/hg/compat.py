@@ -34,7 +34,7 @@ class Revlog(Protocol):
         """Return the node of a number."""
 
     def parents(self, node: Node) -> Sequence[Node]:
-        """Return the two parents of a node; null for a missing one."""
+        """Return the two parents of a node; null for an absent parent."""
 
     def flags(self, rev: int) -> int:
         """Return the revlog flags of a revision."""
@@ -95,6 +95,6 @@ def _revlog(storage: Any) -> Revlog:
 
 
 def line_delta(text: bytes, base: bytes) -> bytes:
-    """Return the lines in which a text differs from another, in Mercurial's own form."""
+    """Return the difference between a text and its base, in Mercurial's own line-based form."""
     found: bytes = mdiff.textdiff(base, text)
     return found

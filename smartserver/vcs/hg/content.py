@@ -35,7 +35,7 @@ AT: Final = b"@"
 """The bookmark that a clone checks out."""
 
 DEFAULT: Final = b"default"
-"""The branch that a clone checks out if there is no such bookmark."""
+"""The branch that a clone checks out if no bookmark of this name exists."""
 
 MAX_SECONDS: Final = 1 << 53
 """The most seconds from 1970 to a date that is shown. Mercurial's own commands take dates of 32 bits alone."""
@@ -64,7 +64,7 @@ class HgContents:
         return found
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         if line:

@@ -21,8 +21,8 @@ _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
 """The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
-"""Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of one, or an `x`
-without two digits."""
+"""Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of an extra, or an
+`x` without two digits."""
 
 _HEX: Final = 40
 
@@ -104,12 +104,13 @@ def file_text(text: bytes) -> bytes:
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Tell whether a version's metadata may extend beyond `begin`. They do not end in the first `searched` bytes."""
+    """Tell whether a version's metadata may extend beyond `begin`. The caller knows that they do not end in the first
+    `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """Return the file and version that a file's version was copied or renamed from; None if its metadata lack one."""
+    """Return the file and version that a file's version was copied or renamed from; None if its metadata name none."""
     end = _end_of_metadata(text)
     if not end:
         return None

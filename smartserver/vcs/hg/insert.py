@@ -87,7 +87,7 @@ class Arrived(ReceivedRecords):
             self._note_all()
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets. Each parent is wanted, too, or in the repository.
+        """Yield the changegroup of some received changesets. Each parent must be wanted, too, or be in the repository.
 
         Raises:
             WrongContent: a text does not match its key, or a record is missing.

@@ -64,7 +64,8 @@ class Marker(NamedTuple):
 
     @property
     def anchors(self) -> tuple[Node, ...]:
-        """The changesets to which the marker matters: its successors; without any, the predecessor and its parents."""
+        """The changesets to which the marker is relevant: its successors or, if it has none, the predecessor and its
+        parents."""
         return self.successors or (self.predecessor, *self.parents)
 
 

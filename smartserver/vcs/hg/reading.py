@@ -265,7 +265,8 @@ def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
 
 
 def _join(joined: dict[bytes, _TagHistory], tags: Mapping[bytes, _TagHistory], charge: Charge) -> None:
-    """Merge a head's tags into those of earlier heads, as Mercurial does: the node that supersedes the other wins."""
+    """Merge a head's tags into those of earlier heads, as Mercurial does: if both heads have a tag, the node that
+    supersedes the other is used."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
         charge(1 + (len(other.history) if other is not None else 0))
