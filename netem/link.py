@@ -38,7 +38,7 @@ class Link:
     tcp: TcpModel | None = None
     """The model of TCP's congestion window, in the simulator alone; None: the window has no limit."""
     seed: int | str = 0
-    """The seed of all random numbers. Each effect has its own ones in each direction of each connection."""
+    """The seed of all random numbers. Each effect has its own random numbers in each direction of each connection."""
 
     def __post_init__(self) -> None:
         """Refuse an impossible link."""
@@ -77,7 +77,7 @@ class Link:
         return self._effects(effect.seeded(f"{stream} {place}") for place, effect in enumerate(extra))
 
     def lane(self, *, up: bool, connection: int) -> Lane:
-        """Return a fresh queue for one direction of the connection with that number."""
+        """Return a new queue for one direction of the connection with that number."""
         return Lane(self, up=up, connection=connection)
 
     def stages(self, *, up: bool, connection: int) -> list[Stage]:

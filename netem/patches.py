@@ -77,7 +77,7 @@ class Patches:
         self.look_for_twisted()
 
     def look_for_twisted(self) -> None:
-        """Replace Twisted's methods too, if the program has imported it by now."""
+        """Replace Twisted's methods, too, if the program has imported Twisted by now."""
         module = sys.modules.get("twisted.internet.abstract")
         if module is not None and not self._twisted:
             self._twisted = True

@@ -92,8 +92,8 @@ class Proxy:
         self.on_ended: Callable[[int], None] | None = None
         """A function that the proxy's thread calls with the number of a connection that has ended on both sides."""
         self.sites: Callable[[int, int], CallSites] | None = None
-        """A function that the proxy's thread calls with the number of a connection and a size when a client has sent so
-        many bytes. It returns the lines that sent them."""
+        """A function that the proxy's thread calls with the number of a connection and a size, after a client has sent
+        that many bytes. It returns the lines of code that sent them."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused

@@ -26,7 +26,7 @@ from netem.units import NANOSECONDS, NEVER
 Address = tuple[str, int]
 
 Ends = tuple[Address, Address]
-"""The addresses of a connection's client and of its server. A later connection may have the same ones."""
+"""The addresses of a connection's client and of its server. A later connection may have the same addresses."""
 
 SLACK = 50_000
 """Nanoseconds by which a parcel may be sent early. They are fewer than one turn of the event loop takes, and save a

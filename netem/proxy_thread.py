@@ -32,7 +32,7 @@ class ProxyThread:
     def __init__(self, serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], gone: Callable[[], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping: asyncio.Event | None = None
-        """The event that ends `serve`; set it on the thread alone."""
+        """The event that ends `serve`. It must be set on the thread of `serve`."""
         self.thread: threading.Thread | None = None
         self.listening = threading.Event()
         self._serve = serve

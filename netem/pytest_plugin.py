@@ -47,7 +47,8 @@ MEASURED = "round trips of "
 """The prefix of the property of a test's report that has the round trips measured for a budget."""
 
 UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
-"""Options with which pytest does not collect some files. (With `-k` and `-m` it collects them and deselects tests.)"""
+"""Options with which pytest does not collect some files. (With `-k` and `-m`, pytest collects them and deselects
+tests.)"""
 
 _NETWORKS = pytest.StashKey[list[Callable[[], Counts]]]()
 
@@ -221,7 +222,8 @@ def netem_link() -> Link:
 
 @pytest.fixture
 def netem_rtt() -> float:
-    """The seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override it for another time."""
+    """The seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override the fixture for another
+    time."""
     return 0.05
 
 

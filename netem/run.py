@@ -56,7 +56,8 @@ class Crossing:
         *,
         on_waiting: Callable[[str], None] | None = None,
     ) -> None:
-        """`servers`: commands in the words of a shell, but run without one; `{server}` is replaced by their address.
+        """`servers`: commands in the syntax of a shell, but run without a shell; `{server}` is replaced by their
+        address.
 
         `settings`: names and values of kernel settings, set on both sides before a server starts.
         `on_waiting`: called with a line for the user if a server takes long to listen.

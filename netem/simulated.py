@@ -34,7 +34,7 @@ class SimulatedNetwork:
         link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
-        """The links of the next connections, one each. Later connections use `link`."""
+        """The links of the next connections, one for each. Later connections use `link`."""
         self.tap: Tap | None = None
         """A function that is called with all bytes that enter the link, or None."""
         self.clock = Clock() if clock is None else clock
@@ -48,7 +48,7 @@ class SimulatedNetwork:
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        Bytes on the way come out as before; bytes that were held for ever are sent again.
+        Bytes in transit are delivered as before; bytes that were held for ever are sent again.
         """
         link.check_streams(simulated=True)
         self.link = link
@@ -91,7 +91,7 @@ class SimulatedNetwork:
         return client
 
     def __enter__(self) -> Self:
-        """Return the network itself, which has nothing to start."""
+        """Return the network itself, which needs no start."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:

@@ -147,7 +147,7 @@ class Endpoint(ABC):
         """Note that bytes have left the sender's buffer."""
 
     def _deliver(self) -> None:
-        """Deliver the next parcel to the peer. A peer that was reset gets nothing more."""
+        """Deliver the next parcel to the peer, unless the peer was reset."""
         peer = self._peer
         if self._error is not None or peer is None:
             return

@@ -25,7 +25,7 @@ class SimulatedStream(Endpoint):
         return self._buffered
 
     def readable(self) -> bool:
-        """Tell whether `read` would return (or raise) at once; no time passes."""
+        """Tell whether `read` would return or raise an error at once. No time passes."""
         return bool(self._buffered or self._eof or self._error is not None)
 
     def writable(self) -> bool:
@@ -110,7 +110,7 @@ class SimulatedStream(Endpoint):
         self._put_eof()
 
     def close(self) -> None:
-        """Send no more and read no more. Written bytes are still delivered; closing twice is harmless."""
+        """Send no more and read no more. Written bytes are still delivered. A second call does nothing."""
         if self._closed:
             return
         self._put_eof()

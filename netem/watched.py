@@ -79,7 +79,8 @@ class Watched:
         self._opening_door = threading.Lock()
         """The lock of `_doors`. Its holder waits for the proxy's thread, so that thread must never acquire it."""
         self._clients: dict[Ends, _Client] = {}
-        """The last connection with those ends; an earlier one may not have ended in the proxy yet."""
+        """The last connection between two addresses. An earlier connection between them may not have ended in the proxy
+        yet."""
         self._lock = threading.Lock()
         """The lock of `_clients`. Its holder never waits."""
         self._numbered: dict[int, _Client] = {}

@@ -283,7 +283,7 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
 
 @dataclasses.dataclass(eq=False)
 class RepositoryExists(RepositoryError, code="repository-exists"):
-    """There is a repository at the path, and the caller required a new one."""
+    """The path already has a repository, and the caller required a new one."""
 
     path: str
 

@@ -106,7 +106,7 @@ class BytesFile(ReadFile):
         return len(self._content)
 
     def close(self) -> None:
-        """Do nothing: the last reference frees the content."""
+        """Do nothing, because the last reference frees the content."""
 
 
 class WriteFile(abc.ABC):

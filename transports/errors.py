@@ -79,7 +79,8 @@ class FileExists(TransportError, code="file-exists"):
 
 @dataclasses.dataclass(eq=False)
 class PermissionDenied(TransportError, code="permission-denied"):
-    """The store does not permit this user the operation. `reason`: why it would permit nobody; empty if unknown."""
+    """The store does not permit this user the operation. `reason`: the reason if no user would be permitted; empty if
+    unknown."""
 
     path: str
     reason: str = ""

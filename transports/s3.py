@@ -69,7 +69,7 @@ from transports.steps import (
 )
 
 INCOMING = "incoming"
-"""The name of a folder whose files are held by this process."""
+"""The name of a folder whose files are kept by this process."""
 PART = 5 << 20
 """Bytes of one part of an upload, the smallest size that S3 accepts for all but the last part."""
 PARTS = 4

@@ -18,7 +18,7 @@ IN_MEMORY = 1 << 20
 """The most bytes of a file that this process holds in memory; a larger file is a temporary file."""
 
 FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
-"""The stat of every folder, since S3 has no time of change for one."""
+"""The stat of every folder, because S3 stores no time of change for folders."""
 
 RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
@@ -52,7 +52,7 @@ class SpooledFile:
         return self.read_at(0, self.size)
 
     def send(self, put: Callable[[IO[bytes]], object]) -> None:
-        """Pass the file, at its beginning, to `put`, which reads all of it."""
+        """Pass the file, positioned at its beginning, to `put`, which reads the whole file."""
         with self._guard:
             self._file.seek(0)
             put(self._file)

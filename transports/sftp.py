@@ -206,7 +206,7 @@ _MOST = 120
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
-    """Yield the steps in groups that may be sent in one flight."""
+    """Yield the steps in groups. The steps of a group may be sent in one flight."""
     group: list[Step] = []
     for step in steps:
         if group and (isinstance(step, _FINAL) or len(group) == _MOST):
@@ -382,7 +382,8 @@ class SftpTransport(Transport):
                 self._fly(session, group)
 
     def _fly(self, session: Session, group: Sequence[Step]) -> None:
-        """Perform one group of steps. The server performs requests in the order that they were sent (draft, 6.1)."""
+        """Perform one group of steps. The server performs requests in the order in which they were sent (draft,
+        6.1)."""
         parts: list[_Part] = []
         writes = False
         for step in group:

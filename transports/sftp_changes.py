@@ -1,7 +1,7 @@
 """The talks of operations over SFTP that change something; see `sftp_talks`.
 
-A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends them if an earlier
-talk fails.
+A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends these requests if an
+earlier talk fails.
 """
 
 from __future__ import annotations

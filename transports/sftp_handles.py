@@ -47,7 +47,8 @@ class Handles:
         """The number of unanswered requests that open or close a handle."""
 
     def fill(self, requests: Sequence[Request | Following]) -> list[Request | None]:
-        """Return the requests to send together, with predicted handles filled in; None for one that cannot be sent."""
+        """Return the requests to send together, with predicted handles filled in. A request that cannot be sent is
+        None."""
         closed, count = list(self._closed), self._count
         predicts = self._predictable and not self._unanswered
         handle: bytes | None = None

@@ -135,7 +135,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 class _Refused(paramiko.SSHException):
-    """The login is refused, by this client or by the server; the message says why."""
+    """The login is refused, by this client or by the server; the message gives the reason."""
 
 
 # -- the connection
@@ -249,7 +249,7 @@ def _way(account: Account) -> _Way:
 
 
 def _hops(account: Account) -> list[str]:
-    """Return the jump hosts in the order of the connection, with the jump hosts of the first one before it."""
+    """Return the jump hosts in the order of the connection. The jump hosts of the first one precede it."""
     hops: list[str] = []
     seen = set[str]()
     while account.host not in seen:

@@ -30,7 +30,7 @@ CHUNK = 256 * 1024
 
 
 class Channel(Protocol):
-    """The connection that carries the bytes; paramiko's, or that of a test."""
+    """The connection that carries the bytes: a channel of paramiko, or a channel in tests."""
 
     def recv(self, nbytes: int, /) -> bytes:
         """Wait for bytes and return at most `nbytes` of them; empty at the end.
@@ -52,7 +52,7 @@ class Channel(Protocol):
         """Close the channel and end every wait in `recv` and `sendall`."""
 
     def hang_up(self) -> None:
-        """Make `recv` return its end, without taking a lock or waiting."""
+        """Let `recv` return the end of the stream. This neither takes a lock nor waits."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
@@ -71,7 +71,7 @@ class Session:
         window: int = WINDOW,
         is_openssh: bool = False,
     ) -> None:
-        """Send nothing yet: the greeting is sent with the first request, or by `has`.
+        """Nothing is sent yet: the greeting is sent with the first request, or by `has`.
 
         `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
         """
@@ -157,7 +157,7 @@ class Session:
         return Pending(self, box)
 
     def later(self, request: sftp.Request) -> None:
-        """Send a request with the next ones and ignore its answer, which saves a round trip."""
+        """Send a request together with the next ones and ignore its answer, which saves a round trip."""
         self._later.append(request)
 
     def close(self) -> None:

@@ -131,7 +131,7 @@ def said(status: Status, *, takes_room: bool) -> str:
 
 
 def status_of(answer: sftp.Answer) -> Status:
-    """Return the answer if it is a status, else a status that says that the answer was unexpected."""
+    """Return the answer if it is a status, else a status which says that the answer was unexpected."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
@@ -339,7 +339,7 @@ class _Opening:
 
     @property
     def kind(self) -> EntryKind | None:
-        """The kind of the file or folder; None if nothing has the path."""
+        """The kind of the file or folder; None if the path does not exist."""
         found = self._answers[1]
         return found.kind if isinstance(found, Attributes) else None
 

@@ -38,7 +38,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def was_performed(self) -> bool:
-        """True if there is a result."""
+        """True if the step was performed and has a result."""
         return bool(self._results)
 
     def settle(self, result: Result) -> None:
@@ -54,7 +54,7 @@ class Query(Step, Generic[Result]):
 
 @dataclass(eq=False, slots=True)
 class OptionalQuery(Query[Result | None]):
-    """A query whose result is None if nothing has that path. Later steps are performed all the same."""
+    """A query whose result is None if the path does not exist. Later steps are still performed."""
 
     @abc.abstractmethod
     def ask(self, transport: Transport) -> Result:

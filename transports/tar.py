@@ -53,7 +53,7 @@ class TarTransport(Transport):
     capabilities = Capability.HANDLES
 
     def __init__(self, archives: Mapping[str, BinaryIO]) -> None:
-        """`archives`: open files of this machine, by the names that the user gave.
+        """`archives`: open local files, by the names that the user gave.
 
         Raises:
             DamagedArchive: a file is not a tar archive, or is incomplete.

@@ -34,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return its exit status; 1 for a system error that it did not handle."""
+    """Run the command that `argv` names and return its exit status. The status is 1 for a system error that the command
+    did not handle."""
     words = list(sys.argv[1:] if argv is None else argv)
     # The words after `--` are another program's command line, so argparse must not see them.
     client = words[words.index("--") + 1 :] if "--" in words else []

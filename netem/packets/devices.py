@@ -58,7 +58,7 @@ class Port:
 def join(sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
     """Give both sides an interface, addresses and routes to each other, and return their ports.
 
-    After an error no descriptor is left open. Interfaces are removed with their namespaces.
+    After an error no descriptor remains open. Interfaces are removed with their namespaces.
     """
     hub = Namespace()
     ports: list[Port] = []

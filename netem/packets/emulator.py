@@ -42,7 +42,8 @@ KEPT_DELAYS = 100_000
 """The number of most recent packets whose lateness is stored, for its 99th percentile."""
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
-"""The errors of a device that cannot take a packet now, or that refuses a packet that an effect has damaged."""
+"""The errors of a device that cannot accept a packet at the moment, or that refuses a packet that an effect has
+damaged."""
 _UNCHECKED = b"\0"
 """The first byte of a virtio header after which the receiver checks the packet's checksum."""
 _AT = attrgetter("at")
@@ -71,7 +72,7 @@ class _Direction:
     target: Port
     stages: Sequence[Stage]
     whole: bool
-    """True if trains pass unchanged; otherwise they are cut, so that the stages see each packet."""
+    """True if trains pass unchanged. Otherwise they are cut, so that the stages see each packet."""
     passed: PacketCounts = field(default_factory=PacketCounts)
     queue: deque[Parcel] = field(default_factory=deque)
     """The parcels by due time, and in order of arrival if their due times are equal."""
@@ -89,7 +90,7 @@ class Emulator:
         self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
         """The most nanoseconds by which each packet was late, including the time that it may have waited unread."""
         self._least_late: deque[int] = deque(maxlen=KEPT_DELAYS)
-        """The least nanoseconds by which each packet was late: from its due time to its output."""
+        """For each packet, the least number of nanoseconds by which it was late: from its due time to its output."""
 
     def run(self, control: Channel) -> None:
         """Emulate the link and answer requests on `control`, until its other end is closed."""

@@ -37,7 +37,8 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the namespace with the calling thread. Sockets and processes that it makes meanwhile stay in it."""
+        """Enter the namespace with the calling thread. Sockets and processes that the thread creates meanwhile belong
+        to the namespace."""
         with _staying():
             _call("entering a network namespace", "setns", self._descriptor, _NEW_NETWORK)
             yield

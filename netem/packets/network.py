@@ -198,8 +198,8 @@ class Packets:
     # -- the link
 
     def change(self, link: Link) -> None:
-        """Replace the link from now on. Packets on the way come out as before; packets that were held for ever are sent
-        again.
+        """Replace the link from now on. Packets in transit are delivered as before; packets that were held for ever are
+        sent again.
 
         Raises:
             ValueError: an effect is impossible for packets.

@@ -51,7 +51,7 @@ class Delivery:
 
     counter: Counter
     established: int = 0
-    """The number of a connection that the packet opens or refuses for its client; 0 if there is none."""
+    """The number of the connection that the packet opens or refuses for its client; 0 if it does neither."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
     """A function to call if the packet may be the last of its connection."""
@@ -67,7 +67,7 @@ class Delivery:
 
 
 class SegmentCounter:
-    """The counter of the packets of one link, which calls a `Counter`."""
+    """The packet counter of one link. It reports the messages to a `Counter`."""
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter

@@ -29,7 +29,7 @@ MAX_PATH = 107
 
 
 class NoAgent(Exception):
-    """No agent can be used; the text says why. Sending to an agent that has ended raises `OSError` instead."""
+    """No agent can be used; the text gives the reason. Sending to an agent that has ended raises `OSError` instead."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
@@ -40,8 +40,8 @@ def is_wanted(environment: Mapping[str, str]) -> bool:
 
 
 def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the folder of the sockets, below the first of `BASES` that belongs to the user. `make`: create it if
-    missing."""
+    """Return the folder of the sockets, below the first of `BASES` that belongs to the user. `make`: create the folder
+    if it is missing."""
     user = os.geteuid()
     own = (f"{environment[name]}/{below}" for name, below in BASES if _is_of(environment.get(name, ""), user))
     folder = next(own, f"/tmp/smartserver-{user}")

@@ -29,8 +29,7 @@ KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "ag
 """The files with which the C program must agree."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""The code that the program has Python run. Its first argument is the program itself. Lists of processes show the
-code."""
+"""The Python code that the program runs; its first argument is the program itself. Lists of processes show the code."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")

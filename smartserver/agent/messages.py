@@ -40,7 +40,7 @@ class Status(msgspec.Struct, tag=True):
 
 
 class Forget(msgspec.Struct, tag=True):
-    """A request to close the connections to the server at `where`, or all if it is empty."""
+    """A request to close the connections to the server at `where`, or all connections if it is empty."""
 
     where: str
 

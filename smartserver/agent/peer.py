@@ -46,8 +46,8 @@ class Gone(NoAgent):
 
 def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
     """Connect to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: wait for an agent that is
-    loading, whose sockets were made by a command that has ended. `foreign`: accept an agent with other rights than this
-    process, for messages that are no secret.
+    loading, whose sockets were created by a command that has ended. `foreign`: accept an agent with other rights than
+    this process, for messages that are no secret.
 
     Raises:
         Gone: the process that made the socket has ended, and no agent listens there yet.

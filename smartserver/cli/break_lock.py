@@ -9,5 +9,5 @@ import click
 @click.argument("path")
 @click.option("--force", is_flag=True)
 def command(path: str, force: bool) -> None:
-    """Say that there are no locks to break."""
+    """Report that there are no locks to break."""
     click.echo(f"{path}: there are no locks any more, so there is nothing to break")

@@ -103,7 +103,7 @@ def is_of_user(environment: Mapping[str, str]) -> bool:
 
 
 def check_origin(url: str, environment: Mapping[str, str]) -> None:
-    """Check a URL that git's user did not write: it must not change how the server's identity is checked.
+    """Check a URL that the user of git did not write. Such a URL must not change how the server's identity is checked.
 
     Raises:
         BadUrl: the URL, which comes from a repository, would change that check.

@@ -129,7 +129,7 @@ class CheckedOptions:
 
 
 MAX_LEVEL = 19
-"""The highest level of zstd to accept; higher ones double the memory for each client."""
+"""The highest level of zstd that is accepted. Higher levels double the memory for each client."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:

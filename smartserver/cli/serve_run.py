@@ -296,7 +296,7 @@ class Serving:
             self._executor.run(lambda: tidy_all(self.site, self._executor), lambda _: None, Lane.UPKEEP)
 
     def _described(self, port: int) -> str:
-        """Return the lines that say which address is served, and to whom."""
+        """Return the lines for the user about the address, and about who has access."""
         options, checked, host = self._options, self._checked, self._checked.listen[0]
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         anonymous = f"anonymous users: {Anonymous(options.anonymous or 'read')}"
@@ -309,7 +309,7 @@ class Serving:
         return f"{line}\n{lacking}" if lacking else line
 
     def _serve_git(self, port: socket.socket) -> str:
-        """Serve stock git. Return the line that says at which address."""
+        """Serve stock git. Return the line about its address for the user."""
         options, checked = self._options, self._checked
         users = None if checked.rules is None or checked.tokens is None else (checked.rules, checked.tokens)
         listening = listen_for_git(
@@ -329,7 +329,7 @@ class Serving:
         return f"\nfor stock git on {scheme}://{tcp.shown(found.host, found.port)}/"
 
     def _serve_pages(self, port: socket.socket) -> str:
-        """Serve metrics and health. Return the lines that say at which address."""
+        """Serve metrics and health. Return the lines about their address for the user."""
         pages = self._health.pages | metrics_pages(self.site, self._connections, self._process.counts, self._reactor)
         found = tcp.accept(self._reactor, port, PagesFactory(pages, self._reactor)).getHost()
         place = f"http://{tcp.shown(found.host, found.port)}"
@@ -373,8 +373,8 @@ class Serving:
         return self._connections.stop(STOP_AFTER)
 
     def _tidied(self) -> None:
-        """Stop after the upkeep of a push is done, even if the client has left: no later process does it if each
-        process serves one client. After a signal, the server is stopping already."""
+        """Stop after the upkeep of a push is done, even if the client has disconnected. If each process serves one
+        client, no later process would do the upkeep. After a signal, the server is stopping already."""
         if self._executor.stopping:
             return
         self._executor.stopping = True

@@ -178,7 +178,8 @@ def load() -> None:
 
 
 def _work(connection: socket.socket, here: bytes) -> NoReturn:
-    """Become the command at the other end of the connection, or tell it to run without the agent."""
+    """Run the command of the process at the other end of the connection, or tell that process to run it without the
+    agent."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(TIME_TO_SAY)
     try:

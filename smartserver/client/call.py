@@ -73,7 +73,7 @@ class Client:
         self.connections = 0
         """The number of connections made so far."""
         self._token: str | None = None
-        """The token of each request; None until it is looked up."""
+        """The token of each request; None until it was looked up."""
         self._is_new = False
         """True if the token was returned by `Credentials.ask` and is not stored yet."""
         self._is_taken = False

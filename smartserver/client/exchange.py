@@ -198,7 +198,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """Return the name in the repository of a ref in a request, or None if it is unknown."""
+        """Return the name in the repository of a ref in a request; None if it is unknown."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge

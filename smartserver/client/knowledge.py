@@ -157,11 +157,11 @@ class Knowledge:
         return self._saved.settings
 
     def refs(self) -> dict[bytes, RefValue]:
-        """The refs as last seen, each with one tip or more."""
+        """The last known refs, each with one tip or more."""
         return dict(self._saved.refs)
 
     def ref(self, name: bytes) -> RefValue | None:
-        """Return a ref as last seen, or None."""
+        """Return the last known value of a ref, or None."""
         return self._saved.refs.get(name)
 
     def maps(self) -> list[str]:

@@ -68,7 +68,7 @@ ROUND_TRIPS = 4
 seconds at least. Then the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The limit of request ids, half of all, from which on a connection is no longer given to a holder."""
+"""The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may be too busy, or it may not speak hpss"
@@ -97,8 +97,8 @@ class Link:
         self._progress = progress
         self._clock = clock
         self._patience = resumed.patience if resumed else None
-        """Seconds of silence after which a resumed connection counts as lost, if no byte came; None for a new
-        connection."""
+        """Seconds of silence after which a resumed connection counts as lost, until its first byte was received; None
+        for a new connection."""
         self._roundtrip = math.inf
         """The fewest seconds from a request to the first byte after it."""
         self._asked: float | None = None
@@ -133,7 +133,7 @@ class Link:
         self._medium.close()
 
     def leave(self, holder: Holder) -> bool:
-        """Give the connection to a holder if it is idle, and return whether it is kept."""
+        """Pass the connection to a holder if it is idle. Return True if the holder keeps it."""
         if not self.usable or self._outbox or not self._connection.at_rest or self._last_id >= LAST_ID:
             return False
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
@@ -202,7 +202,7 @@ class Link:
         self.perhaps_read = True
 
     def _write(self, incoming: Incoming) -> None:
-        """Write everything in the outbox, and read meanwhile."""
+        """Write all bytes of the outbox. Received bytes are read meanwhile."""
         if self._outbox:
             with span(Part.SEND):
                 self._write_all(incoming)

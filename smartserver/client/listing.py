@@ -17,8 +17,8 @@ MOST_ANSWERS = 1000
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
-    """Yield the repositories at and below a path, in the order of their paths. With `refs` each has the names of its
-    refs."""
+    """Yield the repositories at and below a path, in the order of their paths. With `refs`, each repository has the
+    names of its refs."""
     last = ""
     for _ in range(MOST_ANSWERS):
         answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)

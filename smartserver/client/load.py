@@ -166,7 +166,7 @@ def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, ne
 
 
 def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
-    """Yield the parts of a plan, each at most `PART` bytes or one larger revision, with their sizes."""
+    """Yield the parts of a plan with their sizes. Each part has at most `PART` bytes, or one larger revision."""
     begin = size = 0
     for at, length in enumerate(plan.sizes):
         if size and size + length > PART:

@@ -30,7 +30,7 @@ class Medium(Protocol):
         False after the timeout."""
 
     def read(self, size: int) -> bytes:
-        """Return at least one byte and at most `size`; nothing when the peer sends no more.
+        """Return at least one byte and at most `size`; empty when the peer sends no more.
 
         Raises:
             ConnectionLost: the connection broke.

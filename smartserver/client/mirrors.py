@@ -172,7 +172,7 @@ class MirrorFolder:
                     shutil.rmtree(self.path + NEW, ignore_errors=True)
 
     def begin(self) -> str:
-        """Return a new folder in which to make the mirror; call this in `writing`."""
+        """Return a new folder in which to create the mirror. This must be called in `writing`."""
         path = self.path + NEW
         shutil.rmtree(path, ignore_errors=True)
         os.mkdir(path, mode=0o700)
@@ -205,7 +205,7 @@ def discard(path: str) -> None:
 
 
 def size_of(folder: str) -> int:
-    """Return the bytes of all files in a folder and below it."""
+    """Return the bytes of all files below a folder."""
     total = 0
     for path, _, files in os.walk(folder):
         for name in files:

@@ -138,7 +138,7 @@ def connect(
 
 
 def _over_tls(place: TlsLocation, login: Sequence[str], *, lends: bool) -> Medium:
-    """Connect with TLS in this process, or with `lends` in a relay that outlives it."""
+    """Connect with TLS in this process, or with `lends` in a relay process that outlives it."""
     from smartserver.client.trust import Trust
 
     trust = Trust(*login)

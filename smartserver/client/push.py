@@ -141,7 +141,7 @@ class Push:
         self._remote = remote
         self._request = request
         self._bulk = request.bulk
-        """True to send a bulk stream, until one was too large."""
+        """True to send a bulk stream. It is set to False if a bulk stream was too large."""
         known = remote.knowledge
         self._is_likely = request.is_likely and not known.met
         self._haves = known.tips()
@@ -366,5 +366,5 @@ def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:
-    """Tell whether a request, or one of its calls, was refused with this class of error."""
+    """Tell whether a request, or one of its calls, was refused with an error of this class."""
     return any(isinstance(reason, error) for reason in (refusal.error, *refusal.outcomes))

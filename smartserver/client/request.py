@@ -60,7 +60,7 @@ class Refusal(Exception):
 
     @property
     def of_tokens(self) -> list[AccessDenied]:
-        """The errors that another token may avoid."""
+        """The errors that a request with another token may avoid."""
         errors = (self.error, *self.outcomes)
         return [error for error in errors if isinstance(error, AccessDenied) and error.token]
 

@@ -45,7 +45,7 @@ class RefUpdate(msgspec.Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """True if the update only requires the ref to stay where it is, so that no revisions are sent for it."""
+        """True if the update only requires that the ref does not move, so that no revisions are sent for it."""
         return self.rule is Rule.LEASE and self.create is not Create.MUST and self.tip == self.expected
 
 

@@ -84,11 +84,11 @@ class VfsLink:
         return self._client.connections
 
     def ask(self, calls: Sequence[FileCall]) -> None:
-        """Do all calls in order, in one request or as few as possible.
+        """Make all calls in order, in one request or as few as possible.
 
         Raises:
-            TransportError, InvalidPath: the first error of a call; the calls before it are done.
-            AccessDenied, Unsupported: the server does not do such calls.
+            TransportError, InvalidPath: the first error of a call; the calls before it are done. AccessDenied,
+            Unsupported: the server does not accept such calls.
             TransportFailed: there was no answer; the calls may be done.
         """
         with self.mutex:

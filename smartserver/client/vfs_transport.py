@@ -73,7 +73,7 @@ class VfsTransport(Transport):
         return self._link.connections
 
     def close(self) -> None:
-        """Close the connection, which children share; the next call opens another."""
+        """Close the connection, which children share. The next call opens a new one."""
         self._link.close()
 
     def child(self, path: str) -> VfsTransport:
@@ -245,7 +245,7 @@ class VfsWriteFile(WriteFile):
         self.path = path
         self._held = tempfile.SpooledTemporaryFile(HELD)  # noqa: SIM115  # Closed with this file.
         self._broken = ""
-        """The reason why no more bytes are accepted; empty while they are."""
+        """The reason why no more bytes are accepted; empty while bytes are accepted."""
 
     def __del__(self) -> None:
         self._held.close()
@@ -294,7 +294,7 @@ class VfsWriteFile(WriteFile):
 
 
 def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[FileCall]:
-    """Yield the calls that read the ranges; at least one, which fails if the file is missing."""
+    """Yield the calls that read the ranges. At least one call is yielded, which fails if the file is missing."""
     for at in range(0, max(len(ranges), 1), vfs.MAX_RANGES):
         wanted = [vfs.RangeField(offset, size) for offset, size in ranges[at : at + vfs.MAX_RANGES]]
         yield FileCall(vfs.readv, vfs.ReadvRequest(path, wanted))

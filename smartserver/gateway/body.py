@@ -64,7 +64,7 @@ class RequestBody:
         self.came = 0
         """Bytes that were received."""
         self.error: Exception | None = None
-        """The error that `open` will raise; None if there is none so far."""
+        """The error that `open` will raise; None if no error has occurred so far."""
 
     # -- on the thread that moves the bytes
 

@@ -51,7 +51,7 @@ MAX_PACKS: Final = 16
 """The most packs. If there are more, they are joined, because every request searches each pack."""
 
 FEW_REVISIONS: Final = 500
-"""Revisions below which bitmaps are not worth their cost."""
+"""The number of revisions below which bitmaps are not worth their cost."""
 
 MAX_IDS: Final = 60_000
 """The most revisions that a pull names by their ids (`verbs.repository_pull`). A pull of more requests all refs."""
@@ -64,7 +64,7 @@ SLOW_BUILD_EVERY: Final = 3600.0
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
-"""Files of a generation besides its packs."""
+"""The files of a generation in addition to its packs."""
 
 
 class StoreState(msgspec.Struct, frozen=True):
@@ -254,7 +254,7 @@ class GitCache:
             return 0.0, 0
 
     def remove(self) -> None:
-        """Delete the cache, unless a process serves it."""
+        """Delete the cache, unless a process uses it."""
         with contextlib.suppress(FileNotFoundError), self._locked():
             self._remove_others("")
             current = self._current()
@@ -325,7 +325,8 @@ class GitCache:
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """True if the store still has everything in a generation. A removal gives the repository a new incarnation."""
+        """True if the store still has all revisions of a generation. A removal of revisions gives the repository a new
+        incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
         return same and state.version >= current.version
 

@@ -327,8 +327,8 @@ class Gateway:
 
     @contextlib.contextmanager
     def quarantine(self) -> Iterator[str]:
-        """Make a folder outside of all caches, for objects that the store has not accepted. It is deleted at the
-        end."""
+        """Create a folder outside of all caches, for objects that the store has not accepted. The folder is deleted at
+        the end."""
         above = os.path.join(self.folder, QUARANTINE)
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))

@@ -63,7 +63,8 @@ class GatewayFactory(protocol.Factory):
         self.places = Places()
 
     def buildProtocol(self, address: IAddress | None) -> GatewayChannel | None:
-        """Return the channel of a new connection. None closes it, if there are too many that are being refused."""
+        """Return the channel of a new connection. Return None, which closes the connection, if too many are being
+        refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -73,7 +74,7 @@ class GatewayFactory(protocol.Factory):
         return GatewayChannel(self, host, peer, refusal)
 
     def log(self, request: object) -> None:
-        """Log nothing: each request logs itself."""
+        """Log nothing, because each request is logged separately."""
 
 
 class GatewayChannel(http.HTTPChannel):
@@ -253,7 +254,7 @@ class GatewayChannel(http.HTTPChannel):
             self.lose()
 
     def lose(self) -> None:
-        """Close once everything is sent."""
+        """Close the connection once everything is sent."""
         if self.closing:
             return
         self.closing = self.discards = True

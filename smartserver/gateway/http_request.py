@@ -333,7 +333,7 @@ class GatewayRequest(http.Request):
         self.finish()
 
     def _reap(self) -> None:
-        """Wait in a lane for the program, whose output is no longer read."""
+        """Wait in a lane for the end of the program, whose output is no longer read."""
         program, self._program = self._program, None
         if program is None:
             return
@@ -367,7 +367,7 @@ class GatewayRequest(http.Request):
             os.close(pack)
 
     def _keep_client(self, request: ReceiveRequest) -> None:
-        """Begin to send keep-alive packets to the client, if it accepts them."""
+        """Start to send keep-alive packets to the client, if it accepts them."""
         if not self.is_over and b"side-band-64k" in request.capabilities and request.commands:
             self._keep_alive = self.channel.reactor.callLater(KEEP_ALIVE, self._say_nothing)
 

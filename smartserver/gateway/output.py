@@ -19,7 +19,7 @@ PIPE: Final = 256 << 10
 """Bytes that a pipe may hold, which git writes ahead of its client."""
 
 _SET_PIPE_SIZE: Final = 1031
-"""F_SETPIPE_SZ of Linux. Python names it on Linux alone."""
+"""F_SETPIPE_SZ of Linux. Python defines the name on Linux only."""
 
 MAX_SAID: Final = 4096
 """Bytes of a program's standard error that are logged."""

@@ -49,8 +49,8 @@ class LaterExecutor(InlineExecutor):
 
 
 def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) -> int:
-    """Serve one client on standard input and output, and return the exit status. `protocol`: the value of GIT_PROTOCOL,
-    if sshd passes it."""
+    """Serve one client on standard input and output. Return the exit status. `protocol`: the value of GIT_PROTOCOL, if
+    sshd passes it."""
     try:
         if asked.service is Service.UPLOAD_PACK:
             return _upload_pack(gateway, visitor, asked.path, protocol)

@@ -234,7 +234,7 @@ class SegmentWriter:
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def put(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> None:
-        """Start making the parts of a segment. The native twin does so in a thread, which calls `texts` and `hunks`.
+        """Start to build the parts of a segment. The native twin does so in a thread, which calls `texts` and `hunks`.
         Until all segments are taken, only `put`, `take` and `abandon` may be called."""
         try:
             self._made.append(self.parts(revision, parents, items))
@@ -242,7 +242,8 @@ class SegmentWriter:
             self._made.append(error)
 
     def take(self, wait: bool) -> list[list[bytes]]:
-        """Return the parts of finished segments, in the order of `put`. `wait`: True to wait until all are finished.
+        """Return the parts of finished segments, in the order of `put`. `wait`: True to wait until all segments are
+        finished.
 
         Raises:
             LimitExceeded: the next segment is over its limit; no more segments are made.

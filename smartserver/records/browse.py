@@ -57,7 +57,8 @@ NO_TEXT: Final = -1
 """The size of an entry if neither texts nor sizes were asked for."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""The name of a revision, as the system's tools take it; empty: the revision that a clone checks out."""
+"""The name of a revision, in the syntax of the system's tools. An empty name is the revision that a clone checks
+out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
 """A path inside a tree, without a slash at either end; empty: the root."""

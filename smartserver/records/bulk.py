@@ -60,7 +60,7 @@ class BulkWriter:
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
-        """Return the last bytes of the stream; nothing may be added afterwards."""
+        """Return the last bytes of the stream. Nothing may be added afterwards."""
         return self._flush(self._flush_end)
 
     def _flush(self, how: int) -> bytes:

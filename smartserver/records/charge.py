@@ -9,7 +9,8 @@ Charge = Callable[[int], None]
 """A function that is called with a number of steps or bytes. It raises an error to end the work."""
 
 PATH_BYTES: Final = 64
-"""Bytes of a path that cost one step: the paths of nested folders grow with the square of their stored size."""
+"""Bytes of a path that cost one step, because the lengths of the paths of nested folders grow with the square of their
+stored size."""
 
 
 def free(steps: int) -> None:

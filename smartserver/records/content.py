@@ -36,7 +36,7 @@ class RepositoryView(Protocol):
 
     def charge(self, steps: int, size: int = 0) -> None:
         """Charge the request for the caller's own work: steps, and bytes of texts that are read again. A loop must
-        charge each entry, page or record before it keeps anything of it.
+        charge each entry, page or record before it stores any part of it.
 
         Raises:
             Cancelled: the client has disconnected.

@@ -60,7 +60,7 @@ _PROBE: Final = 64 << 10
 """Bytes of a large text that are compressed first, to see whether the text is compressible."""
 
 _PROBED: Final = 128 << 10
-"""Bytes from which a text is probed first: for a smaller text, the probe would take most of the time."""
+"""The fewest bytes of a text that is probed first. For a smaller text, the probe would take most of the time."""
 
 
 def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
@@ -348,8 +348,8 @@ def _head_size(descriptor: int) -> int:
 
 @twin
 class Zstd:
-    """Compresses by zstandard's public interface, with a new context and dictionary for each frame. It must not be
-    shared between threads."""
+    """Compresses by zstandard's public interface, with a new context and dictionary for each frame. The object must not
+    be shared between threads."""
 
     def __init__(self) -> None:
         import zstandard

@@ -43,7 +43,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordRole(NamedTuple):
-    """The role that another record gives to a record: that of a file which the system reads because of its name."""
+    """The role that one record assigns to another: that of a file which the system reads because of its name."""
 
     kind: int
     key: Key

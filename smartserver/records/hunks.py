@@ -81,7 +81,7 @@ def decode_hunks(said: bytes) -> list[Hunk]:
 
 
 def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
-    """Make the text of `length` bytes from hunks and a base.
+    """Build the text of `length` bytes from hunks and a base.
 
     Raises:
         Malformed: the text has another length, or a hunk reaches beyond the base.

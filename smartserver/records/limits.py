@@ -88,7 +88,7 @@ PARTS_WINDOW_LOG: Final = 21
 MB of source take 13 % more bytes than with a window of the whole text, and 3 % more than with 8 MiB."""
 
 MAX_TABLE_LOG: Final = 24
-"""The largest hash and chain tables an encoder makes (64 MiB each); 25 was measured to gain nothing."""
+"""The largest hash and chain tables that an encoder may create (64 MiB each). By measurement, 25 has no advantage."""
 
 TEXT_CACHE: Final = 128 << 20
 """Bytes of fulltexts that a writer keeps to use as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256

@@ -14,7 +14,7 @@ _REACH_CACHE: Final = 32 << 20
 """The most bytes of cached sets of ancestors. Evicted sets are computed again."""
 
 _ENTRY: Final = 256
-"""Bytes of an entry of the cache besides its bits."""
+"""Bytes of an entry of the cache without its bits."""
 
 
 @dataclass(eq=False, slots=True)

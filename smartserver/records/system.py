@@ -92,7 +92,8 @@ class System:
     """The kind of a revision's own record, which has the revision's id as key; None if there is none."""
 
     label: bytes | None = None
-    """The meta of an own record that only describes its parent, as an annotated tag does; None if there is none."""
+    """The meta of an own record that only describes its parent, such as an annotated tag; None if the system has no
+    such records."""
 
     ghosts = True
     """True if parents may be absent."""
@@ -140,8 +141,8 @@ class System:
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The entries, by map, that opaque maps need when settings change, so that the history of `tips` keeps its
-        meaning."""
+        """Return the entries, by map, that opaque maps need when settings change, so that the history of `tips` keeps
+        its meaning."""
         del old, new, tips
         return {}
 

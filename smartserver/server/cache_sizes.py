@@ -54,8 +54,8 @@ def free_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_in(group: Path) -> list[int]:
-    """Return the bytes that a control group has left, as a list of one; empty if it has no limit. File pages count as
-    free, because the kernel can drop them."""
+    """Return the bytes that a control group has left, as a list of one number. The list is empty if the group has no
+    limit. File pages count as free, because the kernel can drop them."""
     try:
         most = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())

@@ -247,7 +247,7 @@ class Connections:
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
     def stop(self, seconds: float) -> defer.Deferred[None]:
-        """Stop the server. The result fires when every connection has finished its requests, or after `seconds`."""
+        """Stop the server. The result fires when every connection has completed its requests, or after `seconds`."""
         done = self.go_away("the server is stopping")
         if not done.called:
             self.clock.callLater(seconds, self.cut)

@@ -102,7 +102,7 @@ class RequestContext:
         self._look: Head | None = None
         """The state that `find` saw; None once it was used."""
         self.is_guess = False
-        """True while `location` is a remembered state, and the store was not read since the request came."""
+        """True while `location` is a remembered state, and the store was not read since the request arrived."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
         self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
@@ -413,7 +413,7 @@ class RequestContext:
         """Check one permission.
 
         Raises:
-            AccessDenied: the user lacks it, or the server creates no repository there.
+            AccessDenied: the user lacks the permission, or the server does not create a repository there.
         """
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path

@@ -93,7 +93,8 @@ def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
 
 
 def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
-    """Send one message to the receiver of a hook. `store`: the folder of the repository; None if it is in no folder.
+    """Send one message to the receiver of a hook. `store`: the folder of the repository; None if the repository is in
+    no folder.
 
     Raises:
         ReceiverFailed: the receiver did not accept the message.

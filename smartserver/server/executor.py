@@ -20,8 +20,8 @@ class Lane(enum.Enum):
     QUICK = "quick"
     """Reads, which wait only for the disk."""
     CONTENT = "content"
-    """Bodies that are built for a request, and requests of many calls. A tree or a log takes processor time; all trees
-    of a history take minutes."""
+    """Bodies that are built for a request, and requests with many calls. A tree or a log takes processor time; all
+    trees of a history take minutes."""
     BODY = "body"
     """Checks of bodies as they arrive. A check waits for the disk, and the check of a large body also for that of
     another large body."""

@@ -30,7 +30,7 @@ class Tenant:
 
 
 class FairQueue(Generic[T]):
-    """The waiting jobs, and the number of running jobs of each address. Only one thread at a time may use it."""
+    """The waiting jobs, and the number of running jobs of each address. It must be used by one thread at a time."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads

@@ -171,7 +171,7 @@ class RequestHeader:
 
 
 class RequestFailure(PlanRefused):
-    """The refusal of a request, which changes nothing: its fault, and the outcome of each call if they differ."""
+    """The refusal of a request, which changes nothing: the error, and the outcome of each call if they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(str(fault))

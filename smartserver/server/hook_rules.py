@@ -63,7 +63,7 @@ class Hook:
 
     @property
     def receiver(self) -> bytes:
-        """The id of the receiver of changes; empty where there is none."""
+        """The id of the receiver of changes; empty if the hook has no receiver."""
         if not (self.after or self.url):
             return b""
         return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()

@@ -10,7 +10,8 @@ from smartserver.wire.limits import MAX_FILE_CALLS
 from transports.base import ReadFile
 
 MAX_OF_CONNECTION = MAX_FILE_CALLS
-"""Open files of one connection: as many as one request can open. Our clients read an answer before they ask again."""
+"""The most open files of one connection: as many as one request can open. Our clients read an answer before they send
+the next request."""
 
 MAX_OF_SITE = 4 * MAX_FILE_CALLS
 """Open files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088 connections, they

@@ -1,5 +1,5 @@
-"""The bytes that a connection has to send. The carrier gets a slice at a time, and none while it has enough.
-`unacknowledged` counts the bytes that the peer has not taken yet, as far as this machine knows."""
+"""The bytes that a connection has to send. The carrier gets one slice at a time, and none while it has enough.
+`unacknowledged` counts the bytes that the peer has not received yet, as far as this machine knows."""
 
 from __future__ import annotations
 

@@ -41,7 +41,8 @@ class RequestProgress:
         self._received += size
 
     def checked(self, size: int) -> None:
-        """Note that `size` bytes of the body were checked. The client is told once it has sent the whole body."""
+        """Note that `size` bytes of the body were checked. The progress is reported to the client once it has sent the
+        whole body."""
         self._checked += size
         if self._ended:
             self.tell("check", self._checked, self._received)

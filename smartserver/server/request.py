@@ -86,7 +86,7 @@ class RequestOwner(Protocol):
         """Add to the number of bytes that were received and not yet checked."""
 
     def want_body(self, request: ServedRequest) -> None:
-        """Queue an answer with a body; its `start_body` is called when it is its turn."""
+        """Queue an answer with a body. Its `start_body` is called when it is next."""
 
     def finished(self, request: ServedRequest) -> None:
         """Note that a request has its final answer."""
@@ -244,7 +244,7 @@ class ServedRequest:
     # -- tasks
 
     def _do(self, task: Task | None = None) -> None:
-        """Queue a task, and run the next one if none runs."""
+        """Queue a task. Run the next task if none is running."""
         if task is not None:
             self._tasks.append(task)
         if self._advancing:

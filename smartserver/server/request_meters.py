@@ -1,5 +1,5 @@
-"""`RequestMeters`: the numbers and times of a server's requests, by verb. They are not counted by user or path: clients
-choose both, and there may be any number of them."""
+"""`RequestMeters`: the numbers and times of a server's requests, by verb. They are not counted by user or path, because
+clients choose both, and the number of different values is unlimited."""
 
 from __future__ import annotations
 

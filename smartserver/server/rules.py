@@ -51,14 +51,14 @@ EVERYBODY = "*"
 """The name in `who` for every user, including the anonymous one."""
 
 ANONYMOUS = "anonymous"
-"""The name of users whom nothing identifies."""
+"""The name of a user whom neither a token nor a key identifies."""
 
 _KEY_TYPE = re.compile(r"[a-z0-9][a-z0-9@.-]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
 class AccessLevel(enum.IntEnum):
-    """The rights that a rule gives; each level includes those before it."""
+    """The rights that a rule gives. Each level includes the previous ones."""
 
     NONE = 0
     READ = 1
@@ -90,7 +90,7 @@ LEVELS = {
     Permission.ADMIN: AccessLevel.ADMIN,
     Permission.VFS: AccessLevel.ADMIN,
 }
-"""The least level that gives a permission. To delete a ref takes FORCE, not DELETE."""
+"""The least level that gives each permission. Deleting a ref needs FORCE, not DELETE."""
 
 
 def is_user_name(name: str) -> bool:

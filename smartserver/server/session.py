@@ -34,8 +34,8 @@ BACKLOG_LOW = 1 << 20
 """Unchecked bytes below which reading is resumed."""
 
 CANCELLED_HIGH = 32
-"""The number of answered requests with running work above which nothing more is read: a quarter of `MAX_OPEN_REQUESTS`.
-The work of a cancelled request runs until it notices."""
+"""The number of answered requests with running work above which reading stops: a quarter of `MAX_OPEN_REQUESTS`. The
+work of a cancelled request runs until it checks for the cancellation."""
 
 VERSIONS = (1,)
 """The versions of the protocol that this release speaks."""

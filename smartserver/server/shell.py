@@ -202,7 +202,7 @@ class SessionProtocol(protocol.Protocol):
             self._timer = self._connections.clock.callLater(self.timeouts.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
-        """Return the object that sends (`outbox.Writer`); None if nothing sends any more."""
+        """Return the object that sends bytes (`outbox.Writer`), or None after everything was sent."""
         return self._carrier
 
     def _forget_timer(self) -> None:

@@ -59,7 +59,7 @@ MayRead = Callable[[str], bool]
 
 
 def everything(path: str) -> bool:
-    """Return True: the test for users who may read everything."""
+    """Return True. This is the test for users who may read everything."""
     return True
 
 

@@ -33,7 +33,7 @@ ACCEPTING = "twisted.internet.tcp.Port"
 """The source of Twisted's messages about the outcome of an accept."""
 
 BACKLOG = 511
-"""Connections that the kernel may hold before they are accepted; its own limit is net.core.somaxconn."""
+"""The most connections that the kernel holds before they are accepted. The kernel's own limit is net.core.somaxconn."""
 
 FAST_OPEN_SETTING = "/proc/sys/net/ipv4/tcp_fastopen"
 """The file with Linux's setting for TCP Fast Open (RFC 7413)."""
@@ -60,7 +60,7 @@ MAX_TLS_STEPS = 4096
 answer 27 bytes. Clients ask for new keys once in 2**24 records (RFC 8446, 5.5), ours never."""
 
 SENT_INTERVAL = 0.05
-"""Seconds between two checks whether everything is sent."""
+"""Seconds between two checks whether everything was sent."""
 
 
 class Encryption(NamedTuple):
@@ -108,7 +108,8 @@ class TcpFactory(protocol.Factory):
         self._encryption = encryption
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
-        """Return the protocol of a new connection. None closes it, if there are too many that are being refused."""
+        """Return the protocol of a new connection. Return None, which closes the connection, if too many are being
+        refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -129,7 +130,7 @@ class TcpProtocol(SessionProtocol):
     secured: Callable[[], Admission]
     """Returns the admission of the client once the connection has TLS."""
     _began = False
-    """True once the client has sent anything."""
+    """True once the client has sent its first byte."""
     _is_secure = False
     """True once TLS has begun."""
     _tls_steps = 0
@@ -276,7 +277,7 @@ def accept(reactor: TcpReactor, opened: socket.socket, factory: protocol.Factory
 
 
 def fast_open(port: ListeningPort) -> str:
-    """Allow the first bytes of a connection to come with its handshake (TCP Fast Open). Return the reason if that is
+    """Allow a client to send its first bytes with the handshake (TCP Fast Open). Return the reason if that is
     impossible, else an empty string."""
     try:
         port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, BACKLOG)

@@ -51,7 +51,7 @@ class KeyPair:
         """Read the files.
 
         Raises:
-            BadKeyPair: they cannot be read, or do not belong together.
+            BadKeyPair: the files cannot be read, or do not belong together.
         """
         self._files = (certificate, key)
         self._seen = self._signature()
@@ -167,7 +167,7 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def _publish(file: Path, content: bytes) -> None:
-    """Write a file atomically, unless it exists by now."""
+    """Write a file atomically, unless it already exists."""
     part = file.with_suffix(f".{secrets.token_hex(8)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -149,7 +149,7 @@ class TokenPlace(Protocol):
         """Return the current tokens."""
 
     def changing(self) -> AbstractContextManager[tuple[bytes | None, Callable[[bytes], object]]]:
-        """Lock the tokens, and give their file's content and a function that replaces it."""
+        """Lock the tokens. The context's value is the content of their file and a function that replaces it."""
 
 
 class TokenChanges:
@@ -202,7 +202,7 @@ class TokenChanges:
 
 
 class TokensBesideFile:
-    """The tokens beside an access file; implements `TokenPlace`."""
+    """The tokens in a file next to the access file; implements `TokenPlace`."""
 
     def __init__(self, access: Path) -> None:
         self._access = access
@@ -259,7 +259,7 @@ class TokensBesideFile:
 
 
 def _give(file: int, owner: os.stat_result) -> None:
-    """Give a file the owner and group of another file."""
+    """Change the owner and group of a file to those of another file."""
     found = os.fstat(file)
     if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
         os.fchown(file, owner.st_uid, owner.st_gid)

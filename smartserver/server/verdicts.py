@@ -27,8 +27,8 @@ CLEAN_UP: Final = 3600.0
 
 
 class Verdict(NamedTuple):
-    """The verdict of hooks about a request. `digest`: the digest of everything that they judged. `hook`: the name of
-    the hook that refuses the request, and `why` its reason; both empty if none refuses it."""
+    """The verdict of hooks about a request. `digest`: the digest of everything that the hooks judged. `hook`: the name
+    of the hook that refuses the request, and `why` its reason; both are empty if no hook refuses it."""
 
     digest: bytes
     hook: str = ""

@@ -143,8 +143,8 @@ class RequestFiles:
             yield piece
 
     def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """Return the content of ranges of a file for the result; None if there is no room, and it is sent in the
-        reply's body.
+        """Return the content of ranges of a file for the result; None if the result has no room for it, so that the
+        content is sent in the reply's body.
 
         Raises:
             LimitExceeded: too many files are open for answers.
@@ -176,7 +176,7 @@ class FileRanges:
         return bool(self._left)
 
     def add(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
-        """Append ranges of a file. The file is closed when nothing refers to it any more."""
+        """Append ranges of a file. The file is closed when the last reference to it is dropped."""
         self._left.extend((path, file, offset, size) for offset, size in ranges if size)
 
     def read(self, size: int) -> bytes:

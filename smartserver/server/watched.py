@@ -1,4 +1,4 @@
-"""A file that the server reads again when it has changed. If the new content cannot be used, the old one stays in
+"""A file that the server reads again when it has changed. If the new content cannot be used, the old content remains in
 force."""
 
 from __future__ import annotations

@@ -98,7 +98,8 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. To encode the largest takes a tenth of a second, so the step that made it does that."""
+    """The encoded message. Encoding the largest message takes a tenth of a second, so the step that created the message
+    does it."""
 
 
 class Task(NamedTuple):
@@ -144,7 +145,7 @@ class RequestWork:
         self._transaction: Transaction | None = None
         """The transaction that the upload is checked against."""
         self._kept: list[bytes] = []
-        """The chunks of the body, while they may have to be taken again."""
+        """The chunks of the body, while it may be necessary to decode them again."""
         self._announcement: SegmentStream | None = None
         """The stream with the graph in the body of a check."""
         self._decided = False
@@ -158,8 +159,8 @@ class RequestWork:
     # -- the executor's entry, and the cost
 
     def run(self, task: Task, ready: float) -> object:
-        """Run a task. Return its result, an encoded answer, or the error for a bug. `ready`: the time since which it
-        waited for a thread."""
+        """Run a task. Return its result, an encoded answer, or the error for a bug. `ready`: the time since which the
+        task waited for a thread."""
         start = self._site.clock()
         self.queued += start - ready
         with nullcontext() if self.spans is None else self._recorded(task, ready, self.spans):

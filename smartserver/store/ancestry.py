@@ -33,7 +33,7 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
 MARKS_KEPT = 8 << 20
-"""Bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
+"""The most bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
 """The most stored revisions that a `_Front` has as a set. Such a set costs no more than the edges from which it was
@@ -99,7 +99,7 @@ class _Marks:
 
 
 class Ancestry:
-    """The graph of one stream on top of the stored graph; not for several threads at once."""
+    """The graph of one stream on top of the stored graph. It must not be used by several threads at once."""
 
     def __init__(self, graph: Graph, charge: Charge = free) -> None:
         self.stored = graph.count

@@ -70,7 +70,7 @@ class Blocks:
         self.remake: Remake | None = None
         """Rebuilds the file. If it is None, a damaged block is an error."""
         self._remaking: set[int] = set()
-        """The threads that are rebuilding the file: their own reads must not start another rebuild."""
+        """The threads that are rebuilding the file. Their own reads must not start another rebuild."""
         self._file = BytesFile(file) if isinstance(file, bytes) else file
         self._content: bytes | None = None
         """The body, if it is in memory."""
@@ -126,7 +126,7 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read the whole file; if it is damaged, it is rebuilt (`remade`)."""
+        """Read the whole file. A damaged file is rebuilt (`remade`)."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)

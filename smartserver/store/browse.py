@@ -169,7 +169,7 @@ def rows_of(
 
 
 def row_of(view: SnapshotView, contents: Contents, ordinal: int, *, changes: bool) -> bytes | None:
-    """The row of one revision as in `rows_of`, read without caches and summaries."""
+    """Return the row of one revision as in `rows_of`, read without caches and summaries."""
     return _kept(_Rows(view, contents, LogSelector(changes=changes)).decoded, ordinal)
 
 

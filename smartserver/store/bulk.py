@@ -44,7 +44,7 @@ REMEMBERED: Final = 200_000
 
 
 class BulkReader:
-    """Reads the bytes of a bulk stream over segments, front to back; for one thread at a time."""
+    """Reads the bytes of a bulk stream over segments, in order. It must be used by one thread at a time."""
 
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
         """`expanded`: the kinds of the repository if its segments are expanded; else empty."""

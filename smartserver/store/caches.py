@@ -138,7 +138,7 @@ OF_TEXT = 300
 """Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
 
 OF_ROW = 33
-"""Bytes of a `bytes` object in Python besides its content."""
+"""Bytes of a `bytes` object in Python without its content."""
 
 HEADER_BYTES = 32 << 20
 """Bytes of cached rows of logs, of some 150,000 revisions."""
@@ -150,7 +150,7 @@ class Common(Protocol):
     """A cache outside this process, which returns the right bytes or None."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep a value."""

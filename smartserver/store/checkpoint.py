@@ -197,8 +197,8 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
 
 
 def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
-    """Create a file of a repository exclusively and durably. It may be a record that follows none, if its state has a
-    checkpoint.
+    """Create a file of a repository exclusively and durably. It may be a record without a predecessor, if its state has
+    a checkpoint.
 
     Raises:
         FileExists: the file exists already.

@@ -1,7 +1,7 @@
 """The file of a store that several servers share: it names the database with the logs of the repositories.
 
-Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, its repositories
-would seem to lack their logs.
+Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, the store's
+repositories would seem to have no logs.
 """
 
 from __future__ import annotations

@@ -119,11 +119,12 @@ class Group:
         self._clock = clock
         self._guard = threading.Lock()
         self._waiting: list[_Waiting] = []
-        """The changes that wait, in order of arrival; the first one appends the record."""
+        """The waiting changes, in order of arrival. The first of them appends the record."""
 
     def append(self, head: Head, decide: Decide, looks: Looks, draft: Draft | None = None) -> Head:
-        """Append a change, with those that wait, and return the new head, which survives a loss of power. The steps of
-        `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its entry."""
+        """Append a change together with the waiting changes. Return the new head, which survives a loss of power. The
+        steps of `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its
+        entry."""
         own = _Waiting(decide, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -202,16 +203,16 @@ Plan = Callable[[Transaction], bytes]
 """Changes a transaction and returns the encoded outcomes for the log; any error that it raises ends the commit."""
 
 Approve = Callable[[Transaction], None]
-"""Checks a transaction that is planned and proved, before its record is made; an error that it raises ends the
-commit."""
+"""A function that checks a transaction after it was planned and proved, before its record is created. An error that it
+raises ends the commit."""
 
 
 class PlanRefused(Exception):
-    """The base of the errors by which a plan refuses a request, besides `CodedError`."""
+    """The base class of the errors by which a plan refuses a request, besides `CodedError`."""
 
 
 class PlanAgain(Exception):
-    """Raised by `Approve` to stop a commit without a change; the upload is kept for another commit."""
+    """An `Approve` raises this error to stop a commit without a change. The upload is kept for another commit."""
 
 
 def approve_all(transaction: Transaction) -> None:
@@ -235,7 +236,7 @@ class LastLook(NamedTuple):
     pack: list[GetStat]
     """The check that the request's pack exists; empty without a pack."""
     below: list[LookBelow]
-    """The check that the folder of a new repository holds nothing else; empty if none is created."""
+    """The check that the folder of a new repository contains nothing else; empty if no repository is created."""
 
     @property
     def steps(self) -> list[Step]:
@@ -270,7 +271,7 @@ class Commit:
     progress: Report
     allowance: Allowance | None
     seen: Head | None
-    """The head that the request saw; None if the newest one must be read."""
+    """The head that the request has read; None if the newest head must be read."""
     approve: Approve
     options: tuple[str, ...]
     _incarnation: bytes = field(init=False)

@@ -32,7 +32,7 @@ AHEAD = 256
 """Records that are read together from a store behind a link."""
 
 PART_RECORDS = 4096
-"""Records after which a piece continues in another segment."""
+"""The number of records after which a piece continues in another segment."""
 
 
 class _Ready(NamedTuple):

@@ -54,7 +54,7 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 LOOKED_AT = 100
-"""Folders below a new repository's that are searched at most: behind a link each takes trips."""
+"""The most folders below a new repository's folder that are searched. In a remote store each takes round trips."""
 
 
 class LookAbove:
@@ -124,7 +124,7 @@ def name_of(place: str) -> str:
 
 
 class PlaceLook:
-    """A look at the place of a repository and at the folders above it; `steps` are performed first."""
+    """A look at the place of a repository and at the folders above it. `steps` are performed first."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
@@ -145,7 +145,7 @@ class PlaceLook:
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """Describe the place for a message; empty if nothing is there."""
+        """Describe the place for a message; empty if the place does not exist."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -178,7 +178,7 @@ class PlaceLook:
 
     @property
     def _names(self) -> list[str]:
-        """The names in the folder; empty if it does not exist."""
+        """Return the names in the folder; none if it does not exist."""
         return self.below.names.result or []
 
 
@@ -270,7 +270,7 @@ class Creation:
         self._seen = look
 
     def seen(self) -> PlaceLook:
-        """Return the last look at the place; look now if there is none."""
+        """Return the last look at the place. If there was none, look now."""
         if self._seen is None:
             look = PlaceLook(self._above, self._path)
             self._above.perform(look.steps)

@@ -34,7 +34,7 @@ VERSION = "2"
 LINE = f"{FAMILY} {VERSION}\n".encode()
 """The content of the format file."""
 _LONGEST = 256
-"""Bytes of a format line; this release's takes 25."""
+"""The most bytes of a format line. The line of this release has 25."""
 
 
 def parse_format(content: bytes) -> str:
@@ -78,7 +78,8 @@ FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """Describe the owner of a folder with these names of `FOREIGN` or `CLUSTER`, as `a git repository`, or None."""
+    """Return a description of the tool that owns a folder with these names of `FOREIGN` or `CLUSTER`, such as `a git
+    repository`, or None."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:

@@ -60,7 +60,7 @@ class Part:
         return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
-        """The global ordinal of a revision, or None."""
+        """Return the global ordinal of a revision, or None."""
         local = self._by_id(revision)
         return None if local is None else self.first + local
 
@@ -228,7 +228,7 @@ class Graph:
         pending: dict[int, dict[int, int]] = {}
         """The marks in blocks that were not scanned yet."""
         live = 0
-        """The number of ordinals not visited yet that are wanted and not had."""
+        """The number of ordinals that are wanted, not had, and not visited yet."""
         for ordinal, mark in marks.items():
             pending.setdefault(self._key(ordinal), {})[ordinal] = mark
             live += mark == _WANTED

@@ -13,7 +13,7 @@ import msgspec
 from smartserver.store.record import MARK, Change, Natural, Record
 
 KEPT = 24 * 3600 * 1000
-"""Milliseconds for which an entry is kept."""
+"""Milliseconds for which an entry is kept in the history."""
 KEPT_ENTRIES = 1000
 """The number of newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
@@ -103,7 +103,7 @@ class History:
         return chain(reversed(self._beside), (entries[index] for index in range(self._end - 1, self._start - 1, -1)))
 
     def find(self, request: bytes) -> LogEntry | None:
-        """The entry of a request, or None."""
+        """Return the entry of a request, or None."""
         for entry in self._beside:
             if entry.request == request:
                 return entry

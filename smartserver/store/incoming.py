@@ -86,10 +86,10 @@ class UploadValidator:
         self._is_read_from_file = False
         """True if the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
-        """The `System.tip_fact` of each revision for which it is not empty."""
+        """The `System.tip_fact` of each revision that has a non-empty one."""
         self._make_quarantine = quarantine
         self.draft: DraftPack | None = None
-        """The pack of the new segments; None while there are none."""
+        """The pack of the new segments; None while there are no new segments."""
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}

@@ -137,7 +137,7 @@ class Column(Sequence[int]):
         return int.from_bytes(self._blocks.read(self._at + item * self._width, self._width), "little")
 
     def span(self, item: int) -> tuple[int, int]:
-        """An item and the next one, in a column of 4-byte numbers."""
+        """Return an item and the next one, in a column of 4-byte numbers."""
         if not 0 <= item < self._count - 1:
             raise IndexError(f"items {item} and {item + 1} of {self._count}")
         start, stop = _SPAN.unpack(self._blocks.read(self._at + item * 4, 8))
@@ -212,7 +212,7 @@ class Index:
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:
-        """The rows with a `record_digest`, the lowest position first; empty if there is none."""
+        """Return the rows with a `record_digest`, the lowest position first; empty if there are none."""
         read = self.blocks.read
         if self._bits:
             bucket = (digest[0] << 8 | digest[1]) >> 16 - self._bits
@@ -288,7 +288,7 @@ class Index:
         return self.blocks.read(table + start, stop - start)
 
     def segment_of(self, revision: RevisionId) -> int | None:
-        """The segment of a revision, or None."""
+        """Return the segment of a revision, or None."""
         if self._known is None:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1

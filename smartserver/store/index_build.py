@@ -39,7 +39,7 @@ PACED = 16
 """Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
 
 Resolve = Callable[[int, Key], Row | None]
-"""Returns the row of a record in an earlier pack, by its kind and key, or None."""
+"""A function that returns the row of a record in an earlier pack, by its kind and key, or None."""
 Pace = Callable[[], None]
 """Called several times in each millisecond of background work: it may sleep."""
 

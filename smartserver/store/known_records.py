@@ -43,7 +43,7 @@ def _cost(record: Record) -> int:
 
 
 class RecentRecords:
-    """Records by kind and key, the least recently used dropped first; for one thread."""
+    """Records by kind and key. The least recently used are evicted first. It must be used by one thread only."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         self._largest = limit // 2
@@ -306,8 +306,8 @@ class KnownRecords:
         self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """The depth, chain and lineage of an entry; and its base as in `Frame`. `before`: the number of the entry; a
-        base in the stream has a lower one."""
+        """Return the depth, chain and lineage of an entry, and its base as in `Frame`. `before`: the number of the
+        entry; a base in the stream must have a lower number."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
         # The base is the lowest copy: the one in the repository if it has one, else one of the stream.

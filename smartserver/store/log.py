@@ -93,7 +93,8 @@ class Log(LogView):
         self.turns = Turns(clock)
 
     def make_durable(self, head: Head) -> None:
-        """Make sure that the head survives a loss of power: another process may have written and not synced it."""
+        """Make sure that the head survives a loss of power, because another process may have written it without a
+        sync."""
         state = head.state
         if state.hash == self._synced:
             return

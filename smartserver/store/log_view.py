@@ -22,7 +22,7 @@ TRIES = 3
 """The most attempts to open a state whose files were deleted meanwhile, or to publish a record whose outcome is
 unclear."""
 AHEAD = 32
-"""Records that are read at once if there may be many new ones."""
+"""The number of records that are read at once if there may be many new ones."""
 
 log = logging.getLogger("smartserver")
 
@@ -38,7 +38,7 @@ class Head:
 
     @property
     def live(self) -> State | None:
-        """The state of the repository; None if there is none, as after a deletion."""
+        """The state of the repository; None if the repository does not exist, as after a deletion."""
         return self.state if self.state.exists else None
 
 
@@ -130,7 +130,7 @@ class LogView:
             self._head = None
 
     def _open(self, perform: Perform | None) -> Head | None:
-        """Read from the newest checkpoint, or record 1, to the head; None if its base was deleted meanwhile."""
+        """Read from the newest checkpoint, or record 1, to the head. Return None if the start was deleted meanwhile."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
@@ -182,7 +182,7 @@ class LogView:
         return self._walk(1, [], self._begun, newest)
 
     def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
-        """The state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
+        """Return the state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
         if file.result is None or record is None or hash_of(record) != record_hash:
             return None
         try:
@@ -272,7 +272,7 @@ def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
 
 
 def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """Decode the records after a version, each with its hash, up to a missing or damaged one; also return the
+    """Decode the records after a version, each with its hash, up to a missing or damaged record. Also return the
     damage."""
     records = []
     for number, content in enumerate(contents, version + 1):

@@ -61,7 +61,7 @@ class KnownVersion(NamedTuple):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The changes of a repository after version `since`; everything if `since` is None."""
+    """The changes of a repository after version `since`; the whole state if `since` is None."""
 
     incarnation: bytes
     version: int

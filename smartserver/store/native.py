@@ -44,8 +44,9 @@ class Prover(Protocol):
         """The meta of the own record of a revision; None if it did not arrive."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
-        """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record. `bases`: the number
-        of its base in the stream, else negative. Both are computed from the segment if they are left out."""
+        """Record a segment that Python has proved. `rows`: depth, chain and lineage of each record. `bases`: for each
+        record, the number of its base in the stream, or a negative number. Both are computed from the segment if they
+        are left out."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
         """The revisions from a number on, with their parents by number; a stored parent is -1 - its ordinal."""
@@ -61,8 +62,8 @@ class Prover(Protocol):
         """Drop texts and marks, as no more segments will be proved."""
 
     def tally(self) -> Sequence[int]:
-        """The counts of `_WORK` since the last call: frames decoded, their bytes, the bytes of their texts; texts
-        hashed, their bytes; reads, their bytes."""
+        """Return the counts of `_WORK` since the last call: frames decoded, their bytes, the bytes of their texts;
+        texts hashed, their bytes; reads, their bytes."""
 
 
 _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
@@ -70,8 +71,9 @@ _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_
 
 
 def make_prover(vcs: str, cache: int, judges: bool, stored: object) -> Prover | None:
-    """Make the prover of the segments of a version-control system; None if there is none. `cache`: bytes of texts that
-    it keeps. `judges`: True if faults matter. `stored`: a `known_records.StoredBases`; None for an empty repository."""
+    """Return a native prover of the segments of a version-control system; None if the system has none. `cache`: bytes
+    of texts that the prover keeps. `judges`: True if faults matter. `stored`: a `known_records.StoredBases`; None for
+    an empty repository."""
     made = native("Prover")
     found: Prover | None = made(vcs, cache, judges, stored) if made is not None and vcs in made.systems else None
     return found

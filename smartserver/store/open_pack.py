@@ -170,7 +170,7 @@ class OpenPack:
 
     @property
     def has_summaries(self) -> bool:
-        """True if its file of summaries exists and can be opened, or none is needed."""
+        """True if the file of summaries exists and can be opened, or is not needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
@@ -228,7 +228,7 @@ class OpenPack:
 
 
 class SegmentReader:
-    """Reads ranges of segments as stored, front to back; for one thread at a time."""
+    """Reads ranges of stored segments in order. It must be used by one thread at a time."""
 
     def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
         """`runs`: for each run, the pack and the offsets where the run starts and stops."""

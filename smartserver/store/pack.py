@@ -166,7 +166,7 @@ class PackReader:
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
-        """The names of the packs that it was joined from, in order; empty if it was not joined."""
+        """The names of the packs that this pack joins, in order; empty if it is not a joined pack."""
         tail = self._file.read_at(self.length, TAIL)
         trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
         return () if trailer is None else trailer.joins

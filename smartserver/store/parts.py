@@ -79,7 +79,7 @@ class PartedText:
         return part
 
     def _begin(self) -> Source:
-        """Decode the text up to the position; return the rest, or a share of it if the memory does not suffice."""
+        """Decode the text up to the position. Return the rest, or a part of the rest if memory does not suffice."""
         if not self._at:
             return self._open(self._charge)
         source = self._open(lambda size: self._charge(0))  # This raises Cancelled if the client has disconnected.
@@ -107,8 +107,8 @@ class _Kept:
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader. If all readers hold too much, drop the largest; among equal ones, the least
-        recently used."""
+        """Store the source of a reader. If all readers together exceed the limit, drop the largest source; among equal
+        ones, the least recently used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)
@@ -163,7 +163,7 @@ LOOK = 0.5
 def turn(chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]) -> Iterator[None]:
     """Return a context for decoding a record. For a large record, wait until no other large one is decoded. `length`:
     the bytes of its text. `base_length`: returns the bytes of its base; called only if `chain_kib`, the KiB of all
-    texts of its chain, is large enough. `go_on`: is called while waiting, and may raise to end it."""
+    texts of its chain, is large enough. `go_on`: is called while waiting, and may raise an error to end the wait."""
     if chain_kib <= ALONE >> 10 or length + base_length() <= ALONE:
         yield
         return

@@ -93,8 +93,8 @@ def secrets_in(address: str) -> list[str]:
 
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
-    """Create the tables for the logs of the store with the identity `store`. They are rolled back if the block
-    raises."""
+    """Create the tables for the logs of the store with the identity `store`. If the block raises an error, they are
+    rolled back."""
     with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
@@ -165,7 +165,7 @@ class Database:
         self._idle: list[_Connection] = []
 
     def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Read the existing records among `numbers`, all at one moment; the contents by number."""
+        """Read the existing records among `numbers` in one consistent read. Return the contents by number."""
         return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:

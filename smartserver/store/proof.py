@@ -56,7 +56,7 @@ Group = tuple[int, bytes | None, frozenset[Key]]
 """References of one sort: the kind of the records, the meta that they must have (None means any), and their keys."""
 
 References = tuple[Group, ...]
-"""The references of a record. A key in two groups of one kind has a wrong type in one of them."""
+"""The references of a record. If a key is in two groups of one kind, it has a wrong type in one of them."""
 
 NOTHING: Final[References] = ()
 

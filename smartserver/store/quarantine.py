@@ -63,8 +63,9 @@ class Quarantine:
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
-        """Write the index of the pack, or keep it in memory if the pack is there. Return the entry for both. A small
-        index is not synced: rebuilding it after a loss of power costs less than waiting for the disk each time."""
+        """Write the index of the pack, or keep it in memory if the pack is in memory. Return the entry for both. A
+        small index is not synced: rebuilding it after a loss of power costs less than waiting for the disk each
+        time."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:

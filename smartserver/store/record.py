@@ -62,7 +62,7 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """The change of one key of a table, from `old` to `new`; None: the key is absent."""
+    """The change of one key of a table, from `old` to `new`. None means that the key is absent."""
 
     table: str
     key: bytes
@@ -161,7 +161,8 @@ def is_record(content: bytes | None, record_hash: bytes) -> bool:
 
 
 def numbers_of(names: Iterable[str] | None) -> list[int]:
-    """The numbers of the records among the names in the folder of records; `names` is None if it is missing."""
+    """Return the numbers of the records among the names in the folder of records. `names` is None if the folder is
+    missing."""
     return [int(name) for name in names or () if name.isdecimal() and record_path(int(name)) == f"log/{name}"]
 
 

@@ -127,7 +127,7 @@ class RemotePack(PackReader):
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     """Read ranges of segments, each given by pack, offset and size, and return them in that order. Remote packs are
-    read in one trip."""
+    read in one round trip."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
@@ -149,7 +149,7 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
 
 
 def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
-    """Read ranges of several remote packs, in one trip if no file is missing."""
+    """Read ranges of several remote packs. This takes one round trip if no file is missing."""
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
@@ -167,7 +167,7 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
-    """Read files, given with their expected sizes, and yield each path with the content; None if it is missing."""
+    """Read files, given with their expected sizes. Yield each path with its content; None if the file is missing."""
     left = list(files.items())
     while left:
         steps: list[Get] = []

@@ -127,7 +127,7 @@ class PackRepository:
 
     @property
     def known(self) -> Head | None:
-        """The head as it was last read, in a store behind a link, where a look takes trips; None in other stores."""
+        """The last known head, in a remote store, where a look takes round trips; None in other stores."""
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
@@ -193,7 +193,7 @@ class PackRepository:
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, approve, options).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
-        """Delete the repository; its packs are deleted a day later. A repeat of the request deletes nothing more."""
+        """Delete the repository. Its packs are deleted a day later. A repeat of the request has no further effect."""
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()

@@ -109,8 +109,8 @@ class Snapshot(StoredRecords):
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Tell whether its revisions begin with those of an earlier snapshot. Packs with equal entries are the same. In
-        other packs, the ids and lengths of the segments are compared: see `place_of`."""
+        """Tell whether the snapshot's revisions begin with those of an earlier snapshot. Packs with equal entries are
+        the same. In other packs, the ids and lengths of the segments are compared: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -194,7 +194,7 @@ class Snapshot(StoredRecords):
         return {ordinal: found.get(ordinal) for ordinal in ordinals}
 
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
-        """The parents of a revision, including absent ones, which the graph does not have."""
+        """Return the parents of a revision, including absent ones, which the graph does not have."""
         if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
@@ -296,7 +296,7 @@ class States:
         raise AssertionError("the last try returns or raises")
 
     def bring(self, files: Mapping[str, bytes]) -> None:
-        """Take the content of files that the newest record names, so that they need not be read."""
+        """Receive the content of files that the newest record names, so that they need not be read."""
         with self._guard:
             self._brought = dict(files)
 

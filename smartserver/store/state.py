@@ -127,7 +127,7 @@ class State:
         return DecodedTable(self.table(REFS), decode_value)
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref, or None."""
+        """Return the value of a ref, or None."""
         value = self.table(REFS).get(name)
         return None if value is None else decode_value(value)
 
@@ -141,7 +141,7 @@ class State:
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
-        """The declared kind of a map, or None."""
+        """Return the declared kind of a map, or None."""
         found = self.tables.get(MAP + word)
         return None if found is None else found.kind
 
@@ -235,7 +235,7 @@ def beginning(random: bytes, time: float) -> tuple[bytes, State]:
 
 
 class _Draft:
-    """The next state while it is made: a copy of a state, to which records are applied."""
+    """The next state while it is computed: a copy of a state, to which records are applied."""
 
     def __init__(self, state: State) -> None:
         self._made = made = copy.copy(state)

@@ -27,8 +27,8 @@ from transports.base import Transport
 from transports.errors import TransportError
 
 NEAR = 4 << 10
-"""Bytes from the start of a record's header to the end of its frame that are read in one call. Between the two lie
-other records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the
+"""Bytes from the start of a record's header to the end of its frame that are read in one call. Other records of the
+revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
 calls."""
 HEADER = 512
 """Bytes read for a header whose length is not known; a longer header is read again."""
@@ -73,7 +73,7 @@ class StoredRecords:
         self.is_remote = remote.is_remote(transport)
         """True if the packs are in a remote store."""
         self._fetched: dict[Spot, bytes] = {}
-        """The bytes of records that `fetch` read; `_load` takes each out again."""
+        """The bytes of records that `fetch` has read. `_load` removes each when it uses it."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
@@ -399,7 +399,7 @@ class StoredRecords:
         self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
     ) -> Entry:
         """Decode the header of a record, and compare it with the index. `read`: the bytes from its start. `asked`: the
-        kind and key by which the row was found; then the digest in the index is not read again."""
+        kind and key by which the row was found, if so; the digest in the index is then not read again."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
@@ -422,8 +422,8 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """Decode the fulltext: go down the chain to a cached text or its end, and up again. Each text of the chain is
-        charged."""
+        """Decode the fulltext: follow the chain down to a cached text or its end, then apply the records upwards. Each
+        text of the chain is charged."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:

@@ -32,7 +32,7 @@ from transports.base import ReadFile
 
 BITS: Final = 8
 BLOCK: Final = 1 << BITS
-"""Revisions of a pack whose summaries are kept together."""
+"""The number of revisions of a pack whose summaries are stored together."""
 GROUP: Final = 32
 """The number of blocks whose columns are stored side by side."""
 LEAST: Final = 64

@@ -45,7 +45,8 @@ def check_name(name: bytes) -> None:
 
 
 def check_key(key: bytes) -> None:
-    """Raise InvalidName unless a key of a map is a name, or the name of a ref, NUL, and a name or nothing."""
+    """Raise InvalidName unless a key of a map is valid: a name, or the name of a ref, NUL, and a name or an empty
+    string."""
     of, belongs, name = key.partition(b"\0")
     check_name(of)
     if belongs and name:
@@ -70,7 +71,7 @@ class SortedBytes:
             raise CorruptFile(path, 0, f"a table of {len(content)} bytes whose sizes do not fit")
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         place = self._place(key)
         if place == self.count:
             return None

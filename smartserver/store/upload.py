@@ -139,8 +139,8 @@ class Upload:
         return self._validator.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report, unwanted: Set[RevisionId]) -> None:
-        """Check the pack against another snapshot. Revisions stored meanwhile and `unwanted` ones are cut out, and
-        bases are proved again.
+        """Check the pack against another snapshot. Revisions that were stored meanwhile or are `unwanted` are cut out,
+        and bases are proved again.
 
         Raises:
             MissingParents: a revision that was left out as stored or unwanted is neither any more.
@@ -184,7 +184,7 @@ class Upload:
 
     @property
     def quarantine(self) -> Quarantine | None:
-        """The quarantine of the new pack; None while the body has nothing new."""
+        """The quarantine of the new pack; None while the body contains nothing new."""
         return None if self._validator.draft is None else self._validator.draft.quarantine
 
     @property

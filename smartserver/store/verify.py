@@ -77,7 +77,7 @@ class _Verification:
         self._found = SegmentReport()
         self._problems: list[str] = []
         self._lost = 0
-        """The number of changes that the log lacks; a push in progress counts as one for a moment."""
+        """The number of changes that the log lacks. A push in progress counts as one for a moment."""
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -91,7 +91,7 @@ class _Verification:
         return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
-        """Check everything, and return the number of ghosts."""
+        """Check the whole repository. Return the number of ghosts."""
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)

@@ -1,7 +1,7 @@
 """`RepositoryView`: a repository as one request sees it, with the changes that the request asked for so far.
 
-Three things lie over a state that never changes: a repository about to be created, the announced graph, and the
-changes so far. The view reads from the store and never writes.
+The view combines an immutable state with a repository about to be created, the announced graph, and the changes so far.
+The view reads from the store and never writes.
 """
 
 from __future__ import annotations
@@ -126,11 +126,11 @@ class RepositoryView:
 
     @property
     def had_refs(self) -> bool:
-        """True if there was a ref before this request."""
+        """True if the repository had a ref before this request."""
         return self.created is None and bool(self._present().state.refs())
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref with the changes so far, or None."""
+        """Return the value of a ref including the changes so far, or None."""
         if name in self.changes:
             return self.changes[name]
         return self._stored_ref(name)

@@ -27,7 +27,8 @@ if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
-"""Bytes of lines that are written at once: the kernel keeps the bytes of one write together."""
+"""Bytes of lines that are written at once, because the kernel does not interleave the bytes of one write with
+others."""
 
 ADJACENT = 50
 """Two equal spans count as one if at most this many microseconds are between them."""
@@ -136,7 +137,7 @@ class Narrator:
 
 
 class TraceFile:
-    """A file with one event in each line. A process that is killed loses its last spans."""
+    """A file with one event in each line. The last spans of a process that is killed are lost."""
 
     def __init__(self, path: str) -> None:
         """Open the file, or create it with no access for other users.
@@ -150,7 +151,8 @@ class TraceFile:
         self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""
-        """The reason why lines are missing, or empty: no command fails because of its trace."""
+        """The reason why lines are missing, or empty. It is stored here because no command fails because of its
+        trace."""
 
     def append(self, event: Event) -> None:
         """Add a line. A forked process adds none, since it has no part in the trace."""

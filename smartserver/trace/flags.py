@@ -21,7 +21,7 @@ KNOWN = ("hpss", "hpssdetail", "hpssvfs", "hpssbytes")
 
 
 class BadFlag(Exception):
-    """A flag is unknown, or cannot be obeyed."""
+    """A flag is unknown, or cannot be applied."""
 
 
 class Flags(NamedTuple):

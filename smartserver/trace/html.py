@@ -151,7 +151,7 @@ def _tracks(trace: Trace) -> Iterator[Track]:
 
 
 def _joined(bars: Iterator[Bar]) -> list[Bar]:
-    """Return the bars, with adjacent ones of one part and name joined."""
+    """Return the bars. Adjacent bars with the same part and name are joined."""
     joined: list[Bar] = []
     for bar in bars:
         last = joined[-1] if joined else None

@@ -95,7 +95,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
     """Return the round trips in which bodies waited for TCP's window on connections of this trace, and their
     microseconds.
 
-    If a body took more than twice that time, its request does not count: the rate was the reason.
+    If a body took more than twice that time, its request does not count, because the rate was the reason.
     """
     rtt = round_trip(trace)
     directions: tuple[_Direction, _Direction] | None = None
@@ -159,8 +159,8 @@ class _Direction:
 
 
 def request_size(request: RequestEnded) -> int:
-    """Return the bytes of a request on the wire. With a body, REQUEST and END travel in packets of their own. They
-    count as full packets, since the window counts packets."""
+    """Return the bytes of a request on the wire. With a body, REQUEST and END are sent in separate packets. They count
+    as full packets, because the window counts packets."""
     return request.up + 2 * SEGMENT if request.up > SEGMENT else request.up
 
 

@@ -50,7 +50,7 @@ class CallRecord(msgspec.Struct):
     result: str = ""
     is_vfs: bool = False
     where: str = ""
-    """The lines of the program that made a VFS call, if they were asked for."""
+    """The lines of the program that made a VFS call, if they were requested."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)

@@ -25,7 +25,7 @@ class VcsError(Exception):
 
 
 class BadStream(VcsError):
-    """A stream cannot be imported; the message says why in one line, and at which line of the stream."""
+    """A stream cannot be imported. The message gives, on one line, the reason and the line of the stream."""
 
     @classmethod
     def at(cls, line: int, why: str) -> BadStream:

@@ -10,7 +10,7 @@ import signal
 from collections.abc import Collection, Iterator
 
 RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
-"""The signals whose handlers may raise an exception. Holding all signals takes ten times as long."""
+"""The signals whose handlers may raise an exception. Blocking all signals would take ten times as long."""
 
 
 @contextlib.contextmanager

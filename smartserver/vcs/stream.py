@@ -242,7 +242,7 @@ class Refs:
         """Return the commit that a stream names by a mark or a ref.
 
         Raises:
-            LookupError: there is none.
+            LookupError: the mark or ref is unknown.
         """
         if name.startswith(b":"):
             found = self.marks.get(name[1:])
@@ -275,10 +275,10 @@ class FilesBefore(Protocol):
     """The files of the first parent of a commit."""
 
     def has(self, path: bytes) -> bool:
-        """Tell whether there is a file at `path`."""
+        """Tell whether a file exists at `path`."""
 
     def has_folder(self, path: bytes) -> bool:
-        """Tell whether there is a folder at `path`."""
+        """Tell whether a folder exists at `path`."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
         """Return all files below a folder; the empty path names the top folder."""

@@ -127,7 +127,7 @@ class Context(Protocol):
         """
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, before they are kept.
+        """Count bytes of a result while it is built, before they are stored.
 
         Raises:
             LimitExceeded: the results of the request are too long.

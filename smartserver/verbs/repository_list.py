@@ -10,7 +10,7 @@ from smartserver.errors import InvalidPath, LimitExceeded
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 MAX_REPOSITORIES = 1000
-"""The most repositories in one answer: the log of each is read."""
+"""The most repositories in one answer, because the log of each is read."""
 
 
 class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):

@@ -12,7 +12,7 @@ class OpenRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 class OpenResult(Result, frozen=True, array_like=True):
     """`at`: the path of the repository. `rest`: the part of the request's path below it. With the flag BELOW, `branch`
-    is the branch that `.` stands for, and `inner` the part of the path below the branch."""
+    is the branch that `.` denotes, and `inner` the part of the path below the branch."""
 
     at: str
     rest: str

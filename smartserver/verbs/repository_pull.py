@@ -22,7 +22,7 @@ MAX_WANTS = 65536
 """The most revisions or objects that one request names."""
 
 MAX_PREFIXES = 256
-"""The most prefixes of refs in one pull: each ref is compared with all of them."""
+"""The most prefixes of refs in one pull, because each ref is compared with all of them."""
 
 Haves = Annotated[list[Id], msgspec.Meta(max_length=MAX_HAVES)]
 Refs = Annotated[list[RefName], msgspec.Meta(max_length=65536)]
@@ -63,7 +63,7 @@ class PullResult(Result, frozen=True, array_like=True):
 
 
 def tips(transaction: Transaction, patterns: list[bytes] | None) -> list[RevisionId]:
-    """Return the tips that patterns name. A pattern that names nothing is ignored: the client sees all refs."""
+    """Return the tips that patterns select. A pattern without a match is ignored, because the client sees all refs."""
     refs = transaction.refs()
     if patterns is None:
         return [tip.id for value in refs.values() for tip in value]
@@ -99,7 +99,8 @@ def _tagged(transaction: Transaction) -> list[RevisionId]:
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer with the changes of the refs, then send the revisions that the wants reach and the haves do not.
 
-    Revisions are sent whole, parents first, as they are on disk. If nothing is wanted (`refs` is empty), none is sent.
+    Revisions are sent whole, parents first, in their stored form. If nothing is wanted (`refs` is empty), none are
+    sent.
     """
     transaction = context.transaction
     refs = transaction.refs()

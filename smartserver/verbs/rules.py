@@ -33,7 +33,7 @@ class Rule(enum.StrEnum):
     LEASE = "lease"
     """The ref may move anywhere, if it is still where the caller expects it."""
     NEW = "new"
-    """The ref must not move: it must be absent, or at the new tip already (tags)."""
+    """The ref must not move: it must be absent, or be at the new tip already (tags)."""
 
 
 class Growth(enum.StrEnum):

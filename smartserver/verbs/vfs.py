@@ -49,7 +49,7 @@ LARGEST = 2**63 - 1
 """The largest offset and size that file systems take."""
 
 FilePath = Annotated[str, msgspec.Meta(max_length=MAX_FILE_PATH, examples=["packs/0a1b.pack"])]
-"""A path below the request's path, with slashes between the names; empty is the request's path itself."""
+"""A path below the request's path, with slashes between the names. The empty path is the request's path itself."""
 
 Content = Annotated[bytes, msgspec.Meta(max_length=MAX_CONTENT, examples=[b"content"])]
 """The content of a file, or a part of it."""

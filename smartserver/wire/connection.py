@@ -74,7 +74,7 @@ def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
 
 
 def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
-    """Return the frames of a message or of a part of one."""
+    """Return the frames of a message or of a part of a message."""
     frames = _pieces(kind, request_id, payload)
     full = _is_continued(frames[-1])
     if more and not full:

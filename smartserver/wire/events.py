@@ -62,7 +62,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """The client cancels a request; it still gets a final answer."""
+    """The client cancels a request. The request still gets a final answer."""
 
     id: int
 

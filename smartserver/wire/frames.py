@@ -18,14 +18,15 @@ PREFACE = b"hpss/1\n"
 HEADER = struct.Struct(">IBI")
 """Payload length, type, request id."""
 END_PAYLOAD = struct.Struct(">IQ")
-"""Segments and bytes of the body. The server's trace since its REPLY follows, if the client asked for it."""
+"""The numbers of segments and bytes of the body. The server's trace since its REPLY follows, if the client requested
+it."""
 IGNORED_FROM = 0x80
 """The first of the frame types that a receiver skips."""
 MAX_ID = 0xFFFFFFFF
 
 
 class FrameType(enum.IntEnum):
-    """The type of a frame; 0x40 on top of REQUEST and REPLY says that a body follows."""
+    """The type of a frame. For REQUEST and REPLY, the bit 0x40 means that a body follows."""
 
     REQUEST = 1
     BODY = 2
@@ -73,7 +74,7 @@ CONTINUED = frozenset(
 
 
 class Frame(NamedTuple):
-    """One frame. `type` is a plain number if the frame is to be skipped."""
+    """One frame. `type` is a plain number if the frame must be skipped."""
 
     type: int
     id: int

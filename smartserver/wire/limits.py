@@ -8,8 +8,8 @@ MIB = 1024 * KIB
 # Framing
 
 MAX_FRAME = 256 * KIB
-"""Payload of one frame. A PING waits only 0.2 s at 10 Mbit/s for each frame before it, and the nine bytes of header are
-only 0.003 %. A message whose payload fills a frame continues in the next."""
+"""The most bytes of the payload of one frame. At 10 Mbit/s a PING waits only 0.2 s for each frame before it, and the
+header of nine bytes is only 0.003 %. A message whose payload fills a frame continues in the next."""
 
 MAX_PREFACE = 64
 """The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
@@ -35,8 +35,8 @@ MAX_CALLS = 65_536
 """Calls in one request. A mirror of 20,000 refs is one request; three times that, rounded up."""
 
 MAX_FILE_CALLS = 1024
-"""File-level (VFS) calls in one request: each may keep a file open until its content was sent, and a server asks for
-65,536 descriptors. To read all packs of a repository takes some 40."""
+"""The most file-level (VFS) calls in one request. Each may keep a file open until its content was sent, and a server
+requests 65,536 descriptors. Reading all packs of a repository takes some 40 calls."""
 
 MAX_RESULTS = 16 * MIB
 """Bytes of the results of one request's calls: without a limit, a small request could cause a huge answer."""
@@ -70,7 +70,8 @@ MAX_END = 40 * KIB
 """Bytes of the ServerTrace that END has: 256 spans with names of 100 characters each, and 128 counts."""
 
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
-"""Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""
+"""The most bytes of the arguments of one error or advice. The largest error names 4,096 ids of 1,024 bytes, which are
+4.2 MB."""
 
 MAX_PUSH_OPTIONS = 64 * KIB
 """Bytes of the push options of a request: each is kept in the log for a day."""
@@ -100,7 +101,8 @@ BULK_ALLOWANCE = 64 * KIB
 """Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
-"""A repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can serve it."""
+"""The most bytes of a repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can
+serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
 """A push larger than this announces its graph before its records, so that it can be refused early. A smaller one wastes
@@ -109,12 +111,13 @@ at most 64 KiB, half a second at 1 Mbit/s."""
 # Moving bytes
 
 RECEIVE_CHUNK = 128 * KIB
-"""One read from a socket, and the most that the core holds beyond one frame. With 64 KiB, a client on loopback takes a
-quarter more processor time. With more, the memory allocator returns each chunk to the system, which costs more."""
+"""The most bytes of one read from a socket, and of the core's buffer beyond one frame. With 64 KiB, a client on
+loopback takes a quarter more processor time. With more, the memory allocator returns each chunk to the system, which
+costs more."""
 
 PIECE = 512 * KIB
-"""One read of a pack for a pull's body, sent as two frames. Pieces of 16 KiB reach a third of the speed. A connection
-has two pieces in memory: one that is sent, and the next one read ahead."""
+"""The most bytes of one read of a pack for a pull's body. They are sent as two frames. Pieces of 16 KiB reach a third
+of the speed. A connection has two pieces in memory: one that is sent, and the next one, which is read ahead."""
 
 NOTSENT_LOWAT = 128 * KIB
 """TCP_NOTSENT_LOWAT: unsent bytes in the kernel delay more urgent ones. Half a frame ahead is enough, because bytes

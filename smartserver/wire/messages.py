@@ -31,7 +31,7 @@ class RequestFlag(enum.IntFlag):
 
     NONE = 0
     ATOMIC = 1
-    """Either all calls are carried out, or none."""
+    """Either all calls are carried out, or none is."""
     CHECK_ONLY = 2
     """Only verdicts are returned, and nothing is changed (dry run)."""
     BODY = 4
@@ -67,8 +67,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """An ordered list of calls on one repository.
 
     `id`: 16 random bytes, the same in each retry. `age`: milliseconds since the first sending, 0 for the first.
-    `extras`: facts about the client (`agent`, `vcs`) and fields of later versions; the key of one that the server must
-    obey begins with `!`.
+    `extras`: facts about the client (`agent`, `vcs`) and fields of later versions; the key of a field that the server
+    must obey begins with `!`.
     """
 
     path: str
@@ -184,7 +184,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing; `trace` as in `Reply`."""
+    """The answer to a request that changed nothing. `trace` is as in `Reply`."""
 
     fault: Fault
     outcomes: Outcomes = []

@@ -186,7 +186,7 @@ AFTER_CLIENT: dict[tuple[State, State], State] = {
 """(client, server) after a step -> the new state of the server's machine. For other pairs it stays as it is."""
 
 OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, ServerState.DONE})
-"""The final states. A request whose two machines are in such a state is forgotten."""
+"""The final states. A request is dropped when both its machines are in a final state."""
 
 
 class Slot(enum.Enum):

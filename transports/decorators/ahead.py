@@ -51,8 +51,8 @@ class AheadTransport(PassingTransport):
                 return
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file:
-        the reader has its name from a listing."""
+        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file,
+        because its name is from a listing."""
         full = self.full(path)
         names = self._known.pop((ListDirectory, full), self)
         if isinstance(names, list):

@@ -251,7 +251,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Check all copies of a transport again before they are next read, because one may be damaged."""
+    """Check all copies of a transport again before they are next read, because a copy may be damaged."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()

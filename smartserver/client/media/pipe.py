@@ -27,7 +27,7 @@ TIME_TO_BE_HEARD = 1.0
 """Seconds in which the last messages of a subprocess that ended are passed on."""
 
 HOLDS = 1 << 16
-"""Bytes that fit into a pipe that nobody reads."""
+"""The most bytes that fit into a pipe that is not read."""
 
 OWN_NAME = "smartserver: "
 """The prefix that our own program writes before the line with the reason of a failure."""
@@ -165,8 +165,8 @@ class PipeMedium:
             raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors of its output, its input and its standard error. From now on it runs without this
-        process."""
+        """Return the descriptors of the program's output, input and standard error. From now on the program runs
+        without this process."""
         self._lent = True
         said = [] if self._said_to is None else [self._said_to]
         return [self._out.fileno(), self._in.fileno(), *said]

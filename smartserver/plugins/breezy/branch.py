@@ -195,7 +195,7 @@ class HpssBranch(BzrBranch8):
         return []
 
     def reconcile(self, thorough: bool = True) -> ReconcileReport:
-        """Have the server verify the repository. An undamaged one needs no reconciling."""
+        """Let the server verify the repository. An undamaged repository needs no reconciliation."""
         return reconcile(self.remote)
 
     # -- its options

@@ -32,7 +32,7 @@ SHOWN = 40
 """The most characters that a message shows of a name that is too long."""
 
 UNMADE = b"new"
-"""Attributes of a tip that no branch has: real ones are numbers."""
+"""Attributes of a tip that no real branch has: real attributes are numbers."""
 
 _TAGS = BasicTags.__new__(BasicTags)
 

@@ -19,7 +19,7 @@ RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
 """The names of options whose values are not places: a prohibition, a rule for copying tags, and a nickname."""
 
 PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit_branch"})
-"""Locations. Breezy prints a location before it uses it."""
+"""The names of options whose values are locations. Breezy prints a location before it uses it."""
 
 
 def has_effect(name: str, value: object) -> bool:

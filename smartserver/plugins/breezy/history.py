@@ -145,7 +145,7 @@ class BranchHistory:
         return True
 
     def _replaced(self) -> Mirror | None:
-        """Use the mirror of the repository that has answered. Return the previous mirror if it is of another
+        """Use the mirror of the repository that has answered. Return the previous mirror if it belongs to another
         repository."""
         before = self._mirror
         if before is None:

@@ -163,8 +163,8 @@ class FromMirror(InterSameDataRepository):
         if_present_ids: Iterable[RevisionId] | None = None,
         limit: int | None = None,
     ) -> Any:
-        """Return the revisions that the target lacks. The branch may not reach the named ones, so they are received
-        first."""
+        """Return the revisions that the target lacks. The named revisions are received first, because the branch may
+        not reach them."""
         self.source.have(revision_ids or ())
         return super().search_missing_revision_ids(
             find_ghosts=find_ghosts, revision_ids=revision_ids, if_present_ids=if_present_ids, limit=limit

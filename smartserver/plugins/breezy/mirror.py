@@ -120,7 +120,8 @@ class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy 
         super().__init__(known, control, files, known._commit_builder_class, known._serializer)
 
     def has_same_location(self, other: Any) -> bool:
-        """Tell whether both are the same object: all repositories in memory have one URL."""
+        """Tell whether both are the same object. Locations are not compared, because all repositories in memory have
+        one URL."""
         return other is self
 
 
@@ -145,7 +146,7 @@ class Mirror:
         self._above: list[Any] = []
         """Local repositories, and repositories in memory, with revisions that are not in the mirror."""
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Breezy's repositories on this mirror, which must be told of received revisions."""
+        """Breezy's repositories on this mirror, which must be notified of received revisions."""
         self._is_full = False
         self._adds = False
         """True while this process holds the lock under which revisions are added."""
@@ -245,7 +246,7 @@ class Mirror:
     def haves(self, tips: Iterable[RevisionId]) -> tuple[list[RevisionId], list[RevisionId]]:
         """Return the haves of a pull: revisions of the mirror, heads first, and the ghosts below them.
 
-        `tips`: all tips that branches of the server ever had.
+        `tips`: all known tips that branches of the server have or had.
         """
         self._find()
         for _ in range(2):
@@ -308,9 +309,9 @@ class Mirror:
         self._refresh()
 
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
-        """Copy the history of some revisions from a local repository, because they are parents of received ones. Return
-        whether that was done. Packs are copied as files if the mirror is empty and the repository has nothing else.
-        Otherwise the history must be short."""
+        """Copy the history of some revisions from a local repository, because they are parents of received revisions.
+        Return True if it was copied. Packs are copied as files if the mirror is empty and the repository has nothing
+        else. Otherwise the history must be short."""
         self._find()
         folder = self._folder
         if folder is None or self._is_full:

@@ -48,7 +48,7 @@ class FileLock:
             self._path = transport.local_abspath(f"{name}.names")
 
     def create(self, mode: object = None) -> None:
-        """Do nothing: the file is created by the first lock."""
+        """Do nothing, because the first lock creates the file."""
 
     def lock_write(self, token: object = None) -> None:
         """Wait until no other process holds the lock."""
@@ -58,7 +58,7 @@ class FileLock:
             self._file = file
 
     def lock_read(self) -> None:
-        """Do nothing: readers need no lock."""
+        """Do nothing, because readers need no lock."""
 
     def unlock(self) -> None:
         """Release the lock."""

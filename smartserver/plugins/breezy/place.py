@@ -69,7 +69,7 @@ class Place:
         self.named = b""
         """The name of the branch from a refusal, which is used until another answer names it."""
         self.seen: BranchState | None = None
-        """The state, once it was asked for or assumed."""
+        """The state, once it was received or assumed."""
         self.is_assumed = False
         """True if the state was assumed, and the server was not asked."""
         self.verified: VerifyResult | None = None
@@ -89,7 +89,7 @@ class Place:
         """Return the known state.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         seen = self.seen
         assert seen is not None, "asked"

@@ -477,7 +477,7 @@ class Remote(Place):
         return self.server is other.server
 
     def is_in_repository_of(self, other: Remote) -> bool:
-        """Say whether both are branches of one repository, as far as that is known."""
+        """Tell whether both are branches of one repository, as far as that is known."""
         at = other.knowledge.at
         return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
 

@@ -1,4 +1,4 @@
-"""The branches on servers that the running command uses, one `Remote` for each, and the explanation if it fails."""
+"""The branches on servers that the running command uses, one `Remote` for each, and the explanation of its failure."""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return place.above(max(0, len(_parts(place.location.path)) - len(_parts(at))))
 
     def has_same_location(self, other: Repository) -> bool:
-        """Say whether another object reads the same mirror."""
+        """Tell whether another object reads the same mirror."""
         return isinstance(other, HpssRepository) and other.mirror is self.mirror
 
     def is_shared(self) -> bool:
@@ -130,7 +130,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return False
 
     def break_lock(self) -> None:
-        """Do nothing: a server has no locks."""
+        """Do nothing, because a server has no locks."""
 
     def _warn_if_deprecated(self, branch: object = None) -> None:
         """Do not warn: the format is the current one."""
@@ -307,7 +307,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return CheckReport(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
     def reconcile(self, other: object = None, thorough: bool = False) -> ReconcileReport:
-        """Let the server verify the repository. An undamaged one needs no reconciling."""
+        """Let the server verify the repository. An undamaged repository needs no reconciliation."""
         done = reconcile(self.remote)
         ui.ui_factory.note(NOTHING_TO_RECONCILE)
         return done

@@ -23,7 +23,7 @@ def runs(name: str) -> bool:
 
 
 def asks_itself() -> bool:
-    """Say whether the command only lets the server do something, and reads no branch first."""
+    """Tell whether the command only makes the server do something, without reading a branch first."""
     return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
 
 

@@ -350,7 +350,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:
-        """Do nothing: the parser has checked the feature."""
+        """Do nothing, because the parser has checked the feature."""
 
     def checkpoint_handler(self, cmd: Any) -> None:
         """Do nothing, because all changes are made at once at the end of the stream."""
@@ -403,7 +403,7 @@ class _Before:
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
-    """Breezy's exporter, which prints nothing but the stream."""
+    """Breezy's exporter, but it prints only the stream."""
 
     number = 0
     """The last mark that was assigned."""

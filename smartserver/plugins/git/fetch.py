@@ -1,4 +1,5 @@
-"""Inserts a pull into the repository. The pull is sent before git names its wants, which it does only with the refs."""
+"""Inserts a pull into the repository. The pull is sent before git names its wants, because git names them only after it
+has the refs."""
 
 from __future__ import annotations
 
@@ -56,7 +57,7 @@ class Fetch:
         at the end."""
 
     def close(self) -> None:
-        """Remove the files that keep new packs: refs name the packs now, or never will."""
+        """Remove the files that keep new packs. By now refs name the packs, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)

@@ -60,7 +60,7 @@ class Leases:
             self._add(lease, names)
         tips = [(self._value(source), target) for source, target in self._pairs]
         self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
-        """Refs that git takes for up to date, because they are listed with the tips that their leases expect. Each has
+        """Refs that git regards as up to date, because they are listed with the tips that their leases expect. Each has
         the tip that it should have."""
         self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
@@ -137,7 +137,7 @@ class Leases:
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """A short target of a push, and the ref that git took it for."""
+    """A short target of a push, and the ref that git chose for it."""
 
     source: bytes
     short: bytes

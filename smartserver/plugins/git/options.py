@@ -34,7 +34,7 @@ class Options(msgspec.Struct):
     relative: bool = False
     """True if the depth is counted from the place where history is cut now."""
     since: str = ""
-    """A date in the words of the user; empty if there is none."""
+    """A date in the words of the user; empty if no date was given."""
     excluded: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Refs whose history is left out."""
     filters: list[Filter] = msgspec.field(default_factory=list)

@@ -64,7 +64,7 @@ class Refspecs:
         self.configured = self._settings.get(f"remote.{remote}.push", ())
         self.default = self._settings.get("push.default", [b"simple"])[-1]
         self.pairs = self._read()
-        """Sources and targets as they are written on the command line, or else in the settings."""
+        """Sources and targets as written on the command line or, if it has none, in the settings."""
 
     @functools.cached_property
     def refs(self) -> Mapping[bytes, RevisionId]:
@@ -181,7 +181,7 @@ def matches(short: bytes, refs: Collection[bytes]) -> Sequence[bytes]:
 
 
 def mapped(name: bytes, source: bytes, target: bytes) -> bytes | None:
-    """Return the name that a refspec maps `name` to, or None if the refspec does not match it."""
+    """Return the name to which a refspec maps `name`; None if the refspec does not match it."""
     if not target or source.startswith(b"^"):
         return None
     before, star, after = source.partition(b"*")

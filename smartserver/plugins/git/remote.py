@@ -147,7 +147,7 @@ class GitRemote:
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
-        """Return the repository that git runs in, opened once; None if there is none."""
+        """Return the repository in which git runs, opened once; None if git runs outside a repository."""
         if self._opened is None:
             with span(Part.LOCAL, "open the repository"):
                 self._opened = self._open_local()
@@ -271,7 +271,7 @@ class GitRemote:
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
 
     def _values_to_list(self, local: GitRepository) -> Mapping[bytes, bytes]:
-        """Return the values to list, of leased refs, or of all refs if the server must be asked."""
+        """Return the values to list: those of leased refs, or of all refs if the server must be asked."""
         known = self._knowledge
         lacking = local.is_shallow or local.is_partial  # It lacks objects that an unknown remote may need.
         refspecs = Refspecs(self._hint, self._remote, local)

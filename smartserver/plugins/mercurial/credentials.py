@@ -50,7 +50,7 @@ class MercurialCredentials:
         return self._found
 
     def approve(self) -> None:
-        """Do nothing: only the user writes the section."""
+        """Do nothing, because only the user writes the section."""
 
     def reject(self) -> None:
         """Do not return the last token again: the server refused it."""

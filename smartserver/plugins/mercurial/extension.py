@@ -1,4 +1,4 @@
-"""Wraps the functions of Mercurial that must do something else for an hpss:// peer. `hgext3rd/hpss.py` imports it."""
+"""Wraps the functions of Mercurial that must behave differently for an hpss:// peer. `hgext3rd/hpss.py` imports it."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class HpssPeer(BasePeer):
         return True
 
     def close(self) -> None:
-        """Do nothing: the connection stays open until the command ends."""
+        """Do nothing, because the connection stays open until the command ends."""
 
     def capabilities(self) -> set[bytes]:
         """Return the capabilities that commands may use."""

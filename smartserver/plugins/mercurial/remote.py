@@ -80,7 +80,7 @@ _ID = re.compile(rb"[0-9a-f]{40}")
 
 
 def in_utf8(name: bytes) -> bytes:
-    """Return a name as it is sent: hg has names in the encoding of its user."""
+    """Return a name in UTF-8, in which it is sent. hg has names in the encoding of its user."""
     return bytes(encoding.fromlocal(name))
 
 
@@ -149,7 +149,7 @@ class Remote:
 
     @property
     def version(self) -> KnownVersion | None:
-        """The newest version that was seen; None if there is none."""
+        """The newest known version; None if no version is known."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
@@ -430,10 +430,10 @@ class Remote:
         return self.knowledge.tips()
 
     def find(self, name: bytes) -> bytes:
-        """Return the changeset of a name, as the server finds it.
+        """Return the changeset that a name means on the server.
 
         Raises:
-            RepoLookupError: there is none.
+            RepoLookupError: the name is unknown.
         """
         if len(name) == len(NULL) and (b"\0" in name or self.has(name)):
             name = hexadecimal(name)  # It is a binary node. A name may have the same length.

@@ -66,7 +66,7 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(ui: Any, location: Place) -> Server:
-    """Return the server of a place, one object for a whole command."""
+    """Return the server of a place. There is one object for the whole command."""
     root = served_by(location)
     server = _servers.get(root)
     if server is None:

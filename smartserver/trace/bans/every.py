@@ -1,4 +1,4 @@
-"""All bans by their names, and the observers that apply them."""
+"""All bans by their names, and the observers that apply the bans."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banne
 
 
 def noter(found: Callable[[Note], None]) -> Noter:
-    """Return an observer of one client that notes all behaviours; `found` as for `Noter`."""
+    """Return an observer of one client that records all behaviours. `found`: as for `Noter`."""
     return Noter(bans([SILLY]), found)
 
 

@@ -38,7 +38,7 @@ class WatchedRequest(msgspec.Struct):
 
     @property
     def reads(self) -> bool:
-        """True if the request changes nothing and its answer has content; that of `Server.ping` has none."""
+        """True if the request changes nothing and its answer has content. The answer of `Server.ping` has none."""
         return not self.mutates and any(verb.result_type.__struct_fields__ for verb, _ in self.calls)
 
 

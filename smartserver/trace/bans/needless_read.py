@@ -104,7 +104,7 @@ class ReadBack(Ban):
         self._written.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a read of something that was written."""
+        """Return a finding if a request reads something that was written in this operation."""
         if asked.mutates:
             return None
         for verb, arguments in asked.calls:
@@ -131,7 +131,7 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """Return the path to which the names of a call are relative; the paths of VFS verbs are whole."""
+    """Return the path to which the names of a call are relative. The paths of VFS verbs are complete."""
     return "/" if verb.is_vfs else asked.path
 
 

@@ -60,7 +60,7 @@ class References:
             self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
-        """Check that all references lead to `pages` and `texts`, which were pulled, or into the repository."""
+        """Check that all references point to `pages` and `texts`, which were pulled, or into the repository."""
         _check(repository.chk_bytes, self._pages.difference(pages), "page")
         _check(repository.texts, self._texts.difference(texts), "text")
 

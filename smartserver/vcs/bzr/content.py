@@ -157,7 +157,8 @@ class BzrContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return the entry at a path; for a folder a hash of all entries below, as its own does not depend on them."""
+        """Return the entry at a path. For a folder, return a hash of all entries below it, because the folder's own
+        entry does not depend on them."""
         tree = self._tree(revision)
         top = tree.find(path)
         if top is None or top.kind != "dir":

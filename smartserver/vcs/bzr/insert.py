@@ -152,7 +152,8 @@ class _Arrived(ReceivedRecords):
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
     def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
-        """Collect the references of a page. Return the texts that it names, as far as it is read, and their SHA-1."""
+        """Collect the references of a page. Return the texts that the page names, as far as it is read, and their
+        SHA-1."""
         row = self._rows[CHK][key]
         base = self._cache.get((CHK, row.base)) if row.base and not row.base_is_local else None
         try:

@@ -20,7 +20,7 @@ MAX_DIGITS: Final = 15
 
 
 def number_in(attributes: bytes) -> int:
-    """Return the number in the attributes of a tip; 0 if there is none."""
+    """Return the number in the attributes of a tip; 0 if they have none."""
     return int(attributes) if attributes.isdigit() and len(attributes) <= MAX_DIGITS else 0
 
 

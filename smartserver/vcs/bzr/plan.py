@@ -43,7 +43,7 @@ _PAGES = 16 << 20
 """The most bytes of pages that are kept from one chunk to the next."""
 
 _ROOTS = 20_000
-"""The number of inventories whose roots are kept."""
+"""The number of inventories whose roots are kept in memory."""
 
 
 class BrzPlan:
@@ -222,7 +222,7 @@ class BrzExport:
         return [_Tree(revision, own, found, _size(revision, found)) for revision, own, found in trees]
 
     def _answer(self, asking: list[Asking]) -> None:
-        """Run all generators to their ends. The pages that they ask for are read together."""
+        """Run all generators to their ends. The pages that they request are read together."""
         try:
             while asking:
                 wanted: set[Key] = set()

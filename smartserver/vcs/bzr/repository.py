@@ -24,7 +24,8 @@ _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
 
 
 def _closer() -> Iterator[int]:
-    """Yield the distances below the first head, most likely the branch that asks; from 64 on each is a 16th farther."""
+    """Yield the distances below the first head, which is most likely the branch of the command. From 64 on, each is a
+    16th farther."""
     distance = 1
     while distance < _FAR:
         yield distance

@@ -27,7 +27,7 @@ ITEMS: Final = 16
 """The number of items of a leaf that count as one step."""
 
 Read = Callable[[int, Key], Record | None]
-"""Returns the record of a kind and key, or None."""
+"""A function that returns the record of a kind and key, or None."""
 
 
 class BzrTree:

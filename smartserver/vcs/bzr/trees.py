@@ -69,7 +69,7 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
 
 
 class MapPage:
-    """A page, parsed as far as it was asked for."""
+    """A page, parsed as far as its content was needed."""
 
     __slots__ = ("children", "size", "text")
 

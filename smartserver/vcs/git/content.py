@@ -201,7 +201,7 @@ class GitContents:
                 folders.pop()
 
     def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
-        """Return the differences between two trees of one folder, sorted by path. None stands for no tree."""
+        """Return the differences between two trees of one folder, sorted by path. None stands for a missing tree."""
         found: list[_Difference] = []
         same_names = None if new is None or old is None else self._changed(new, old)
         if same_names is not None:

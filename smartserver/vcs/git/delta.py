@@ -17,8 +17,8 @@ _MAX_INSERT: Final = 127
 def delta(base: bytes, text: bytes) -> bytes:
     """Return a delta from `base` to `text`.
 
-    Their common start and end are copied. In between, each line that the base has, too, is extended both ways as far as
-    it matches.
+    Their common start and end are copied. In between, each line that is also in the base is extended in both directions
+    as far as it matches.
     """
     most = min(len(base), len(text))
     head = common_start(base, text)

@@ -171,7 +171,8 @@ class GitFaults(FaultChecker):
         return [*faults, *_order_faults(entries)], roles
 
     def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
-        """Return the faults and roles of single entries. With `names`, their names and modes are checked, too."""
+        """Return the faults and roles of single entries. With `names`, the entries' names and modes are checked,
+        too."""
         found: dict[str, str] = {}
         roles: list[RecordRole] = []
         for mode, name, key in entries:
@@ -364,7 +365,8 @@ def _of_date(text: bytes) -> str | None:
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """Tell whether a line is too long. Each byte is read at most once: two steps advance by more than one window."""
+    """Tell whether a line is too long. Each byte is read at most once, because two steps advance by more than one
+    window."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)

@@ -59,7 +59,7 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """Tell whether a file certainly has no fault, which one expression finds out."""
+    """Tell whether a file certainly has no fault. One expression over the whole text decides it."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 

@@ -33,7 +33,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 
 CACHE = 64 << 20
-"""Bytes of texts that are cached as bases. Half of it makes a clone decode a tenth more; twice as much gains 3 %."""
+"""Bytes of texts that are cached as bases. With half as many, a clone decodes a tenth more texts; with twice as many, 3
+% fewer."""
 
 LEVEL = 1
 """The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""
@@ -203,8 +204,8 @@ class _Check:
 
 
 def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
-    """Make loose objects of a pack. They are first written to a folder of their own, as git does in a push: an
-    `unpack-objects` that is interrupted leaves half an object behind."""
+    """Unpack a pack into loose objects. They are first written to a separate folder, as git does in a push, because an
+    interrupted `unpack-objects` leaves half an object behind."""
     objects = os.path.abspath(repository.object_dir)
     place = os.path.join(objects, f"tmp_objdir-hpss-{os.getpid()}-{os.urandom(6).hex()}")
     others = repository.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")

@@ -46,7 +46,7 @@ class MissingObject(VcsError):
 
 
 class TooLarge(VcsError):
-    """An object has more bytes than the caller takes; its text was not read."""
+    """An object has more bytes than the caller accepts. Its text was not read."""
 
     def __init__(self, key: Key, size: int) -> None:
         super().__init__(key, size)

@@ -25,7 +25,7 @@ from smartserver.vcs.git.repository import GitRepository, failure
 
 
 class Revision(NamedTuple):
-    """A revision to be sent: a commit, a tag, or a tree or blob that a ref names directly."""
+    """A revision to send: a commit, a tag, or a tree or blob that a ref names directly."""
 
     id: RevisionId
     type: int
@@ -368,7 +368,8 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
+        """Return the entries by name and whether they are trees, because a folder and a file with the same name are two
+        paths."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:

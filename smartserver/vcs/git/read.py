@@ -182,7 +182,7 @@ class GitPlan:
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
-    """Return the refusal to push a large object, with the path by which its user knows it."""
+    """Return the error that refuses a large object, with the path by which the user knows it."""
     what = f"{TYPE_NAMES[record.type].decode('ascii')} {record.key.hex()}"
     if record.path:
         what = f"{record.path.decode('utf-8', 'backslashreplace')!r} ({what})"

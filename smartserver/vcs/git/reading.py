@@ -279,7 +279,7 @@ class _History:
         self.selected.reverse()
 
     def _follow(self) -> None:
-        """Select the annotated tags below the followed prefixes whose targets are sent or at the client."""
+        """Select the annotated tags below the followed prefixes whose targets are sent, or which the client has."""
         if not self._asked.follow:
             return
         prefixes = tuple(pattern.rstrip(b"*") for pattern in self._asked.follow)
@@ -340,7 +340,7 @@ class _Sending:
         """The result of `_read_edges`; None before its first call."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield all objects as one piece, since each segment costs a header."""
+        """Yield all objects as one piece, because each segment costs a header."""
         selected = self._history.selected
         if selected or self._others:
             yield selected[-1] if selected else 0, self._all()

@@ -31,7 +31,7 @@ class Unclear(Exception):
 
 def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:
     """Return every ref and its tip, in the order of names; None if only git can read them. `folder`: the folder of a
-    repository that keeps all its refs there, in files."""
+    repository whose refs are all in files there."""
     loose: dict[bytes, bytes] = {}
     links: dict[bytes, bytes] = {}
     place = os.fsencode(folder)

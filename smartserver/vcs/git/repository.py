@@ -238,7 +238,7 @@ class GitRepository:
         return self.run("symbolic-ref", "-q", "HEAD", accept=(0, 1)).rstrip(b"\n") or None
 
     def find(self, name: bytes) -> GitObject | None:
-        """Return the object that a ref, id or expression stands for, or None."""
+        """Return the object that a ref, id or expression denotes, or None."""
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:

@@ -24,7 +24,7 @@ class ShallowFileError(VcsError):
 
 
 def read(path: str) -> set[RevisionId]:
-    """Return the commits in the file; none if there is no file."""
+    """Return the commits in the file; none if the file does not exist."""
     try:
         with open(path, "rb") as file:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}

@@ -41,7 +41,7 @@ MAX_SECONDS: Final = 1 << 53
 """The most seconds from 1970 to a date that is shown. Mercurial's own commands take dates of 32 bits alone."""
 
 MAX_METADATA: Final = 1 << 20
-"""The most bytes of a file version's metadata, which name one other file."""
+"""The most bytes of a file version's metadata, which name only one other file."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 

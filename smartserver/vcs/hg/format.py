@@ -32,7 +32,7 @@ CENSORED: Final = b"\1\ncensored:"
 """The start of the text of a censored version. Mercurial does not read such a text."""
 
 _MARK: Final = b"\1\n"
-"""The mark before and after a file version's metadata. A text that begins with it has metadata, if only empty ones."""
+"""The mark before and after a file version's metadata. A text that begins with it has metadata, which may be empty."""
 
 
 class Changeset(NamedTuple):

@@ -38,13 +38,13 @@ from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decod
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-"""Matches a number. In another form, as `012`, it is no number to Mercurial."""
+"""Matches a number. Another form, such as `012`, is not a number for Mercurial."""
 _TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 
 TAGS: Final = b".hgtags"
 
 PAGE: Final = 4 << 20
-"""Bytes of entries of the map of markers in one answer. The last entry may be over it."""
+"""Bytes of entries of the map of markers in one answer. The last entry may exceed the limit."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:

@@ -123,7 +123,7 @@ class HgRepository:
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 
     def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
-        """Tell whether a changeset is one of `heads` or an ancestor of one."""
+        """Tell whether a changeset is in `heads` or an ancestor of a changeset in it."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 
