@@ -71,7 +71,7 @@ class Clock:
     def run_until(self, met: Callable[[], object], timeout: float | None = None) -> bool:
         """Run events until `met()` is true. Return False if it did not become true.
 
-        With a `timeout` that means that so many seconds have passed; without one, that no event is left to run.
+        With a `timeout`, this means that so many seconds have passed; without a timeout, that no event is left to run.
         """
         end = None if timeout is None else self.nanoseconds + nanoseconds(timeout)
         while not met():

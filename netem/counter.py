@@ -50,7 +50,7 @@ class Message:
     content: bytes = field(default=b"", repr=False)
     """The first bytes of the message; empty if the network does not pass bytes to the counter."""
     sites: CallSites = ()
-    """The lines of the program that sent its first bytes; empty if they are unknown."""
+    """The lines of the program that sent the message's first bytes; empty if they are unknown."""
 
 
 @dataclass(frozen=True)

@@ -67,7 +67,7 @@ class Trial(Generic[S]):
     state: S
     """The state from `make`. The cut has been removed from its network."""
     result: object
-    """The operation's return value; None if it raised."""
+    """The operation's return value; None if it raised an error."""
     error: Exception | None
     """The error that the operation raised, of the types in `lost`; None if it returned."""
 

@@ -182,6 +182,6 @@ class Lane:
         return max(0, min(self._buffer - self.unsent(now), self._window - self.undelivered))
 
     def next_left(self, now: int) -> int:
-        """Return the time when the next bytes leave the sender's buffer; `NEVER` if there are none."""
+        """Return the time when the next bytes leave the sender's buffer; `NEVER` if it is empty."""
         self.unsent(now)
         return self._waiting[0][0] if self._waiting else NEVER

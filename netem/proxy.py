@@ -134,7 +134,7 @@ class Proxy:
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        Bytes on the way come out as before; bytes that were held for ever are sent again. The default `buffer` is
+        Bytes in transit are delivered as before; bytes that were held for ever are sent again. The default `buffer` is
         replaced as by `filled`.
 
         Raises:

@@ -43,7 +43,7 @@ class ProxyThread:
         """Start the thread and wait until it listens.
 
         Raises:
-            OSError: it cannot listen on that address.
+            OSError: the proxy cannot listen on that address.
         """
         self.thread = threading.Thread(target=self.run, name=THREAD, daemon=True)
         self.thread.start()
@@ -71,7 +71,7 @@ class ProxyThread:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """Call a function on the thread and return its result; call it here if the thread does not run."""
+        """Call a function on the thread and return its result. If the thread does not run, call the function here."""
         self.check()
         loop, thread = self.loop, self.thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():

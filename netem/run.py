@@ -35,7 +35,7 @@ class RunResult:
     """The outcome of a client's run."""
 
     status: int
-    """The client's exit status; negative: the signal that ended it."""
+    """The client's exit status; if negative, the number of the signal that ended it."""
     seconds: float
     """The wall time from the client's start to its end."""
     counts: Counts

@@ -59,10 +59,12 @@ class SimulatedNetwork:
     def connect(
         self, server_factory: Callable[[ServerTransport], ServerProtocol] | None, *, handshake: bool = True
     ) -> SimulatedStream:
-        """Open a connection to a server that `server_factory` makes from its transport; None: no server listens.
+        """Open a connection to a server that `server_factory` creates from its transport; None means that no server
+        listens.
 
         With `handshake` the client first waits one round trip, of the length that it has at the beginning. The server
-        is made when the handshake's third packet arrives. Without it, the connection counts as open already.
+        is created when the handshake's third packet arrives. Without `handshake`, the connection counts as open
+        already.
 
         Raises:
             ConnectionRefusedError: no server listens.
@@ -101,7 +103,7 @@ class SimulatedNetwork:
         """Do nothing: unlike other networks, this one has no thread and no socket."""
 
     def take(self) -> Counts:
-        """Return the counts since the last `take` (or the start), and begin a new operation.
+        """Return the counts since the last `take` or the start, and begin a new operation.
 
         If a server or a timer calls this during a wait, the wait is divided between the two operations.
         """

@@ -13,7 +13,7 @@ LOW_WATER = 64 * 1024
 
 
 class ServerProtocol(Protocol):
-    """The server's callbacks for one connection. An exception in one is raised in the waiting client."""
+    """The server's callbacks for one connection. An exception in a callback is raised in the waiting client."""
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client."""
@@ -26,7 +26,7 @@ class ServerProtocol(Protocol):
 
 
 class ServerTransport(Endpoint):
-    """The server's end, whose writes never wait."""
+    """The server's end of a connection. Its writes never wait."""
 
     def __init__(self, network: Surroundings, number: int, link: Link) -> None:
         super().__init__(network, number, link, up=False)

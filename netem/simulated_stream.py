@@ -105,7 +105,7 @@ class SimulatedStream(Endpoint):
         return read and self.readable(), write and self.writable()
 
     def half_close(self) -> None:
-        """Send no more; reading is still possible."""
+        """Send no more. Reading is still possible."""
         self._check_open()
         self._put_eof()
 

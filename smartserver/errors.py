@@ -147,8 +147,8 @@ class InvalidName(RequestError, code="invalid-name"):
 
 TOKEN_WANTED = "wanted"
 TOKEN_REFUSED = "refused"
-"""The values of `AccessDenied.token`: no token was sent, and the server identifies users by tokens; or the token that
-was sent is not valid."""
+"""The values of `AccessDenied.token`: no token was sent although the server identifies users by tokens; or the token
+that was sent is not valid."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -25,7 +25,7 @@ OF_REPOSITORIES: Final = frozenset(
 which include the settings of `git -c`, and a few more."""
 
 OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
-"""Variables that only `git config` reads, so that git itself does not follow them."""
+"""Variables that only `git config` reads. They are removed, because git itself does not follow them."""
 
 
 def repository_environment(environment: Mapping[str, str]) -> dict[str, str]:

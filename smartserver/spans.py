@@ -47,7 +47,7 @@ class Part(enum.StrEnum):
     LINK = "link"
     """The program waits for bytes of the peer."""
     RECEIVE = "receive"
-    """Received bytes are taken from the connection."""
+    """Received bytes are read from the connection."""
     QUEUED = "queued"
     """The server has the request, and no thread for it."""
     DISK = "disk"

@@ -30,8 +30,8 @@ PREFIX = "tcp_"
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:
-    """Return the kernel's counts of a connection, by the names in `FIELDS`; empty if there are none. `delays` is 1 if
-    small packets are delayed (Nagle's algorithm, RFC 896)."""
+    """Return the kernel's counts of a connection, by the names in `FIELDS`; empty if the system reports none. `delays`
+    is 1 if small packets are delayed (Nagle's algorithm, RFC 896)."""
     if sys.platform != "linux":
         return {}
     try:

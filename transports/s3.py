@@ -431,7 +431,7 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """Perform queries at once. Return the result or error of each. Stats in a folder become one listing."""
+        """Perform queries concurrently. Return the result or error of each. Stats in a folder become one listing."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:

@@ -201,7 +201,7 @@ can be undone, since its name was free before."""
 
 
 _MOST = 120
-"""The most steps in one flight: so many reads of 32 KiB, each sent with the opening of its file, fit into
+"""The most steps in one flight: as many reads of 32 KiB, each sent with the opening of its file, fit into
 `sftp_session.WINDOW`."""
 
 
@@ -421,7 +421,8 @@ class SftpTransport(Transport):
         return _settling(talk, step.settle if isinstance(step, Query) else lambda _: None)
 
     def _result(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[Any]:
-        """Return the talk of a step. Reads do not ask for the server's extensions, which would take a round trip."""
+        """Return the talk of a step. The talks of reads do not request the server's extensions, which would take a
+        round trip."""
         match step:
             case Get():
                 return talks.content(place, undo, step.size or 0)

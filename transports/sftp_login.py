@@ -40,7 +40,7 @@ CONFIG = "~/.ssh/config"
 KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 IDENTITIES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-"""The files in which OpenSSH looks by default."""
+"""The files in which OpenSSH looks for keys by default."""
 
 ANY_KEY = "any"
 """The value given instead of a fingerprint to accept any key of the host."""
@@ -331,7 +331,7 @@ class _Known:
         options.key_types = sorted(names, key=lambda name: RSA.get(name, name) not in types)
 
     def check(self, key: paramiko.PKey) -> None:
-        """Check the key that the host has.
+        """Check the key of the host.
 
         Raises:
             _Refused: the key is revoked, unknown or not the expected one.

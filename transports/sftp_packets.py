@@ -159,7 +159,7 @@ def close(handle: bytes) -> Request:
 
 
 def read(handle: bytes, offset: int, size: int) -> Request:
-    """Read from a file; the answer is `Content`, or the status `EOF` at the end."""
+    """Read from a file. The answer is `Content`, or the status `EOF` at the end."""
     return Request(_Kind.READ, _string(handle) + struct.pack(">QI", offset, size), size)
 
 

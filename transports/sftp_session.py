@@ -315,6 +315,6 @@ class Pending:
         self._box = box
 
     def answer(self) -> sftp.Answer:
-        """Wait for the answer and return it; call this once."""
+        """Wait for the answer and return it. This may be called only once."""
         ((_, answer),) = self._session._take(self._box)
         return answer

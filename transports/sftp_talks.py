@@ -59,7 +59,7 @@ READ_ON = 1024
 """The number of requests for names in each later flight. An answer has up to 256 KiB, so a flight up to 256 MiB."""
 
 NAME = 64
-"""Bytes to count for each name and each answer besides the names themselves: about the overhead in Python."""
+"""Bytes to count for each name and each answer in addition to the names themselves: about the overhead in Python."""
 
 MOST_NAMES = 32 << 20
 """The most bytes of names accepted from one folder: 350,000 names of 30 letters, in answers of any size. A server that
@@ -219,7 +219,7 @@ def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
 
 
 def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
-    """Return the answers that have names, which are fewer than the requests if the folder has no more."""
+    """Return the answers that have names. They are fewer than the requests if the folder has no more names."""
     for answer in answers:
         if not isinstance(answer, Names) and status_of(answer).code != Code.EOF:
             raise failed(place, status_of(answer))
@@ -312,7 +312,7 @@ class _Opening:
     """A file that is being opened for reading. If the handle is predictable, the same flight reads and closes it."""
 
     def __init__(self, place: RemotePath, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges`: read with the opening if they are no more than `EARLY` pieces."""
+        """`ranges`: the ranges that are read with the opening if they are no more than `EARLY` pieces."""
         self._place = place
         pieces = list(itertools.islice(_pieces(ranges, set()), EARLY + 1))
         self._pieces = pieces if len(pieces) <= EARLY else []

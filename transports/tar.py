@@ -1,4 +1,4 @@
-"""`TarTransport`: the files in tar archives, read in place. If several archives have a path, the last one counts."""
+"""`TarTransport`: the files in tar archives, read in place. If several archives have a path, the last one is used."""
 
 from __future__ import annotations
 

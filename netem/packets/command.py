@@ -31,7 +31,7 @@ class Command:
     """A command that was started in a namespace."""
 
     def __init__(self, pid: int, status: int) -> None:
-        """`status`: the reading end of the pipe to which its exit status is written."""
+        """`status`: the reading end of the pipe to which the command's exit status is written."""
         self.pid = pid
         """The process id, which is also the id of its session and process group."""
         self._status = status

@@ -152,7 +152,7 @@ class Emulator:
                     insort(queue, parcel, key=_AT)
 
     def _deliver(self, direction: _Direction, now: int) -> int:
-        """Let out the packets that are due. Return the due time of the next one."""
+        """Deliver the packets that are due. Return the due time of the next packet."""
         queue, target, clock = direction.queue, direction.target, time.monotonic_ns
         late, least_late = self._late, self._least_late
         told: Delivery | None = None

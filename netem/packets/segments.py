@@ -40,14 +40,14 @@ class _Connection:
     """The sequence number of the connection's SYN. A SYN with another number opens a new connection between the same
     ports."""
     undecided: Delivery | None = None
-    """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server took them."""
+    """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server accepted them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """The effects of a packet's delivery on the counter of the operation in which it was sent."""
+    """The effects that the delivery of a packet has on the counter of the operation in which it was sent."""
 
     counter: Counter
     established: int = 0
@@ -166,6 +166,7 @@ class SegmentCounter:
 
 
 def _ahead(number: int, before: int) -> int:
-    """Return the distance from the sequence number `before` to `number`, negative if it is behind; they wrap."""
+    """Return the distance from the sequence number `before` to `number`; negative if `number` is behind. Sequence
+    numbers wrap."""
     difference = (number - before) & _ALL
     return difference if difference < _HALF else difference - _ALL - 1

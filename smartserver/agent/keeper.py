@@ -50,7 +50,7 @@ TIME_TO_SAY = 1.0
 """Seconds that a command has to send its message, because other commands wait meanwhile."""
 
 PAUSE = 0.1
-"""Seconds between two attempts to accept a command while there is no descriptor left."""
+"""Seconds between two attempts to accept a command while no descriptor is left."""
 
 
 class Kept(NamedTuple):
@@ -81,7 +81,8 @@ class Keeper:
         slept: Callable[[], float] = seconds_slept,
         zygote: socket.socket | None = None,
     ) -> None:
-        """`zygote`: a connection to the zygote. When it ends the keeper ends, so that the next command starts both."""
+        """`zygote`: a connection to the zygote. When the connection ends, the keeper ends, so that the next command
+        starts both processes."""
         self._listener = listener
         self._zygote = zygote
         self._clock = clock

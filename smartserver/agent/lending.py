@@ -14,7 +14,7 @@ from smartserver.agent.start import start
 
 class Borrowed(NamedTuple):
     """A borrowed connection: its descriptors, the id of its last request, and the seconds within which its server sends
-    a sign of life if it is there."""
+    a sign of life if it is still connected."""
 
     descriptors: Sequence[int]
     last_id: int

@@ -1,4 +1,5 @@
-"""The messages between a command and the keeper: one packet each way, in JSON, with the descriptors of connections."""
+"""The messages between a command and the keeper: one packet in each direction, in JSON, with the descriptors of
+connections."""
 
 from __future__ import annotations
 
@@ -61,7 +62,7 @@ class HeldLine(msgspec.Struct):
 
     where: str
     seconds: float
-    """Seconds since it was given."""
+    """Seconds since the connection was passed to the agent."""
 
 
 class Held(msgspec.Struct):

@@ -28,7 +28,7 @@ LABELS = ("attr/current", "attr/apparmor/current")
 """Files with the labels that SELinux, AppArmor and similar systems give a process."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
-"""Errors if this system does not have a kind of namespace, or labels."""
+"""The errors if this system lacks a kind of namespace, or labels."""
 
 CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""

@@ -30,8 +30,8 @@ BEGIN = b"b"
 """The message that starts the command. The standard streams are sent with it. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
-"""A request of the worker to run a program, whose words are in the rest of the packet; and the answer with its output,
-which is empty if it failed."""
+"""The request of the worker to run a program, whose words are in the rest of the packet; and the answer with the
+program's output, which is empty if it failed."""
 
 MAX_PACKET = 64 * 1024
 """The most bytes of a program's words and input, and of its output."""
@@ -53,8 +53,8 @@ TIME_TO_END = 10
 
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
-    """Have a worker run the command, and return its exit status. None means that nothing was done, and the command must
-    run here."""
+    """Let a worker run the command. Return its exit status, or None if nothing was done, so that the command must run
+    here."""
     try:
         packet = [b"%d" % os.getppid(), b"%d" % len(words), *words]
         packet += [name + b"=" + value for name, value in environment.items()]

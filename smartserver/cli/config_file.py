@@ -89,7 +89,7 @@ def _key(option: click.Option) -> str:
 
 
 def _checked(ctx: click.Context, option: click.Option, value: object, where: str) -> object:
-    """Check the value of a key and return it for click. Numbers of options that take text become text."""
+    """Check the value of a key and return it for click. Numbers are converted to text for options that expect text."""
     expected: tuple[str, bool]
     if option.is_flag:
         expected = "true or false", isinstance(value, bool)

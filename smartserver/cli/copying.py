@@ -146,7 +146,7 @@ def of_snapshot(snapshot: Snapshot) -> CopySource:
 
 
 class StoreSource:
-    """A `PushSource` of a repository in a store, whose segments are sent as they are stored."""
+    """A `PushSource` of a repository in a store. Its segments are sent in their stored form."""
 
     def __init__(self, repository: PackRepository) -> None:
         """Read the newest state.

@@ -17,7 +17,7 @@ from transports.errors import CodedError
 
 
 class CommandError(Exception):
-    """A command failed. Any function of a command may raise it; `main` prints it in one line."""
+    """A command failed. Any function of a command may raise it; `main` prints it on one line."""
 
     status = 1
     """The exit status of the process."""

@@ -74,7 +74,7 @@ class _Writer:
         self._stream = stream
         self._called = called
         self._open = [(b"", os.open(root, _FOLDER))]
-        """The folders that lead to the last entry, and their descriptors."""
+        """The folders on the path of the last entry, and their descriptors."""
         self._files = self._bytes = 0
         self._line = CountLine("export", sys.stderr.isatty(), done="written")
 

@@ -42,7 +42,7 @@ FAILED = 128
 INTERRUPTED = 130
 
 FALSE = ("0", "false", "no", "off", "")
-"""The values of a variable that git takes for false."""
+"""The values of a variable that git treats as false."""
 
 
 def serve(

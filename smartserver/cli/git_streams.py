@@ -142,7 +142,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
 
 
 def _mark_options(import_marks: str | None, export_marks: str | None) -> list[str]:
-    """Return git's options for marks, with absolute paths, since git runs in another folder."""
+    """Return git's options for marks, with absolute paths, because git runs in another folder."""
     options = [f"--import-marks={os.path.abspath(import_marks)}"] if import_marks else []
     return [*options, f"--export-marks={os.path.abspath(export_marks)}"] if export_marks else options
 

@@ -53,7 +53,7 @@ class RateLimit(logging.Filter):
 
 
 class Lines(logging.Formatter):
-    """A formatter that escapes names from clients, so that a message is one line. A traceback adds more lines."""
+    """A formatter that escapes names from clients, so that a message is one line. Only a traceback adds lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the message as one line."""

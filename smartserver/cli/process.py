@@ -11,7 +11,7 @@ _ARENA_MAX = -8
 """The parameter of mallopt for the number of heaps from which threads allocate memory (malloc.h of glibc)."""
 
 _TRIM_THRESHOLD = -1
-"""mallopt: the free bytes at the end of a heap from which it is shrunk."""
+"""The parameter of mallopt for the free bytes at the end of a heap from which the heap is shrunk."""
 
 _MMAP_THRESHOLD = -3
 """The parameter of mallopt for the size from which a block is mapped separately, and returned to the system when it is
@@ -38,7 +38,7 @@ def raise_descriptors() -> int:
 
 
 def use_one_heap() -> None:
-    """Make all threads share one heap. After two pushes of a large history that saves a quarter of the memory."""
+    """Make all threads share one heap. After two pushes of a large history this saves a quarter of the memory."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.

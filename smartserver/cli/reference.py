@@ -1,4 +1,4 @@
-"""The generated reference pages, each made from the declarations that it documents."""
+"""The generated reference pages. Each is generated from the declarations that it documents."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ GROUPS = {
         "compression", "fast_open",
     ),
 }  # fmt: skip
-"""The groups of options in the help, by title. Options without a group are in a last one."""
+"""The groups of options in the help, by title. Options without a group are in a final group."""
 
 FOR_TCP = (
     "listen",
@@ -154,7 +154,7 @@ def refuse_cache(ctx: click.Context) -> None:
 
 
 def git_cache_size_of(gigabytes: int | None, ctx: click.Context) -> int | None:
-    """Return the bytes that `--git-cache-size` names; None: no limit."""
+    """Return the bytes that `--git-cache-size` names; None means no limit."""
     if gigabytes is None:
         return None
     if not ctx.params["stdio"] and ctx.params["http"] is None:
@@ -308,7 +308,7 @@ def policy_of(level: str, ignored: tuple[str, ...]) -> Policy:
 
 
 def level_of(text: str) -> int | None:
-    """Return the level of zstd that `--compression` names; None: auto."""
+    """Return the level of zstd that `--compression` names; None means auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL):
@@ -333,7 +333,7 @@ def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
 
 
 def memory_of(text: str) -> int | None:
-    """Return the bytes that `--memory-cache-size` names; None: auto."""
+    """Return the bytes that `--memory-cache-size` names; None means auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit()):

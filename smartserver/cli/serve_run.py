@@ -72,7 +72,7 @@ if TYPE_CHECKING:
     from transports.base import Transport
 
 STOP_AFTER = 30.0
-"""Seconds that open requests may take to finish after a signal to stop."""
+"""Seconds that open requests may take to complete after a signal to stop."""
 
 NOTICE = 5.0
 """Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that polls each
@@ -94,7 +94,7 @@ class ServingProcess:
     """The state of this process among the processes that serve the same sockets."""
 
     is_first: bool = True
-    """True if it prints messages for all of them."""
+    """True if this process prints messages for all of them."""
     texts: CommonCache | None = None
     counts: CommonCounts | None = None
 

@@ -67,7 +67,7 @@ TIME_TO_END = 10.0
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Fork a worker before each command comes, until the keeper's end of a pair of sockets is closed. `keeper`: the
+    """Fork a worker in advance for each command, until the keeper's end of a pair of sockets is closed. `keeper`: the
     descriptor of the zygote's end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps the workers.
     listener.setblocking(False)
@@ -233,7 +233,8 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
 
 
 def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int] | None:
-    """Return a function that runs the command and returns its exit status; None if it must run without the agent."""
+    """Return a function that runs the command and returns its exit status. Return None if the command must run without
+    the agent."""
     if words[:1] == [NAME] and is_for_agent(arguments := [*map(os.fsdecode, words[1:])]):
         sys.argv = [NAME.decode(), *arguments]
         return lambda _: _status_of_main()

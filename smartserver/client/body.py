@@ -1,7 +1,7 @@
 """The bodies of pushes and answers: plain segments or one bulk stream, in pieces between which a sender looks for a
 refusal.
 
-Each sending makes the body again. A piece is some bytes and the number of segments that end in them.
+Each sending generates the body again. A piece consists of bytes and the number of segments that end in them.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ def of_source() -> Iterator[None]:
 
 
 class Relay(EmptyBody):
-    """A body that is received elsewhere and passed on, as the source and the plan of a push. Its graph is unknown. An
-    iterator is passed on only once."""
+    """A body that is received from another server and passed on, as the source and the plan of a push. Its graph is
+    unknown. An iterator is passed on only once."""
 
     def __init__(self, body: Iterable[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
@@ -220,8 +220,8 @@ def _packed(segments: list[bytes]) -> BodySource | None:
 
 
 def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
-    """Yield pieces between which the client looks for a refusal. The last one has the number of segments that end in
-    all of them."""
+    """Yield the body in pieces, between which the client looks for a refusal. The last piece has the number of segments
+    that end in all pieces."""
     last = max(range(0, len(joined), PIECE), default=0)
     for at in range(0, len(joined), PIECE):
         yield joined[at : at + PIECE], segments if at == last else 0

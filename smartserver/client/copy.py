@@ -49,8 +49,8 @@ AT_ONCE: Final = MAX_REQUEST // 2
 """Bytes of changes of refs and maps in one request of a copy; the last change may exceed it."""
 
 CALLS_AT_ONCE: Final = MAX_CALLS - 3
-"""Calls that change refs and maps in one request. Up to three calls that create, open and fill the repository come
-before."""
+"""The most calls that change refs and maps in one request. Up to three calls that create, open and fill the repository
+precede them."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
 
@@ -351,7 +351,7 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Push the entries of `maps` that the target lacks, up to the first refusal. These maps are not sent with the refs.
+    """Push the entries of `maps` that the target lacks, up to the first refusal. Such maps are not sent with the refs.
     Return `pushed` with the outcomes of these pushes."""
     if pushed.error() is not None:
         return pushed

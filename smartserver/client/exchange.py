@@ -93,7 +93,7 @@ class RepositoryExchange:
         self._path = path
         self.below = below
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
-        """Called with the server's messages for the user, if there are any."""
+        """A function that is called with the server's messages for the user, if there are any."""
         self.sent: OnSent = lambda size, done, total: None
         """Called while the body of a push is sent."""
 

@@ -48,15 +48,16 @@ class Holder(Protocol):
         """Return an idle connection, or None if there is none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Hand over an idle connection, and return whether it is kept. In this process it is closed in either case."""
+        """Pass an idle connection to the holder. Return True if the holder keeps it. In this process it is closed in
+        either case."""
 
 
 class AgentHolder:
     """The user's agent as the holder of connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of everything that the server serves. `login`: the result of `places.login_of`, empty over
-        TCP. A connection is lent only for the same `where` and login."""
+        """`where`: the URL of the whole served folder. `login`: the result of `places.login_of`, empty over TCP. A
+        connection is lent only for the same `where` and login."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
@@ -83,7 +84,7 @@ class AgentHolder:
         return None if found is None else Resumed(DescriptorMedium(found.descriptors), found.last_id, found.patience)
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Give a connection to the agent, and return whether it is kept."""
+        """Pass a connection to the agent. Return True if the agent keeps it."""
         from smartserver.agent.lending import give
         from smartserver.agent.messages import Give
 

@@ -143,7 +143,7 @@ class Knowledge:
 
     @property
     def known(self) -> KnownVersion | None:
-        """The newest version seen, or None if no repository was seen."""
+        """The newest known version, or None if no repository is known."""
         return KnownVersion(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property

@@ -10,7 +10,7 @@ class MediumError(Exception):
 
 
 class CannotConnect(MediumError):
-    """No connection could be made. The message names the address and the reason; `why` is the reason alone."""
+    """No connection could be opened. The message names the address and the reason; `why` is the reason alone."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"cannot connect to {where}: {why}")

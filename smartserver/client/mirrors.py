@@ -22,7 +22,7 @@ MIRROR_BYTES: Final = 1_000_000_000
 """The default limit of bytes of one mirror. A history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_MIRRORS: Final = 4
-"""The limit of all mirrors of a user together, as a multiple of the limit of one."""
+"""The limit of all mirrors of a user together, as a multiple of the limit of one mirror."""
 
 USE = ".use"
 WRITE = ".write"

@@ -1,7 +1,5 @@
-"""The URLs of hpss: the place that each names, and the medium that leads there.
-
-Modules for other schemes than hpss:// are imported when a URL needs them.
-"""
+"""The URLs of hpss: the place that each names, and the medium by which the place is reached. Modules for other schemes
+than hpss:// are imported when a URL needs them."""
 
 from __future__ import annotations
 
@@ -74,8 +72,8 @@ def how_to_serve(place: Place, push: str) -> str:
 
 
 def behind(place: Place) -> str:
-    """Return the store that a process on this machine works on for a place; empty if there is a server to connect
-    to."""
+    """Return the store on which a local process works for a place; empty if the place is on a server to which the
+    client connects."""
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 

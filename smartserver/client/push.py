@@ -120,7 +120,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     maps: Sequence[MapUpdateRequest] = ()
     """The changes of maps, made after those of the refs."""
     maps_first: bool = False
-    """True if maps are changed before the refs, whose rules depend on them."""
+    """True if maps are changed before the refs, because the rules of refs depend on the maps."""
     atomic: bool = False
     check_only: bool = False
     options: Sequence[str] = ()

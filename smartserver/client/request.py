@@ -53,7 +53,7 @@ class Refusal(Exception):
 
     @property
     def reason(self) -> CodedError:
-        """The error of the first call that was itself refused, which says more than the error of the request."""
+        """The error of the first call that was itself refused, which is more specific than the error of the request."""
         return next(
             (error for error in self.outcomes if error is not None and not isinstance(error, NotDone)), self.error
         )
@@ -66,7 +66,7 @@ class Refusal(Exception):
 
 
 class Answer(msgspec.Struct):
-    """The answer to a request; `results` has for each call its result or its error."""
+    """The answer to a request. `results` has the result or the error of each call."""
 
     results: list[Result | CodedError]
     state: State | None

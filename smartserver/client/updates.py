@@ -1,4 +1,4 @@
-"""Updates of refs and maps that a push asks for, as calls, and their outcomes."""
+"""Updates of refs and maps that a push requests, as calls, and their outcomes."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class UpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class MapUpdateOutcome(msgspec.Struct, frozen=True):
-    """The outcomes of the entries of a map; there are none if the update was refused with `error`."""
+    """The outcomes of the entries of a map. The list is empty if the update was refused with `error`."""
 
     update: MapUpdateRequest
     entries: list[EntryOutcome]
@@ -101,7 +101,8 @@ class NewRepository(msgspec.Struct, frozen=True):
     exclusive: bool = False
     """True if an existing repository is an error."""
     part: CopyPart = CopyPart.WHOLE
-    """The part of a copy that this request is. Each of several parts says how the repository is created."""
+    """The part of a copy that this request is. Each of several parts has the form in which the repository is
+    created."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:

@@ -38,7 +38,8 @@ from transports.steps import (
 )
 
 HELD = 1 << 20
-"""Bytes of a new file that are held in memory until they are sent; more are held in a temporary file."""
+"""The most bytes of a new file that are buffered in memory until they are sent. More bytes are buffered in a temporary
+file."""
 
 SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.NoResult]] = {
     MakeDirectory: vfs.mkdir,

@@ -23,7 +23,7 @@ LOW: Final = 1 << 20
 """Unwritten bytes below which reading is resumed."""
 
 SMALL: Final = 64 << 10
-"""Bytes that may stay in memory until `open` writes them: most bodies have no more."""
+"""The most bytes that stay in memory until `open` writes them. Most bodies have no more."""
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS

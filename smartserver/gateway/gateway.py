@@ -57,7 +57,7 @@ server.
 """
 
 QUARANTINE: Final = "quarantine"
-"""The folder for the objects of pushes, beside the caches."""
+"""The folder for the objects of pushes, next to the caches."""
 
 CHECK_PAUSE: Final = 20
 """The pause after a check of a cache, as a multiple of the check's duration. So checks take at most a twentieth of a
@@ -75,7 +75,7 @@ class Visitor:
 
     admission: Admission
     extras: dict[str, Raw]
-    """The extra fields for its requests: its token."""
+    """The extra fields of the client's requests: its token."""
     peer: str
     via: str
 
@@ -125,7 +125,7 @@ class Gateway:
         cache_size: int | None = None,
     ) -> None:
         """`folder`: the folder of the caches. `executor`: runs the work after an answer. `later`: schedules a call that
-        queues such work; it is usable from any thread. `cache_size`: the most bytes of all caches together; None is no
+        queues such work; any thread may call it. `cache_size`: the most bytes of all caches together; None means no
         limit."""
         self.site = site
         self.folder = folder
@@ -353,7 +353,7 @@ class Gateway:
 
 
 def _bring_and_lease(cache: GitCache, now: Now, pull: Pull) -> tuple[Lease, bool]:
-    """Update a cache to the newest state and lease it. The flag is true if `tidy` has something to do."""
+    """Update a cache to the newest state and lease it. The returned flag is True if `tidy` has work to do."""
     for _ in range(2):  # The cache may be deleted meanwhile.
         try:
             needs_tidying, lease = cache.bring(now, pull), cache.lease()

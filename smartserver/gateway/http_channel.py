@@ -123,7 +123,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read the client's requests."""
+        """True if the client's requests cannot be read on the way."""
         return self.is_secure or self.is_local
 
     # -- from Twisted

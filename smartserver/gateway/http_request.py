@@ -82,7 +82,7 @@ class Channel(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read the client's requests."""
+        """True if the client's requests cannot be read on the way."""
 
     def head_came(self) -> None:
         """Note that the head of a request was received."""
@@ -120,7 +120,7 @@ class GatewayRequest(http.Request):
         self._discarded = 0
         self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """True if it holds a place for a program (`places`)."""
+        """True if it has a place for a program (`places`)."""
         self._is_updated = False
         """True once the cache was updated for this request."""
         self.is_over = False

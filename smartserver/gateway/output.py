@@ -49,7 +49,7 @@ class RunningProgram:
 
 
 def pipe() -> tuple[int, int]:
-    """Make a pipe whose reading end does not block."""
+    """Create a pipe whose reading end does not block."""
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     with contextlib.suppress(OSError):  # A user's pipes have a total limit.
@@ -97,7 +97,7 @@ class ProgramOutput(FileDescriptor):
         self.stopReading()
 
     def resumeProducing(self) -> None:
-        """Read on, because the client takes more."""
+        """Resume reading, because the client accepts more bytes."""
         if self.connected:
             self.startReading()
 

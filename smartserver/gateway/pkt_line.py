@@ -61,7 +61,7 @@ def read_lines(read: Read, most: int) -> list[bytes]:
     """Return the payloads of all lines before a flush. `most`: the most bytes of the lines together.
 
     Raises:
-        BadRequest: they are too long, or cut off.
+        BadRequest: the lines are too long, or cut off.
     """
     found: list[bytes] = []
     size = 0

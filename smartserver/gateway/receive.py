@@ -212,7 +212,7 @@ class Receive:
         return refused | {done.update.ref: reason(done) for done in outcomes if done.outcome is Outcome.REFUSED}
 
     def _words_of(self, error: CodedError | VcsError) -> str:
-        """Return the reason for which the whole push is refused."""
+        """Return the reason, in git's words, for which the whole push is refused."""
         if isinstance(error, CannotSend) and isinstance(error.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
             return CUT_OFF if self._request.is_shallow else INCOMPLETE
         return self._gateway.words(error)

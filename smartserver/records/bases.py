@@ -48,7 +48,7 @@ _LEAST_SIBLING: Final = 64
 
 
 class _Looks(NamedTuple):
-    """The levels for frames on a base in bulk: a low level first, which is mostly enough, then a better one."""
+    """The levels for frames on a base in bulk: a low level first, which mostly suffices, then a better one."""
 
     least: int
     """Bytes of text and base together from which two levels are tried."""

@@ -122,7 +122,7 @@ class Contents(Protocol):
         """Find the revision with a name.
 
         Raises:
-            NoSuchPart: there is none.
+            NoSuchPart: the name is unknown.
         """
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:

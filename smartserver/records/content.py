@@ -99,7 +99,7 @@ class MapReader(Protocol):
         """The entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """The `firsts` with which a key of a map begins."""
+        """Return the `firsts` with which a key of a map begins."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Tell whether a revision is stored or announced by the request."""
@@ -116,7 +116,7 @@ class TipReader(Protocol):
     """A repository together with the revisions of a request. A system proves the attributes of tips from it."""
 
     def proved(self) -> Iterator[Tip]:
-        """The tips whose attributes were proved before."""
+        """Return the tips whose attributes were proved before."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
         """Return the ordinal of a revision, which is higher than those of its parents. Return None if the revision is

@@ -43,7 +43,7 @@ _LARGE_LEVEL: Final = 3
 """The level for a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time
 (doc/design/0005)."""
 _LARGE: Final = 64 << 10
-"""Bytes from which a text is large."""
+"""Bytes from which a text counts as large."""
 
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256

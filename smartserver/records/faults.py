@@ -54,7 +54,7 @@ CHARGE_EVERY: Final = 256
 """Steps between two charges, which take a tenth of a millisecond."""
 
 Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
-"""The faults of a record, and the roles that it gives to other records."""
+"""The faults of a record, and the roles that it assigns to other records."""
 
 NONE: Final[Findings] = ((), ())
 """No faults and no roles, the findings for nearly every record."""

@@ -81,7 +81,7 @@ MAX_WINDOW_LOG: Final = 27
 """The largest window that a reader accepts, 128 MiB: the default limit of zstd."""
 
 WIDE: Final = 4 << 20
-"""Bytes of base and text together above which the default hash tables of level 9 no longer cover a whole base."""
+"""Bytes of base and text together above which the default hash tables of level 9 do not cover a whole base."""
 
 PARTS_WINDOW_LOG: Final = 21
 """The window of a text over `MAX_BASED`. A server has these 2 MiB in memory for each client that reads such a text. 200

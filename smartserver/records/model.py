@@ -134,7 +134,8 @@ class GraphNode(NamedTuple):
 
 
 class Plan(Protocol):
-    """The content of a push: the graph, and the segments on demand. An adapter (`vcs`) makes it, a client reads it."""
+    """The content of a push: the graph, and the segments on demand. An adapter (`vcs`) creates it, a client reads
+    it."""
 
     @property
     def graph(self) -> Sequence[GraphNode]:

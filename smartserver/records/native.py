@@ -36,7 +36,7 @@ PARTS: Final[dict[str, tuple[Any, Any]]] = {}
 
 
 def twin(python: T) -> T:
-    """Return the native part with the name of a part in Python; if there is none, return the part in Python."""
+    """Return the native part with the name of a Python part. If there is none, return the Python part."""
     name: str = python.__name__  # type: ignore[attr-defined]
     native: T | None = getattr(_native, name, None)
     PARTS[name] = python, native

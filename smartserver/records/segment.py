@@ -128,7 +128,7 @@ def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
     """Decode the parents of the segment at `at`; the bytes after them need not be in `buf`.
 
     Raises:
-        Malformed: the bytes are no segment, or `buf` ends within the parents.
+        Malformed: the bytes are not a segment, or `buf` ends within the parents.
         LimitExceeded: a length or count is over its limit.
     """
     return decode_revision(buf, at).parents

@@ -39,7 +39,8 @@ class SentVersion:
         self.chain = self.size if self.base is None else self.base.chain + self.size
 
     def is_too_deep(self, size: int) -> bool:
-        """Tell whether it cannot be the base of a text of `size` bytes, whose chain would be too long."""
+        """Tell whether this record cannot be the base of a text of `size` bytes, because the chain would be too
+        long."""
         return self.depth >= limits.MAX_DEPTH or self.chain + size > limits.MAX_CHAIN // 2
 
     def is_in(self, reach: int) -> bool:

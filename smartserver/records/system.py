@@ -89,7 +89,8 @@ class System:
     """
 
     own_kind: int | None = None
-    """The kind of a revision's own record, which has the revision's id as key; None if there is none."""
+    """The kind of a revision's own record, which has the revision's id as key; None if the system has no own
+    records."""
 
     label: bytes | None = None
     """The meta of an own record that only describes its parent, such as an annotated tag; None if the system has no
@@ -99,7 +100,7 @@ class System:
     """True if parents may be absent."""
 
     of_revision: frozenset[int] = frozenset()
-    """The kinds whose records have the id of the revision that introduces them as key."""
+    """The kinds whose records have as key the id of the revision that introduces them."""
 
     maps: Mapping[str, MapType] = {}
     """The maps that its repositories may have, by name. No other names are allowed."""
@@ -110,7 +111,7 @@ class System:
     map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
-    """True if clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+    """True if clients store refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
     """The selector of revisions and their parents without records; empty if the system has none, nor `part_entries`."""
@@ -206,7 +207,7 @@ class System:
         return [Tip(tip) for tip in tips]
 
     def id_text(self, revision: RevisionId) -> str:
-        """The id of a revision as its tools write it."""
+        """Return the id of a revision in the form that the system's tools print."""
         return revision.hex()
 
     def type_name(self, meta: bytes) -> str:
@@ -247,7 +248,8 @@ class System:
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """The references that only a record, or only its base has; None: compare the `references` of both.
+        """Return the references that only a record, or only its base has. Return None if the caller must compare the
+        `references` of both.
 
         `base`: a record of the same kind that was proved before, so its references can be read.
 

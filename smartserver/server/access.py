@@ -93,7 +93,7 @@ class FixedAccess(Access):
     permissions: Set[Permission]
     why: str
     why_no_vfs: str = ""
-    """The reason that a refusal of file-level verbs gives; if it is empty, `why`."""
+    """The reason for refusals of file-level verbs; if it is empty, `why` is used."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Self:
         """Return this object for every request."""
@@ -231,7 +231,7 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """Return a function that gives the admission of a client, from its address and whether its connection is
+    """Return a function that returns the admission of a client, from its address and whether its connection is
     private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 

@@ -21,7 +21,8 @@ PARTING = 2.0
 connection open for later requests."""
 
 REPORT_EVERY = 60.0
-"""The least seconds between two log lines about refused connections, and between two about evicted ones."""
+"""The least seconds between two log lines about refused connections, and between two lines about evicted
+connections."""
 
 IDLE_ENOUGH = 10.0
 """Seconds that a connection must have been idle before it is evicted for a new one. A client's first request comes one

@@ -100,7 +100,7 @@ class RequestContext:
         self.location: RepositoryLocation | None = None
         """The result of `find`; None before the repository was looked up."""
         self._look: Head | None = None
-        """The state that `find` saw; None once it was used."""
+        """The state that `find` has read; None once it was used."""
         self.is_guess = False
         """True while `location` is a remembered state, and the store was not read since the request arrived."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
@@ -384,7 +384,7 @@ class RequestContext:
         return result
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, so that a result that is too long is never whole in memory.
+        """Count bytes of a result while it is built, so that a result that is too long is never whole in memory.
 
         Raises:
             LimitExceeded: the results of the request are too long.

@@ -44,7 +44,7 @@ FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 300.0
 
 OTHER_WAIT: Final = 5.0
-"""Seconds after which this server looks again at a receiver that another server is telling."""
+"""Seconds after which this server checks a receiver again that another server is notifying."""
 
 LONGEST_STOP: Final = 30.0
 """The most seconds that a stopping process waits for receivers."""
@@ -246,7 +246,7 @@ class Deliveries:
                 self._changed.wait(seconds)
 
     def _deliver(self, path: str, receiver: bytes) -> float | None:
-        """Tell a receiver. Return the seconds until it must be tried again; None if it need not be."""
+        """Notify a receiver. Return the seconds until a retry is due; None if no retry is needed."""
         key = path, receiver
         hook: Hook | None = None
         try:

@@ -55,7 +55,7 @@ class Executor(Protocol):
 
 
 class InlineExecutor:
-    """Runs everything at once, in the caller's thread: for the simulator."""
+    """Runs everything at once, in the caller's thread. The simulator uses it."""
 
     stopping = False
 

@@ -21,7 +21,7 @@ PATIENCE = 2.0
 """Seconds that the store and the database have to answer."""
 
 FRESH = 2.0
-"""Seconds for which an answer of the store counts. The pages read the store at most once in this time."""
+"""Seconds for which an answer of the store is valid. The pages read the store at most once in this time."""
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:

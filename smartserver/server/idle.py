@@ -88,7 +88,7 @@ class IdleTimeouts:
             self._used = now
 
     def note_written(self, now: float) -> None:
-        """Note that something was written, which may have to wait for the peer."""
+        """Note that bytes were written, which may have to wait for the peer."""
         self._spoke = now
         if not self._session.idle:  # A request is open until its last bytes are written.
             self._used = now

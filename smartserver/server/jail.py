@@ -84,7 +84,7 @@ def is_hidden(path: str) -> bool:
 
 
 def _shown(text: str) -> str:
-    """Return a path, or its beginning, for a message. The user has the whole path in the command."""
+    """Return a path, or its beginning, for a message. The user has the complete path in the command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 

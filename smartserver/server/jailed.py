@@ -195,7 +195,7 @@ class JailedTransport(Transport):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Have errors name the path of the call, and not the place to which links lead."""
+    """Let errors name the path of the call, and not the place to which links point."""
     try:
         yield
     except (InvalidPath, TransportError) as error:

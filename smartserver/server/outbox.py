@@ -65,7 +65,7 @@ class Writer(Protocol):
 
 
 def unsent(writer: Writer) -> int:
-    """Return the number of bytes that the kernel has not taken from Twisted."""
+    """Return the number of bytes that Twisted has not yet passed to the kernel."""
     return len(writer.dataBuffer) - writer.offset + writer._tempDataLen
 
 

@@ -41,7 +41,7 @@ class PushChecks:
         self._hooks = context.site.hooks.of(repository.path)
         self._content = b"" if upload is None or upload.entry is None else upload.entry.hash
         """The hash of the uploaded content, because not every system's ids prove their content. Revisions that another
-        request stored meanwhile are later cut out of the upload; the hooks have judged them too."""
+        request stored meanwhile are later cut out of the upload; the hooks have judged those, too."""
         self._checked_files = False
         self._digest = b""
         """The digest of the changes that the hooks accepted; empty before that."""

@@ -302,7 +302,7 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """Begin to send the body of the answer, because it is its turn."""
+        """Begin to send the body of the answer, because it is next."""
         assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
@@ -405,7 +405,7 @@ class ServedRequest:
         return self._task is None and not self._tasks
 
     def tell(self, progress: bytes) -> None:
-        """Send its progress, unless it is answered."""
+        """Send the progress of the request, unless it is answered."""
         if self._answer is None and not self._work.is_over:
             self._session.send(Progress(self.id, progress))
 

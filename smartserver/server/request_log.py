@@ -43,7 +43,7 @@ class EndedRequest(NamedTuple):
     down: int
     """Bytes of the answer and its body."""
     lasted: float
-    """The time from its first byte to its final answer."""
+    """The time from the request's first byte to its final answer."""
     busy: float
     """The time of its work."""
     queued: float

@@ -206,7 +206,7 @@ class Session:
         self._close()
 
     def abort(self, reason: str) -> None:
-        """Drop the connection without a message, because the peer takes none."""
+        """Drop the connection without a message, because the peer reads none."""
         if not self._closing:
             log.warning("%s: dropped: %s", self.peer, reason)
         self._closing = True

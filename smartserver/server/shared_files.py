@@ -42,7 +42,7 @@ class SharedFiles:
         """Version and content of each."""
 
     def version(self, name: str) -> int:
-        """Return the newest version of a file; 0 if there is none.
+        """Return the newest version of a file; 0 if the file does not exist.
 
         Raises:
             TransportFailed: the database was not read for `STALE` seconds.

@@ -177,7 +177,7 @@ class SessionProtocol(protocol.Protocol):
             self._carrier.loseWriteConnection()
 
     def _end_drain(self) -> None:
-        """Close the connection, because the peer has had its time to read and to close."""
+        """Close the connection, because the time for the peer to read and to close is over."""
         if self.timeouts.sent_all is None:
             self.abort()
         else:

@@ -51,7 +51,7 @@ MAX_FOLDERS = 100_000
 """The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""The most folders of a level whose logs are read ahead before it is known that they have any: some 40 reads for
+"""The most folders of a level whose logs are read ahead before it is known whether they have logs: some 40 reads for
 each."""
 
 MayRead = Callable[[str], bool]
@@ -93,7 +93,7 @@ def _below(place: str, name: str) -> str:
 
 
 def folders_below(folder: str, names: Sequence[str]) -> list[str]:
-    """Return the paths of the entries of a folder that may be folders with repositories, the last one first."""
+    """Return the paths of the entries of a folder that may be folders with repositories, in reverse order."""
     if "HEAD" in names and "objects" in names:
         return []  # Another tool's repository (`store.format`): many folders, none of ours.
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
@@ -155,8 +155,8 @@ class Site:
     name: str = "the folder this server serves"
     """The name that messages give the root."""
     tidies: bool = True
-    """True if packs are joined after an answer. It is False for a store behind a link, because all packs would pass the
-    link. Such packs are joined on request, and only the log is tidied after an answer."""
+    """True if packs are joined after an answer. It is False for a remote store, because all packs would be transferred.
+    Its packs are joined on request, and only the log is tidied after an answer."""
     allows_vfs: bool = False
     """True if the file-level verbs may be used, by users with the permission."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
@@ -186,7 +186,8 @@ class Site:
     ended: Callable[[EndedRequest], None] | None = None
     """A function that is called for each request that is over."""
     slow: float | None = None
-    """Seconds of work and waiting from which a request is logged as slow. If it is None, no request is."""
+    """Seconds of work and waiting from which a request is logged as slow. If the value is None, no request is logged as
+    slow."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""
@@ -336,7 +337,7 @@ class Site:
         return found
 
     def _listed(self, path: str, *, with_refs: bool = True) -> ListingEntry:
-        """Return the entry of a repository; without VCS and problem if there is none (any more)."""
+        """Return the entry of a repository. It has neither VCS nor problem if the repository was deleted meanwhile."""
         try:
             found = self._look(path)
             state = None if found.look is None else found.look.live
@@ -387,7 +388,7 @@ class Site:
             self._whole.perform(formats)
 
     def _first(self, names: Sequence[str], asked: Sequence[GetStat] | None = None) -> RepositoryLocation | None:
-        """Return the first of these places that is a repository; else None. `asked`: the performed requests for their
+        """Return the first of these places that is a repository, or None. `asked`: the performed requests for their
         formats."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
@@ -410,7 +411,7 @@ class Site:
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """True if a folder's `format` is a repository's, or cannot be read."""
+        """True if a folder's `format` is that of a repository, or cannot be read."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:
@@ -431,7 +432,7 @@ class Site:
             return RepositoryLocation(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
-        """Return the open repository of that name, else a new object that has read nothing."""
+        """Return the open repository of that name, else a new object that has not read anything."""
         with self._guard:
             repository = self._open.get(name)
         return repository or PackRepository(

@@ -1,4 +1,4 @@
-"""Turns an error of the store into one that is useful to the client and to the server's administrator."""
+"""Turns an error of the store into an error that is useful to the client and to the server's administrator."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Serves on a TCP port, with and without TLS: the first byte of a client tells which."""
+"""Serves on a TCP port, with and without TLS. The first byte of a client shows whether it uses TLS."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class TcpFactory(protocol.Factory):
 
 
 class TcpProtocol(SessionProtocol):
-    """A TCP connection. Each write is sent as one flight, and few unsent bytes are in the kernel."""
+    """A TCP connection. Each write is sent as one flight, and the kernel buffers few unsent bytes."""
 
     encryption: Encryption | None = None
     secured: Callable[[], Admission]
@@ -178,7 +178,7 @@ class TcpProtocol(SessionProtocol):
             self.session.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
 
     def lose(self) -> None:
-        """Close both directions once everything is sent. TLS would also wait for the peer to close; this does not."""
+        """Close both directions once everything is sent. Unlike TLS, this does not wait for the peer to close."""
         if self._is_secure and self.timeouts.sent_all is not None:
             self._carrier.abortConnection()
         else:

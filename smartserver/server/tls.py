@@ -35,8 +35,8 @@ YEARS = 20
 
 
 class BadKeyPair(Exception):
-    """A certificate and key that cannot be used; the message names the file. `is_final`: true if they cannot be used
-    before they change."""
+    """The certificate and key cannot be used; the message names the file. `is_final`: True if they cannot be used
+    before the files change."""
 
     def __init__(self, why: str, *, is_final: bool = True) -> None:
         super().__init__(why)

@@ -28,7 +28,7 @@ from transports.base import ReadFile
 from transports.errors import CodedError, TransportFailed
 
 HELD = 1 << 20
-"""Bytes of a body that are held in memory; a larger body is held in a temporary file."""
+"""The most bytes of a body that are kept in memory. A larger body is stored in a temporary file."""
 
 SHORTER = "it became shorter while it was read"
 

@@ -27,7 +27,7 @@ class UnreadableFile(UnusableFile):
 
 
 class WatchedSource(Protocol):
-    """The source of such a file. As a string, it is the file's name in messages."""
+    """The source of a watched file. As a string, it is the file's name in messages."""
 
     def signature(self) -> tuple[int, ...]:
         """Return a value that changes with the file's content; empty if it does not exist.

@@ -112,7 +112,7 @@ class Task(NamedTuple):
     """The name of the task in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
-    """Bytes of the body that the task takes."""
+    """A function that returns the bytes of the body that the task processes."""
     of_request: bool = False
 
 
@@ -129,7 +129,7 @@ class RequestWork:
         self.is_over = False
         """True once the final answer is sent, or the connection is closed."""
         self.busy = 0.0
-        """Seconds that tasks took."""
+        """Seconds for which tasks ran."""
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING

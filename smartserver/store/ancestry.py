@@ -44,8 +44,8 @@ MERGES = 8
 Without, a check of 62,525 revisions takes 14 % longer; with 64 merges it takes no less than with 8."""
 
 ASIDE = 8
-"""Revisions that are searched for on lines before the first is searched for by marks: with 4,000 copies of a record,
-4,000 such searches would take too long."""
+"""Revisions that are searched for on lines before the first search by marks. With 4,000 copies of a record, 4,000
+searches by marks would take too long."""
 
 QUESTION = 4
 """Steps charged for one query in addition to those of its walk. A query takes 2 microseconds."""

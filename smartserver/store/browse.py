@@ -44,7 +44,7 @@ from smartserver.store.summaries import BITS, BLOCK
 from transports.errors import CodedError, TransportError
 
 LONGEST: Final = 16 << 10
-"""Bytes of a row that is kept, at most: so a block takes 4 MiB at most."""
+"""The most bytes of a row that is stored, so that a block takes at most 4 MiB."""
 
 AT_ONCE: Final = 4 << 20
 """Bytes of rows that are read before the first of them is sent."""

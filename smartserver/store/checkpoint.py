@@ -174,7 +174,8 @@ FEW = 64
 MANY = 1536
 """The number of records since the last checkpoint with which another is always due."""
 SHARE = 16
-"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last one divided by `SHARE`."""
+"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last checkpoint divided by
+`SHARE`."""
 FLOOR_AGE = 3600.0
 """Records below a checkpoint are deleted if it is this many seconds older than the newest checkpoint."""
 AT_ONCE = 256

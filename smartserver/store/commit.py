@@ -66,7 +66,7 @@ from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 AT_MOST = 64 << 10
-"""Bytes of a record after which no more changes are added to it."""
+"""The size of a record in bytes after which no more changes are added to it."""
 
 Decide = Callable[[State], Entry | None]
 """A function that returns the entry of a change on a state, or None if the change is not needed. It may be called in
@@ -100,7 +100,7 @@ class _Waiting:
 
     @property
     def is_over(self) -> bool:
-        """True if the change is published or has failed, so that it needs no record any more."""
+        """True if the change is published or has failed, so that it needs no further record."""
         return self.head is not None or self.error is not None
 
 
@@ -387,7 +387,7 @@ class Commit:
 
     def _written_down(self, planned: PlannedCommit) -> list[Step]:
         """Append the trailer to the pack, sync it, and return the steps that move the pack to `packs`; none if it was
-        moved."""
+        moved already."""
         if self.upload is None:
             return []
         state = planned.state
@@ -470,8 +470,8 @@ class Commit:
 
 
 def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the first
-    sending."""
+    """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
+    first sent, 0 for the first sending."""
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)

@@ -95,8 +95,8 @@ class SnapshotView:
         return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
-        """The ordinals of `wants` and their ancestors, without `haves` and their ancestors, descending. The walk is
-        lazy."""
+        """Yield the ordinals of `wants` and their ancestors, except `haves` and their ancestors, descending. The walk
+        is lazy."""
         return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
 
     def record(self, kind: int, key: Key) -> Record | None:
@@ -113,7 +113,7 @@ class SnapshotView:
             self.snapshot.fetch([location for location in found if location is not None])
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record that names its base by key; None for any other record."""
+        """Return the header and the frame of a record that names its base by key; None for any other record."""
         self._allowance.charge(1)
         return self.snapshot.framed(kind, key)
 
@@ -213,7 +213,7 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """Return a record, encoded on its base if that makes it shorter and neither is large."""
+        """Return a record. It is encoded on its base if that makes it shorter and neither of the two is large."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")

@@ -214,7 +214,7 @@ class Remains:
 
     @property
     def found(self) -> str | None:
-        """A sign as text for a message, after `steps` were performed; None if there is none."""
+        """The text of a message about a sign that was found by `steps`; None if none was found."""
         first = record_path(1).partition("/")[2]  # It has no content, and an interrupted creation leaves it.
         kept = [
             folder
@@ -238,7 +238,8 @@ class Creation:
         self._clock = clock
         self._made = False
         self.is_taken = False
-        """True if some of the place was there when `perform` made it: its log may be longer than the first record."""
+        """True if a part of the place existed when `perform` created it. Its log may then be longer than the first
+        record."""
         self._seen: PlaceLook | None = None
         """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())

@@ -69,7 +69,7 @@ def is_marked(folder: Transport) -> bool:
 
 
 DERIVED = (".idx", ".summaries")
-"""The suffixes of files that can be rebuilt from the pack beside them."""
+"""The suffixes of files that can be rebuilt from the pack with the same name."""
 
 CLUSTER = "smartserver-cluster"
 """The file in the root of a store whose logs are in a database."""

@@ -20,7 +20,7 @@ from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
 BLOCK = 1 << BLOCK_BITS
-"""Ordinals whose marks are held at once: a scan over few revisions then costs microseconds, in any repository."""
+"""Ordinals whose marks are in memory at once. A scan over few revisions then takes microseconds, in any repository."""
 
 _PART_SHIFT = 18
 """The bits of a block's place in its part, below the part's number: 2^31 revisions have 2^17 blocks."""
@@ -37,7 +37,7 @@ class Part:
     first: int
     count: int
     _starts: Sequence[int]
-    """The offset of each revision's parents in `_entries`, as in an index, whose column it may be."""
+    """The offset of each revision's parents in `_entries`. It may be the column of an index."""
     _entries: Sequence[int]
     outside: Sequence[int]
     """The global ordinals of parents in earlier parts."""

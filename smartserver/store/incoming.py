@@ -76,7 +76,7 @@ class UploadValidator:
         known, charge = self._known, self._allowance.charge
         self.judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
-        """The meta of the own record of the first revision. Most revisions have the same one: nearly all are
+        """The meta of the own record of the first revision. Most revisions have the same meta, because nearly all are
         commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """The metas of the own records that differ from `_first_meta`, by revision."""
@@ -132,7 +132,7 @@ class UploadValidator:
         return make_prover(self._system.name, TEXT_BYTES, judges, bases)
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
-        """Prove segments natively, from number `at` on. Return True if Python must prove the next one."""
+        """Prove segments natively, from number `at` on. Return True if Python must prove the next segment."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
@@ -171,7 +171,7 @@ class UploadValidator:
             prover.read_from(self._read)
 
     def _catch_up(self) -> None:
-        """Add the natively proved revisions and records to the Python tables; after a missing base there are none."""
+        """Add the natively proved revisions and records to the Python tables. After a missing base there are none."""
         prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
         if prover is None or self._unreachable:
             return

@@ -1,10 +1,10 @@
 """The index of one pack: columns to find a record by its key and a segment by its revision, and the parents.
 
-An index is a cache of its pack, and is rebuilt from it if missing or damaged. Numbers are little-endian, and each
-column begins at a multiple of 8 bytes; only the needed blocks (`blocks`) are read. Rows are sorted by BLAKE2b-160 of
-(kind, key), copies by position. The base of a row is the copy at the lowest position of the repository; if that is in
-an earlier pack, the row refers to it by key. So no depth ever changes, and equal packs after equal packs always have
-equal indexes.
+An index is a cache of its pack: if it is missing or damaged, it is rebuilt from the pack. Numbers are little-endian,
+and each column begins at a multiple of 8 bytes; only the needed blocks (`blocks`) are read. Rows are sorted by
+BLAKE2b-160 of (kind, key), copies by position. The base of a row is the copy at the lowest position of the repository;
+if that is in an earlier pack, the row refers to it by key. So no depth ever changes, and equal packs after equal packs
+always have equal indexes.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Row(NamedTuple):
 
 
 def record_digest(kind: int, key: Key) -> bytes:
-    """The digest by which rows are sorted."""
+    """Return the digest by which rows are sorted."""
     return name_digest(ONE_BYTE[kind] + key)
 
 

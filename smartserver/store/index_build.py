@@ -36,7 +36,7 @@ from smartserver.store.pack import TRAILER, PackReader
 MAX_ROWS = 0x7FFFFFFE
 U32 = 0xFFFFFFFF
 PACED = 16
-"""Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
+"""Rows, or segments, between two calls of a pace. They take about a quarter of a millisecond."""
 
 Resolve = Callable[[int, Key], Row | None]
 """A function that returns the row of a record in an earlier pack, by its kind and key, or None."""
@@ -53,7 +53,7 @@ def nowhere(_kind: int, _key: Key) -> None:
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
-    """Encode a column as little-endian numbers, or a table; add zeros up to a multiple of 8 bytes."""
+    """Encode a column as little-endian numbers, or a table. Zeros are added up to a multiple of 8 bytes."""
     if isinstance(content, array):
         if sys.byteorder == "big":
             content = array(content.typecode, content)

@@ -90,7 +90,7 @@ class UploadIndex:
         self._stored = stored
         self._names = names
         self._copies = array("I")
-        """By the first copy of a record, its newest copy; by any other copy, the copy before it."""
+        """For the first copy of a record, its newest copy; for any other copy, the copy before it."""
         self._metas = array("I")
         """The metas, as numbers in `_known_metas`."""
         self._known_metas = Numbered()
@@ -213,7 +213,7 @@ class UploadIndex:
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """Return a record of the stream, else of the repository, else None; decode it if it is not recent."""
+        """Return a record of the stream, else of the repository, else None. A record that is not recent is decoded."""
         found = self.recent.get(kind, key)
         if found is None:
             number = self.first(kind, key)
@@ -268,7 +268,8 @@ class StoredBases:
         return self._snapshot.ordinal(revision)
 
     def rows(self, names: Sequence[RecordName]) -> list[tuple[int, int, int, int] | None]:
-        """The depth, chain, lineage and length of the lowest copy of each record; None for one that is not stored."""
+        """Return the depth, chain, lineage and length of the lowest copy of each record; None for a record that is not
+        stored."""
         found = [self._snapshot.first(kind, key) for kind, key in names]
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
@@ -429,7 +430,7 @@ class KnownRecords:
         return self.stored_row(kind, key) is not None
 
     def stored_row(self, kind: int, key: Key) -> Row | None:
-        """The depth, chain and lineage of a record of the snapshot, or None."""
+        """Return the depth, chain and lineage of a record of the snapshot, or None."""
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:

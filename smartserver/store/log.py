@@ -301,7 +301,7 @@ class Turns:
         self._published_at = 0.0
 
     def retried(self, seconds: float) -> None:
-        """Note that a record is tried again, `seconds` after another process was first."""
+        """Note that the publication of a record is retried, `seconds` after another process was first."""
         self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
     def published(self) -> None:

@@ -99,13 +99,13 @@ class LogView:
 
     @property
     def known(self) -> Head | None:
-        """The head as it was last read, perhaps stale; None if it is not known."""
+        """The last known head, which may be stale; None if no head is known."""
         return self._head
 
     def still(
         self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one trip."""
+        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one round trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -204,7 +204,7 @@ class LogView:
         return first_state(hash_of(first))
 
     def _read_on(self, state: State) -> Head | None:
-        """Read the records after a state that another record seems to follow."""
+        """Read the records after a state that seems to have a further record."""
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(

@@ -57,7 +57,7 @@ class LostChange:
 
     @property
     def id(self) -> str:
-        """The short name by which a person chooses the change."""
+        """The short name by which a user selects the change."""
         return self.entry.request.hex()[:8]
 
 

@@ -120,7 +120,8 @@ _LOG = msgspec.msgpack.Decoder(list[_Entry])
 
 
 def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
-    """Upgrade a repository of version 1; return False if it has this release's format. `place`: its local folder."""
+    """Upgrade a repository of version 1; return False if it already has this release's format. `place`: its local
+    folder."""
     with _alone(folder, place) as line:
         if line != LINE:
             with _locked(folder, place, line):

@@ -40,8 +40,8 @@ NONE_READ: FilesRead = {}
 
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Finds the segments of a deleted pack, by its index, in the newest state. Returns the pack that has them, and the
-difference of their offsets; None if the newest state still names the deleted pack."""
+"""A function that finds the segments of a deleted pack, by its index, in the newest state. It returns the pack that has
+them, and the difference of their offsets; None if the newest state still names the deleted pack."""
 
 
 def pack_path(name: bytes) -> str:
@@ -73,7 +73,7 @@ class OpenPack:
         self._opening = threading.Lock()
         self._summaries: Summaries | None = None
         self._look_again = 0.0
-        """The time, by `time.monotonic`, from which a missing file of summaries is looked for again."""
+        """The time, by `time.monotonic`, from which a missing file of summaries is looked up again."""
         self._is_damaged = False
         """True if the file of summaries was damaged when it was last read."""
 
@@ -253,7 +253,7 @@ class SegmentReader:
         return read
 
     def _read(self, size: int) -> bytes:
-        """The next `size` bytes of the packs, or fewer at the end."""
+        """Return the next `size` bytes of the packs, or fewer at the end."""
         wanted = []
         while size and self._runs:
             pack, start, stop = self._runs.pop()

@@ -18,7 +18,7 @@ from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 
 LARGE: Final = 1 << 20
-"""Bytes above which a text is read in parts."""
+"""The size in bytes above which a text is read in parts."""
 
 PART: Final = 128 << 10
 """Bytes of a part at most, and of a frame that are read at once."""

@@ -154,7 +154,7 @@ def _no_answer() -> psycopg.OperationalError:
 
 
 class Database:
-    """The records of all repositories of one cluster; usable from several threads. A forked process opens its own
+    """The records of all repositories of one cluster. Several threads may use it. A forked process opens its own
     connections. Every method raises TransportFailed if the database cannot be reached."""
 
     def __init__(self, address: str, store: str) -> None:

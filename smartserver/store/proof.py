@@ -62,13 +62,14 @@ NOTHING: Final[References] = ()
 
 
 class ReferenceCache:
-    """A cache of the references of records whose key proves their text; the least recently used are dropped first."""
+    """A cache of the references of records whose key proves their text. The least recently used are evicted first."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
     def get(self, record: Record) -> References | None:
-        """Return the references of a record, if they are kept. The meta is compared too: a key need not prove it."""
+        """Return the references of a record, if they are cached. The meta is compared, too, because a key need not
+        cover it."""
         return self._found.get((record.kind, record.key, record.meta))
 
     def put(self, record: Record, found: References) -> None:
@@ -154,7 +155,7 @@ class SegmentProof:
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Take an entry whose record was proved to match its key. `base`: the base of the record, if any."""
+        """Add an entry whose record was proved to match its key. `base`: the base of the record, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
@@ -311,7 +312,7 @@ class Judge:
                 self._roles.setdefault(role, key)
 
     def finish(self, revision: RevisionId) -> None:
-        """Judge the records to which the records of a complete segment give a role."""
+        """Judge the records that get a role from a record of a complete segment."""
         for role, key in self._roles.items():
             self._judged.add(role)
             if self._is_stored(role.kind, key):

@@ -1,7 +1,7 @@
 """Quarantine: a pack and its index are written to `incoming`, before any record may name them.
 
-A leftover of a dead writer is recognised only by its age. Behind a link, a small pack is held in memory until it is
-published, which saves a trip.
+A leftover of a dead writer is recognised only by its age. For a remote store, a small pack is kept in memory until it
+is published, which saves a round trip.
 """
 
 from __future__ import annotations
@@ -140,7 +140,7 @@ class HeldFile(WriteFile, ReadFile):
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes, in memory or, if there are too many, to the file."""
+        """Append bytes in memory or, if there are too many, in the file."""
         if self._file is None and len(self.content) + len(data) <= self.most:
             self.content += data
             return
@@ -195,7 +195,7 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
 
 
 GATHERED = 64 << 10
-"""Bytes of segments that are gathered for one write: most segments have some hundred bytes."""
+"""Bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
 
 
 class DraftPack:

@@ -29,7 +29,7 @@ MAX_RECORD = 64 << 20
 """Bytes of a record, at most. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
-"""The hash that record 1 has in place of the hash of the record before it."""
+"""The hash that record 1 has in place of the hash of a previous record."""
 
 FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
@@ -170,7 +170,7 @@ def decode_record(content: bytes, path: str) -> Record:
     """Decode the record in a file.
 
     Raises:
-        CorruptFile: the content is damaged, or no record.
+        CorruptFile: the content is damaged, or is not a record.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a record")

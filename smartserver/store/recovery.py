@@ -116,7 +116,7 @@ def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -
 
 
 def _mend(repository: PackRepository, findings: Findings) -> None:
-    """Repair the log, so that it continues from the state that was found, under a new incarnation."""
+    """Repair the log, so that it continues from the state that was found, with a new incarnation."""
     folder, randomness, state = repository.folder, repository.randomness, findings.state
     entries: list[Entry] = []
     if state.exists:

@@ -159,8 +159,8 @@ class PackRepository:
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the
-        first sending."""
+        """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
+        first sent, 0 for the first sending."""
         head = self._states.look()
         found = earlier(head, self.clock, request, age)
         if found is not None:

@@ -49,7 +49,8 @@ class Snapshot(StoredRecords):
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
         """Open the snapshot of a state; the open packs and the cache of `previous` are reused. `again`: opens the
-        newest state, to find packs that are deleted meanwhile. `brought`: the content of files that are known."""
+        newest state, to find packs that are deleted meanwhile. `brought`: the known content of files, which need not be
+        read."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
@@ -156,7 +157,8 @@ class Snapshot(StoredRecords):
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
         """Find the pack that has the segments of an index side by side. Return it and the difference of their offsets,
-        or None. Lengths are compared too: after a backup was restored, a revision may be pushed again and differ."""
+        or None. Lengths are compared, too, because after a backup was restored, a revision may be pushed again with
+        other content."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -216,7 +218,7 @@ def _family(state: State) -> tuple[object, ...]:
 
 
 Reopen = Callable[[], Snapshot | None]
-"""Opens the repository as it is now; returns None if it does not exist any more."""
+"""A function that opens the current state of the repository. It returns None if the repository no longer exists."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:

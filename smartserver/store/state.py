@@ -47,7 +47,7 @@ MAX_STATE = 60 << 20
 `LEAST_ENTRY`, so a state has at most 2**19. A client accepts no more, as each entry costs it memory however short."""
 
 MAX_MAPS = 64
-"""Maps of a repository; a client accepts no more."""
+"""The most maps of a repository. A client accepts no more."""
 _REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -348,7 +348,7 @@ def kind_of(state: State, word: str) -> bytes | None:
 
 
 def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
-    """Yield the change of a key from `old` to `new`; nothing if the two are equal."""
+    """Yield the change of a key from `old` to `new`. Yield nothing if the two are equal."""
     if old != new:
         yield Change(table, key, old, new)
 

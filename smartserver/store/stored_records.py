@@ -31,7 +31,7 @@ NEAR = 4 << 10
 revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
 calls."""
 HEADER = 512
-"""Bytes read for a header whose length is not known; a longer header is read again."""
+"""Bytes that are read for a header of unknown length. A longer header is read again."""
 
 
 Spot = tuple[int, int]
@@ -154,8 +154,8 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """Read the record of a row natively, proved; None if Python must read it, because it is damaged or its base is
-        cached."""
+        """Read and prove the record of a row natively. Return None if Python must read it, because it is damaged or its
+        base is cached."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -192,7 +192,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
+        """Return the text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None

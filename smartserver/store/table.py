@@ -120,7 +120,7 @@ def encode_entries(items: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class Table(Mapping[bytes, bytes]):
-    """A table with its kind: `ids` (its values keep revisions alive) or `opaque`. Iterates in key order."""
+    """A table with its kind: `ids` (its values keep revisions alive) or `opaque`. Iteration is in key order."""
 
     def __init__(self, kind: str, below: SortedBytes | None = None, size: int = 0) -> None:
         """`size`: bytes of the keys and values in `below`."""

@@ -1,4 +1,4 @@
-"""The trailer of a pack, behind the pack's own bytes: the request that brought the pack.
+"""The trailer of a pack, after the pack's own bytes: the request that uploaded the pack.
 
 If the record of the change is lost, `recovery` carries out the change again from the trailer.
 """
@@ -94,7 +94,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
 
 
 def _length(tail: bytes) -> int:
-    """The length in the footer at the end of `tail`; 0 if there is none."""
+    """Return the length in the footer at the end of `tail`; 0 if it has no footer."""
     length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
     return length
 

@@ -40,8 +40,8 @@ log = logging.getLogger("smartserver")
 
 
 def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> None:
-    """Append a record that does nothing if the newest is large, since each look reads the newest. If a checkpoint is
-    due and moves at most `most` bytes, make it and clean the log."""
+    """Append a record that does nothing if the newest record is large, because each look reads the newest record. If a
+    checkpoint is due and transfers at most `most` bytes, create it and clean the log."""
     if line.since.newest > LARGE:
         newest = line.look()
         if line.since.newest > LARGE:  # No other process has done so.
@@ -121,7 +121,7 @@ def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozen
 
 
 def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
-    """Look at the indexes and summaries whose pack is missing."""
+    """Find the indexes and summaries whose pack is missing."""
     kept = {name.hex() for name in named} | {name.removesuffix(".pack") for name in files if name.endswith(".pack")}
     alone = [name for name in sorted(files) if name.endswith(DERIVED) and name.partition(".")[0] not in kept]
     looks = [GetStat(f"{PACKS}/{name}") for name in alone]

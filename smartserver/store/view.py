@@ -136,7 +136,8 @@ class RepositoryView:
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
-        """A ref that conflicts with `name`, or None: a client that keeps refs in files cannot have `a` and `a/b`."""
+        """Return a ref that conflicts with `name`, or None. For example, a client that stores refs in files cannot have
+        both `a` and `a/b`."""
         if not system_of(self.vcs).refs_are_files:
             return None
         for above in folders_of(name):
@@ -212,7 +213,7 @@ class RepositoryView:
         return {key: value for key, value in sorted(joined.items()) if value is not None}
 
     def entry(self, name: str, key: bytes) -> bytes | None:
-        """One entry of a map with the changes so far, or None."""
+        """Return one entry of a map including the changes so far, or None."""
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
 

@@ -81,7 +81,7 @@ def needless(trace: Trace) -> list[Charge]:
 
 
 def charges(trace: Trace) -> list[Charge]:
-    """Return one charge for each behaviour at each line of each process, the dearest first."""
+    """Return one charge for each behaviour at each line of each process, the most expensive first."""
     found: dict[tuple[int, str, str], Charge] = {}
     waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()

@@ -69,7 +69,7 @@ FORMS = f"{FILE}FILE and {BAN}RULE[,RULE]"
 
 
 def read(given: Iterable[str]) -> Flags:
-    """Return the flags in some words. Behind `hpss-ban=` each word is a rule, up to the next one that begins with
+    """Return the flags in some words. After `hpss-ban=` each word is a rule, up to the next word that begins with
     `hpss`."""
     words: set[str] = set()
     rules: dict[str, None] = {}

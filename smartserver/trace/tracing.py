@@ -103,7 +103,7 @@ class Tracing:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record the spans of this thread, if they are wanted."""
+        """Record the spans of this thread, if a trace is requested."""
         with listening(self.recorder) if self.recorder is not None else contextlib.nullcontext():
             yield
 

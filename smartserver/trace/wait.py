@@ -162,7 +162,7 @@ def placed(request: RequestEnded) -> Placed:
 
 
 def pieces(trace: Trace) -> Iterator[Piece]:
-    """Yield the whole wait in order, each instant in one piece. Unnamed time has no part."""
+    """Yield the whole wait in order. Each instant belongs to one piece. Unnamed time has no part."""
     served = _remote_work(trace)
     first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):

@@ -69,7 +69,8 @@ def segments_behind(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[byte
 
 
 def _taken(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterator[bytes]:
-    """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
+    """Yield the finished segments of the writer's thread. With `wait`, wait for all segments, so that the writer is
+    free."""
     while True:
         try:
             made = writer.take(wait)

@@ -26,8 +26,8 @@ def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
 
 
 def be_ended_by_signals() -> None:
-    """Reset the handlers of signals in a forked process, because they are meant for the parent. SIGINT is ignored: the
-    parent gets it, too, and ends this process."""
+    """Reset the handlers of signals in a forked process, because they are meant for the parent. SIGINT is ignored,
+    because the parent gets it, too, and ends this process."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):

@@ -25,7 +25,7 @@ FEATURES: Final = frozenset(
         b"multiple-authors", b"notes", b"relative-marks", b"no-relative-marks",
     ]
 )  # fmt: skip
-"""The features that a stream may announce. A command that needs one which is missing here is refused."""
+"""The features that a stream may announce. A stream that needs an unknown feature is refused."""
 
 HEADS: Final = b"refs/heads/"
 TAGS: Final = b"refs/tags/"
@@ -45,7 +45,7 @@ _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
 
 class _Lines:
-    """The file that a stream is read from. A newline is added to a last line without one."""
+    """The file from which a stream is read. A newline is added to a last line without one."""
 
     def __init__(self, file: IO[bytes], moved: Callable[[int], object]) -> None:
         self._file = file
@@ -366,7 +366,7 @@ class FileChanges:
         return self._files[path] is not None if path in self._files else self._before.has(path)
 
     def _below(self, path: bytes) -> list[bytes]:
-        """Return the files in a folder. If it does not exist, no file is looked at."""
+        """Return the files in a folder. If the folder does not exist, no file is read."""
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""

@@ -85,7 +85,7 @@ class Files(Protocol):
 
 
 class Context(Protocol):
-    """The first argument of a verb. A verb decides on the transaction, and gets everything else from the context."""
+    """The first argument of a verb. A verb decides on the transaction, and gets all other input from the context."""
 
     @property
     def transaction(self) -> Transaction:
@@ -163,7 +163,7 @@ class Context(Protocol):
         `after`.
 
         Raises:
-            LimitExceeded: there are too many folders to look into.
+            LimitExceeded: too many folders would have to be read.
         """
 
 

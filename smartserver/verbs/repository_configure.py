@@ -15,7 +15,7 @@ MAX_SETTINGS = 64
 """The most settings of a repository: the first answer to each client has all of them."""
 
 MAX_SETTINGS_BYTES = 16 * 1024
-"""The most bytes of their names and values."""
+"""The most bytes of the names and values of all settings."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):

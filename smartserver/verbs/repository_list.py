@@ -23,7 +23,8 @@ class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class RepositoryField(Result, frozen=True, array_like=True):
-    """`count`: the number of refs. `refs`: their names, if requested. `problem`: the reason why it cannot be read."""
+    """`count`: the number of refs. `refs`: their names, if requested. `problem`: the reason if the repository cannot be
+    read."""
 
     path: str
     vcs: str

@@ -1,4 +1,4 @@
-"""`Repository.open`: find the repository that a path names or leads into."""
+"""`Repository.open`: find the repository at a path, or the one that contains the path."""
 
 from __future__ import annotations
 

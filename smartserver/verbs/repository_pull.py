@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from smartserver.store.transaction import Transaction
 
 MAX_HAVES = 256
-"""The most haves of a pull (DESIGN 7). More take more bytes than the revisions that they save."""
+"""The most haves of a pull (DESIGN 7). Further haves would take more bytes than the revisions that they save."""
 
 MAX_WANTS = 65536
 """The most revisions or objects that one request names."""

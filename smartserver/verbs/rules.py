@@ -31,7 +31,7 @@ class Rule(enum.StrEnum):
     FORCE = "force"
     """The ref may move anywhere."""
     LEASE = "lease"
-    """The ref may move anywhere, if it is still where the caller expects it."""
+    """The ref may move anywhere, if it still has the value that the caller expects."""
     NEW = "new"
     """The ref must not move: it must be absent, or be at the new tip already (tags)."""
 
@@ -42,7 +42,7 @@ class Growth(enum.StrEnum):
     NONE = "none"
     """The ref must not have more heads than before. A new ref may have only one head."""
     COVERED = "covered"
-    """Any number is allowed if each present head is an ancestor of a new one."""
+    """Any number of heads is allowed if each present head is an ancestor of a new one."""
     ANY = "any"
 
 

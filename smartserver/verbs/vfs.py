@@ -46,7 +46,7 @@ MAX_RANGES = 4096
 """The most ranges of a `readv`: the records of a large tree are some thousand, and a request may have several calls."""
 
 LARGEST = 2**63 - 1
-"""The largest offset and size that file systems take."""
+"""The largest offset and size that file systems accept."""
 
 FilePath = Annotated[str, msgspec.Meta(max_length=MAX_FILE_PATH, examples=["packs/0a1b.pack"])]
 """A path below the request's path, with slashes between the names. The empty path is the request's path itself."""

@@ -272,6 +272,6 @@ _BANNERS = (
 
 
 def _not_hpss(seen: bytes) -> str:
-    """Describe a peer whose first bytes are `seen`."""
+    """Return a description of a peer whose first bytes are `seen`."""
     guess = next((f" (this looks like {name})" for banner, name in _BANNERS if banner.match(seen)), "")
     return f"the peer does not speak hpss: expected {PREFACE!r}, got {seen!r}{guess}"

@@ -48,7 +48,7 @@ MAX_ENTRIES = 1 << 19
 more of these together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
-"""Tips of one ref: the largest known number of heads of a branch is some thousands."""
+"""The most tips of one ref. The largest known number of heads of a branch is some thousands."""
 
 MAX_MAPS = 64
 """Maps of an answer: a repository has no more (`store.root.MAX_MAPS`)."""
@@ -77,7 +77,7 @@ MAX_PUSH_OPTIONS = 64 * KIB
 """Bytes of the push options of a request: each is kept in the log for a day."""
 
 MAX_HAVES = 256
-"""Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
+"""The most haves in one pull. 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 
 MAX_TIPS_KNOWN = 256
 """The most tips that a client remembers of one remote: as many as it may send."""
@@ -88,8 +88,9 @@ send."""
 
 MAX_BULK_RATIO = 32
 """The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
-of zstd can stand for 128 KiB, all of which would be kept. Records are compressed already: 3,000 revisions of a project
-grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base grows
+of zstd can expand to 128 KiB, all of which would be stored. Records are compressed already: 3,000 revisions of a
+project grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base
+grows
 more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a bulk
 stream."""
 
@@ -125,7 +126,7 @@ that are sent and not acknowledged do not count. 50 MB took as long as on a bare
 and 1 s with 20 (`bench bulk`). The kernel adapts the buffer sizes."""
 
 INITIAL_WINDOW = 14_480
-"""Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
+"""Ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network round trip."""
 
 UNREAD_BYTES = 4 * MIB
 """The most bytes of answers that a server holds while its peer does not read them, without bodies and the longest

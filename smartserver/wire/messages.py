@@ -247,7 +247,7 @@ def entries_of(state: State) -> dict[str, Entries]:
     """Return the entries of a state's maps.
 
     Raises:
-        RemoteProtocolError: they are not valid, or more than `MAX_ENTRIES` together.
+        RemoteProtocolError: the entries are not valid, or more than `MAX_ENTRIES` together.
     """
     found: dict[str, Entries] = {}
     count = 0
@@ -263,7 +263,7 @@ def named(said: Fault | Advice) -> dict[str, object]:
     """Return the arguments of a fault or advice, by name.
 
     Raises:
-        RemoteProtocolError: they are not valid, or longer than `MAX_ARGUMENTS`.
+        RemoteProtocolError: the arguments are not valid, or longer than `MAX_ARGUMENTS`.
     """
     if len(said.arguments) > MAX_ARGUMENTS:
         raise RemoteProtocolError(f"expected at most {MAX_ARGUMENTS} bytes of arguments, got {len(said.arguments)}")

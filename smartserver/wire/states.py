@@ -262,7 +262,7 @@ class ConnectionState:
 
     @property
     def at_rest(self) -> bool:
-        """True if both sides are open, no request is open, each PING has its PONG, and there was no GOAWAY."""
+        """True if both sides are open, no request is open, each PING has its PONG, and no GOAWAY was sent."""
         both = all(side is Side.OPEN for side in self.sides.values())
         return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 

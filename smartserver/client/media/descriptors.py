@@ -35,7 +35,7 @@ class DescriptorMedium:
                 raise ConnectionLost(error.strerror or str(error)) from None
 
     def write_some(self, data: memoryview) -> int:
-        """Write as many bytes as fit now, and return their number."""
+        """Write as many bytes as are accepted without blocking. Return their number."""
         try:
             return os.write(self._out, data)
         except BlockingIOError:

@@ -33,11 +33,11 @@ OWN_NAME = "smartserver: "
 """The prefix that our own program writes before the line with the reason of a failure."""
 
 FAILED = range(1, 129)
-"""Exit statuses of a server that cannot begin, and of a shell that cannot find or may not start one (128 from a
+"""Exit statuses of a server that cannot start, and of a shell that cannot find or may not start the server (128 from a
 restricted shell). A status above 128 means that a signal ended the program."""
 
 OF_SSH = 255
-"""The exit status of ssh, both if it could not log in and if it lost its connection. So the server may have begun."""
+"""The exit status of ssh, both if the login failed and if the connection was lost. So the server may have started."""
 
 
 class PipeMedium:
@@ -72,7 +72,7 @@ class PipeMedium:
         self._heard = False
         """True once a byte was received."""
         self._taken = 0
-        """The number of bytes that the pipe has taken."""
+        """The number of bytes that the pipe has accepted."""
         self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
         self._lent = False
         self._words: threading.Thread | None = None
@@ -149,7 +149,8 @@ class PipeMedium:
         return taken
 
     def _check_began(self) -> None:
-        """After one direction was closed, raise an error for a server that never began: a retry would not help."""
+        """After one direction was closed, raise an error if the server never started, because a retry would not
+        help."""
         if self._heard or self._taken > HOLDS:
             return
         try:

@@ -51,7 +51,7 @@ class TcpMedium:
         self._others: Sequence[SocketAddress] = ()
         """The remaining addresses of the server, until one has answered."""
         self._first = b""
-        """The bytes that were sent with a handshake that nobody has answered."""
+        """The bytes that were sent with a handshake that was not answered yet."""
         try:
             with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -90,7 +90,7 @@ class TcpMedium:
                 return got
 
     def write_some(self, data: memoryview) -> int:
-        """Send as many bytes as fit now, and return their number."""
+        """Send as many bytes as are accepted without blocking. Return their number."""
         while True:
             try:
                 sent = self._socket.send(data)
@@ -130,7 +130,7 @@ class TcpMedium:
         self._set_up()
 
     def detach(self) -> socket.socket:
-        """Return the socket for a layer above TCP; the medium must not be used afterwards."""
+        """Return the socket for a layer above TCP. The medium must not be used afterwards."""
         return self._socket
 
     def lend(self) -> Sequence[int]:

@@ -95,7 +95,7 @@ def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[Entry
 
 
 def stays(state: BranchState) -> RefUpdate:
-    """Return the update that does nothing if the branch's tip is unchanged, and is refused otherwise."""
+    """Return the update that does nothing if the branch's tip is unchanged, and fails otherwise."""
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
 
 
@@ -112,7 +112,7 @@ def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
 
 
 def options_are(content: bytes) -> MapUpdateRequest:
-    """Return the condition that these are the branch's options: a change that changes nothing."""
+    """Return the condition that a branch has these options, as an update that changes nothing."""
     return options_change(content, content)
 
 
@@ -130,8 +130,8 @@ def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
 def tags_updates(
     entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
 ) -> list[MapUpdateRequest]:
-    """Return changes of a branch's tags as calls, each with as many as one call takes. With `strict` a conflict refuses
-    the request."""
+    """Return changes of a branch's tags as calls, each with as many as one call accepts. With `strict` a conflict
+    refuses the request."""
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
 
@@ -172,7 +172,8 @@ def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
 
 
 def is_linear(graph: Any, revision: RevisionId, tip: RevisionId | None) -> bool:
-    """Tell whether nothing was merged between `tip` (None: the beginning of the history) and a revision.
+    """Tell whether the history between `tip` and a revision has no merges; a `tip` of None means the beginning of the
+    history.
 
     Any branch that can be moved forward along that line has its tip on it.
     """

@@ -93,7 +93,7 @@ class HpssDir(BzrDir):
     root_transport: HpssTransport
 
     def __init__(self, transport: HpssTransport, format: HpssDirFormat, remote: Remote | None = None) -> None:  # noqa: A002
-        """`remote`: the branch at the URL, if the server was already asked for it."""
+        """`remote`: the branch at the URL, if the server has already answered a request for it."""
         super().__init__(transport, format)
         self._remotes: dict[str, Remote] = {"": remote} if remote is not None else {}
 
@@ -265,7 +265,7 @@ class HpssDir(BzrDir):
 
 
 def options_of_new(parent: str) -> bytes:
-    """Return the options of a new branch: the location that it is made from."""
+    """Return the options of a new branch: the location from which it is created."""
     place = MemoryTransport()
     store = TransportIniFileStore(place, OPTIONS_FILE)
     store.get_mutable_section().set("parent_location", store.quote(parent))

@@ -1,4 +1,4 @@
-"""Creates a branch from another one of the same repository on the server. Only a ref and its tags are sent, no
+"""Creates a branch from another branch of the same repository on the server. Only a ref and its tags are sent, no
 records."""
 
 from __future__ import annotations

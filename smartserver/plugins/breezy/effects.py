@@ -23,7 +23,7 @@ PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit
 
 
 def has_effect(name: str, value: object) -> bool:
-    """Tell whether an option from a server is obeyed. A section or a list in place of a text is not.
+    """Tell whether an option from a server is obeyed. A section, or a list in place of a text, is not obeyed.
 
     A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
     (`?host-key=any`) would weaken the check of a machine's key.

@@ -50,7 +50,7 @@ class BranchHistory:
         self.refused: set[RevisionId] = set()
         """Revisions that the server was asked for by id and does not have."""
         self.stats: StatsResult | None = None
-        """The statistics of the repository, if a command asked for them."""
+        """The statistics of the repository, if a command has requested them."""
         self._branch: Place = weakref.proxy(branch)
         self._mirror: Mirror | None = None
 

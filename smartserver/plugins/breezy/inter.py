@@ -118,7 +118,7 @@ class ToServer(GenericInterBranch):
 
 
 class FromMirror(InterSameDataRepository):
-    """A fetch from a mirror into a local repository. The packs are copied if all of a mirror goes into an empty
+    """A fetch from a mirror into a local repository. The packs are copied if a whole mirror is fetched into an empty
     repository."""
 
     source: HpssRepository

@@ -34,7 +34,7 @@ LONGEST: Final = 200
 
 
 class Damaged(Exception):
-    """A file of a mirror is missing, or has other content than Breezy wrote."""
+    """A file of a mirror is missing, or does not have the content that Breezy wrote."""
 
 
 class FileLock:
@@ -157,7 +157,7 @@ def size_of_packs(repository: Any) -> int:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Say whether an error means that the disk cannot be written to, or is full."""
+    """Tell whether an error means that the disk cannot be written to, or is full."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:

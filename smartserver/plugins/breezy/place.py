@@ -99,7 +99,7 @@ class Place:
         return seen
 
     def learn_refusal(self) -> None:
-        """Take in the state from a refusal, and ask the server if it is incomplete."""
+        """Store the state in a refusal as knowledge, and request the rest if it is incomplete."""
         self.learned()
         if self.seen is None or self.seen.tip is None:
             self.look_again()
@@ -130,7 +130,7 @@ class Place:
         self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, take in the state from its answer, and return the result."""
+        """Make one call on the repository, store the state in its answer as knowledge, and return the result."""
         with self.words():
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
@@ -172,7 +172,7 @@ class Place:
         return pushed
 
     def make(self) -> bool:
-        """Create a repository at the path itself, without a branch, and return whether there was none."""
+        """Create a repository at the path itself, without a branch. Return False if there was one already."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created

@@ -229,8 +229,8 @@ class _Push:
         return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
-        """Send the tags that were not sent, since the answer shows that the server's tags differ from the remembered
-        ones."""
+        """Send the tags that were not sent, because the answer shows that the server's tags differ from the remembered
+        tags."""
         remote: Remote = self.target.remote
         there = remote.remembered().tags
         conflicts = {

@@ -185,7 +185,7 @@ class Remote(Place):
         return served_by(made) == served_by(self.location) and made.path.startswith(f"{above}/" if above else "")
 
     def remembered_inside(self) -> str | None:
-        """Return the part of the path below a branch that is remembered; None if the path leads into no branch."""
+        """Return the part of the path below a remembered branch; None if no remembered branch is on the path."""
         known = self.knowledge
         if known.vcs != VCS or known.named is None:
             return None
@@ -267,7 +267,7 @@ class Remote(Place):
         return known if known.at == told[1].at and known.vcs == VCS else None
 
     def told_by(self, other: Remote) -> None:
-        """Take the state from an answer about another branch of the repository."""
+        """Use the state from an answer about another branch of the repository."""
         self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
         self.learned()
 
@@ -294,10 +294,10 @@ class Remote(Place):
             self.seen, self.level, self.is_assumed = None, None, False
 
     def state(self) -> BranchState:
-        """Return the state, which is learned first if necessary.
+        """Return the state. It is requested first if necessary.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         self.look()
         return self.there()
@@ -482,7 +482,7 @@ class Remote(Place):
         return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
 
     def new_repository(self) -> NewRepository:
-        """Return the form of the repository that a push creates if there is none."""
+        """Return the form of the repository that a push creates if the repository is missing."""
         return NewRepository(VCS, KINDS)
 
 
@@ -499,4 +499,4 @@ def remote_of(branch: Any) -> Remote | None:
 
 
 _told: dict[str, tuple[hpss.RunningCommand, Knowledge]] = {}
-"""The last answer of each server, and the command that got it."""
+"""The last answer of each server, and the command that received it."""

@@ -102,8 +102,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
 
     @property
     def user_transport(self) -> Any:
-        """The transport of the repository, or of the place where it was opened as long as the repository's is
-        unknown."""
+        """The transport of the repository. While the repository is unknown, the transport of the place where it was
+        opened."""
         place, at = self.controldir.root_transport, self.remote.knowledge.at
         if at is None:
             return place
@@ -240,8 +240,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
-        """Read pushed revisions from the source of the push, so that the mirror stays as it is. A stacked source is not
-        used, since it may read the mirror."""
+        """Read pushed revisions from the source of the push, so that the mirror is not changed. A stacked source is not
+        used, because it may read the mirror."""
         if not self.has_same_location(source.repository) and not source.repository._fallback_repositories:
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
@@ -313,7 +313,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return done
 
     def reconcile_canonicalize_chks(self) -> NoReturn:
-        """Refuse: a server keeps pages as they were pushed."""
+        """Raise an error, because a server stores pages as they were pushed."""
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:

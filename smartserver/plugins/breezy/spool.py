@@ -49,7 +49,7 @@ class Spool:
         self._end = 0
 
     def receive(self) -> None:
-        """Receive the answer. If it is broken off, the revisions that arrived before are kept.
+        """Receive the answer. If the connection fails, the revisions that were received before are kept.
 
         Raises:
             OSError: the revisions cannot be written; the error names the folder.

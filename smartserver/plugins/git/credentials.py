@@ -9,7 +9,7 @@ from smartserver.client.credentials import token_in
 from smartserver.spans import Part, span
 
 USER = "token"
-"""The user name in git's prompts and helpers: the token itself says who the user is."""
+"""The user name in git's prompts and helpers. The server ignores it, because the token itself identifies the user."""
 
 SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
 """Variables that keep git from prompting its user. An empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
@@ -33,7 +33,7 @@ class GitCredentials:
         self._about = about.encode("utf-8", "surrogateescape")
         self._run = run
         self._found = b""
-        """Git's description of the last token that it gave."""
+        """Git's description of the last token that it returned."""
 
     def stored(self) -> str:
         """Return the token that one of git's credential helpers has stored; empty if none has a token."""

@@ -145,7 +145,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[bytes]) -> Sequence[Guess]:
-    """Return the refs that git took short targets for, given the listed refs. `pushed`: the refs that git then pushed
+    """Return the refs that git chose for short targets, given the listed refs. `pushed`: the refs that git then pushed
     to."""
     found = [Guess(source, short, refspecs.target(source, short, listed)) for source, short in refspecs.short]
     return [guess for guess in found if guess.ref in pushed]

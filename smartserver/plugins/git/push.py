@@ -69,7 +69,7 @@ class GitPush:
         self._options = options
 
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
-        """Push, and return the lines that tell git the outcome of each command.
+        """Push. Return the lines that report the outcome of each command to git.
 
         `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
         then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes
@@ -205,7 +205,7 @@ def _is_refused(updated: UpdateOutcome) -> bool:
 
 
 def _undecided(guess: Guess, refs: Collection[bytes]) -> bytes:
-    """Return the reason why a short target means nothing, in git's words."""
+    """Return the reason why a short target matches no ref or several, in git's words."""
     if matches(guess.short, refs):
         return b"dst refspec " + guess.short + b" matches more than one"
     if not guess.source:
@@ -246,7 +246,7 @@ def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
 
 
 def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes:
-    """Return the reason in words that git knows, so that git adds its own advice."""
+    """Return the reason in words that git recognizes, so that git adds its own advice."""
     error = updated.error
     match error:
         case DivergedBranches():

@@ -139,7 +139,7 @@ class GitRemote:
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
-        """Show the faults in a push that was accepted, unless git is to be quiet."""
+        """Show the faults in an accepted push, unless git must be quiet."""
         from smartserver.client.faults import lines  # Faults are very rare.
 
         if not self._options.quiet:

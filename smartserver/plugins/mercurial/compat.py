@@ -92,6 +92,6 @@ class BasePeer:
         return name in self.capabilities() or next(values, False)
 
     def cap_value(self, name: bytes) -> bytes:
-        """Return the value of a capability, empty without one. Called since 7.2, by `hg clone --stream`."""
+        """Return the value of a capability; empty if it has no value. `hg clone --stream` calls this since 7.2."""
         value = self.capable(name)
         return b"" if isinstance(value, bool) else value

@@ -46,8 +46,9 @@ class DroppedHead(NamedTuple):
 
     branch: bytes
     replacements: list[bytes]
-    """The heads in its place: its nearest ancestors on the branch that are not obsolete on the server, which knows only
-    the branches of heads. If there are none, it is the head itself, and the server removes the branch."""
+    """The heads that replace this head: its nearest ancestors on the branch that are not obsolete on the server, which
+    knows only the branches of heads. If there are none, the list contains the head itself, and the server removes the
+    branch."""
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
@@ -85,7 +86,7 @@ def _visible_ancestors(
 ) -> list[bytes]:
     """Return the nearest ancestors on a branch that are not obsolete on the server.
 
-    An ancestor that is obsolete here, and whose marker is not sent, may be obsolete there: so farther ones are
+    An ancestor that is obsolete here, and whose marker is not sent, may be obsolete there, so farther ancestors are
     returned, too.
     """
     todo, found = [log.rev(tip)], list[bytes]()

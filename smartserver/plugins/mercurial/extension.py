@@ -48,7 +48,7 @@ def extsetup(ui: Any) -> None:
 
 
 def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
-    """Give a peer its local repository, and the names in the command's options."""
+    """Pass its local repository, and the names in the command's options, to a peer."""
     peer = original(source, options, *arguments, **named)
     if isinstance(peer, HpssPeer):
         if hasattr(source, "changelog"):
@@ -74,8 +74,8 @@ def _add_branches(original: Original, source: Any, peer: Any, branches: Any, *ar
 
 
 def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """Return common heads, whether there are incoming changesets, and remote heads. A push computes them from cached
-    state."""
+    """Return the common heads, whether there are incoming changesets, and the remote heads. For a push they are
+    computed from cached state."""
     if not isinstance(peer, HpssPeer):
         return original(ui, local, peer, *arguments, **named)
     remote = peer.remote

@@ -91,7 +91,7 @@ class MarkerMemory:
         return {}
 
     def _is_of(self, incarnation: bytes) -> None:
-        """Forget the memory of another repository that was at the URL before."""
+        """Delete the memory if it is of another repository that was at the URL before."""
         if self.version[0] != incarnation:
             self.version, self._there = (incarnation, 0, 0), set()
 

@@ -67,7 +67,7 @@ class HpssPeer(BasePeer):
         return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
 
     def commandexecutor(self) -> Any:
-        """Return an object that calls the methods below."""
+        """Return an object that calls the methods of this peer."""
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
@@ -194,7 +194,7 @@ class HpssPeer(BasePeer):
     # ---- commands that a user may ask for and that a server does not have
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
-        """Return an empty text: a server has no such command."""
+        """Return an empty text, because a server has no such command."""
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:

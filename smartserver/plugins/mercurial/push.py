@@ -420,7 +420,7 @@ def change_phase(remote: Remote, name: bytes) -> bool:
 
 
 def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
-    """Return changes of bookmarks. The server makes all of them or none: each must be where it is expected."""
+    """Return changes of bookmarks. The server makes all of them or none: each bookmark must have its expected value."""
     entries = [EntryChange(in_utf8(name), new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
     return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=True)] if entries else []
 

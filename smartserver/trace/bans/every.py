@@ -35,7 +35,7 @@ def noter(found: Callable[[Note], None]) -> Noter:
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:
-    """Return the bans of these rules, new ones for each client.
+    """Return the bans of these rules, as new objects for each client.
 
     Raises:
         BadRule: a rule is unknown or matches no verb; the message has similar rules.

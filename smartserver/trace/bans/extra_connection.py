@@ -31,7 +31,7 @@ class ExtraConnection(Ban):
         self._is_good = False
 
     def connecting(self) -> None:
-        """Do nothing: the next request shows if the connection was needed."""
+        """Do nothing, because only the next request shows whether the connection was needed."""
         self._is_new, self._is_ending = True, False
 
     def asking(self, asked: WatchedRequest) -> Finding | None:

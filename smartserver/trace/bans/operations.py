@@ -16,7 +16,7 @@ SHOWN = 4
 _PACKAGE = __name__.partition(".")[0]
 _PLUGIN = f"{_PACKAGE}.pytest_plugin"
 _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
-"""The packages that make no calls of their own accord."""
+"""The packages that make calls only for their callers."""
 _STORES = "transports."
 """The stores behind our file-level verbs, which make no calls of their own accord, either."""
 

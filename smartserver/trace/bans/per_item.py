@@ -22,7 +22,7 @@ class _Series(NamedTuple):
     """A series of similar requests."""
 
     where: tuple[int, str] | None
-    """The call and the field in which these differ."""
+    """The call and the field in which the requests of the series differ."""
     alike: int
 
 

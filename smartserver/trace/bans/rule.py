@@ -36,7 +36,7 @@ class Rule(Ban):
         """Parse a rule.
 
         Raises:
-            BadRule: the text is no rule, or no verb matches.
+            BadRule: the text is not a rule, or no verb matches.
         """
         side, _, rest = text.partition(":")
         verb, second, path = rest.partition(":")

@@ -42,7 +42,7 @@ _WORTH = 96
 on this one have the piece, too."""
 
 _FAR = 1 << 24
-"""The end of the places that three bytes reach: nothing is copied from beyond."""
+"""The end of the places that three bytes can address. Nothing is copied from beyond it."""
 
 _INSERTED = 127
 """The most bytes that one instruction inserts."""
@@ -128,7 +128,7 @@ class Block:
         return start, self.size
 
     def _add_changed(self, key: Key, text: bytes, known: _Pieces, base: bytes) -> bool:
-        """Add a text as a difference. Return False, and add nothing, if that is too long."""
+        """Add a text as a difference. Return False, and add nothing, if the difference is too long."""
         ahead = common_start(text, base)
         behind = common_end(text, base, min(len(text), len(base)) - ahead)
         rest = len(base) - behind
@@ -215,7 +215,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
 
 
 def _found(made: bytes) -> list[tuple[int, int, int]]:
-    """Return the copies in Breezy's difference of two texts, without small ones: source, length and target."""
+    """Return the copies in Breezy's difference of two texts, except small ones: source, length and target."""
     found = []
     at = place = 0
     end = len(made)

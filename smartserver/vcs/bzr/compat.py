@@ -23,7 +23,7 @@ from breezy.errors import BzrError
 
 
 def _moved(name: str) -> Any:
-    """Import a module that moved to another package in Breezy 3.4."""
+    """Import a module that was moved to another package in Breezy 3.4."""
     try:
         return importlib.import_module(f"breezy.bzr.{name}")
     except ImportError:

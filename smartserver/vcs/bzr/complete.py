@@ -24,7 +24,7 @@ class References:
     """Collects the references of pages and inventories."""
 
     def __init__(self, *, kept: bool = True) -> None:
-        """`kept`: whether references are kept for `check`."""
+        """`kept`: True if references are stored for `check`."""
         self._kept = kept
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()

@@ -49,7 +49,7 @@ class BzrContents:
     """The `Contents` of a Breezy repository."""
 
     def __init__(self, stored: RepositoryView, branch: bytes) -> None:
-        """`branch`: the branch to look up names in, if it exists."""
+        """`branch`: the branch in which names are looked up, if it exists."""
         self._stored = stored
         self._branch = branch
         self._kept: dict[Key, InternalNode | Leaf] = {}
@@ -79,7 +79,7 @@ class BzrContents:
         raise NoSuchPart(f"{unknown}no number, tag or id in the branch {shown(branch)}, and no other branch")
 
     def _named(self, branch: bytes, tip: Tip, prefix: str, name: str) -> RevisionId:
-        """Return the revision with a number or tag of a branch; empty if there is none."""
+        """Return the revision with a number or tag of a branch; empty if the branch has none."""
         tagged = self._stored.map(TAGS).get(branch + b"\0" + name.encode(), b"") if prefix in ("", "tag") else b""
         if prefix not in ("", "revno") or not _NUMBER.fullmatch(name):
             return tagged

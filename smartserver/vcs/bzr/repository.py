@@ -20,7 +20,8 @@ _FAR = 4096
 """The distance of the farthest ancestor that is offered below a head."""
 
 _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
-"""Distances of the ancestors that are offered below a head: at most as much is sent in vain as was added here."""
+"""Distances from a head to the ancestors that are sent as haves. The number of revisions sent in vain is at most the
+number that was added here."""
 
 
 def _closer() -> Iterator[int]:

@@ -148,7 +148,7 @@ class PackBuilder:
         yield packer.flush()
 
     def _text(self, wanted: Key) -> bytes:
-        """Return the text of a base; decode it again if it was dropped from the cache."""
+        """Return the text of a base. Decode it again if it was evicted from the cache."""
         key, chain = wanted, list[Key]()
         while (text := self._texts.get(key)) is None:
             record = self._records.setdefault(key, _Record())

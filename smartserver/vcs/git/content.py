@@ -47,7 +47,7 @@ LONGEST_NAME: Final = 64
 """The most bytes of an encoding's name that are looked at."""
 
 SLOW: Final = ("idna", "punycode")
-"""Encodings of Python that no message uses: the time they take grows with the square of the text."""
+"""Encodings of Python that no message uses. The time that they take grows with the square of the text."""
 
 _HEX: Final = re.compile("[0-9a-f]{4,64}")
 _PERSON: Final = re.compile(rb"\A(.*?) (-?\d{1,15}) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
@@ -129,7 +129,7 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that is equal if the type and object at a path are; None if nothing is there."""
+        """Return a value that is equal for equal types and objects at a path; None if the path does not exist."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
@@ -293,7 +293,7 @@ def _folder(entry: TreeEntry | None) -> Key | None:
 
 
 def _field(head: bytes, begin: bytes) -> bytes:
-    """Return the rest of the first line of a commit's head that begins with `begin`; empty if there is none."""
+    """Return the rest of the first line of a commit's header that begins with `begin`; empty if no line does."""
     at = head.find(begin)
     return b"" if at < 0 else head[at + len(begin) :].partition(b"\n")[0]
 

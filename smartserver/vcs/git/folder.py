@@ -51,7 +51,7 @@ class _OpenFolder:
         self.path = path
         self.content = iter(content)
         self.rows: list[tuple[bytes, bytes, Key]] = []
-        """The sort key of each entry, its mode and name as they are written, and its object."""
+        """For each entry, its sort key, its mode and name in encoded form, and its object."""
 
 
 class FolderTree:

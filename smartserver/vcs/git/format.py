@@ -36,7 +36,8 @@ _REST: Final = rb" [^\0]++\0"
 
 
 class ObjectFormat:
-    """Parses the objects of one object format. An expression is compiled on first use: git's helper needs few."""
+    """Parses the objects of one object format. Each expression is compiled on first use, because git's helper needs
+    few."""
 
     def __init__(self, id_bytes: int) -> None:
         self.id_bytes = id_bytes

@@ -136,7 +136,7 @@ class GitFaults(FaultChecker):
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
     def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
-        """Return the fault of a record that cannot be a file that git itself reads: it is no blob, or too large."""
+        """Return the fault of a record that is used as one of git's own files, but is not a blob or is too large."""
         attributes = role.name == GITATTRIBUTES
         if meta != BLOB:
             return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
@@ -307,7 +307,7 @@ def tag_faults(text: bytes) -> list[RecordFault]:
 
 
 def _header_fault(text: bytes) -> RecordFault | None:
-    """Return the fault at which git itself stops reading an object, or None."""
+    """Return the fault in the header at which git itself stops reading an object, or None."""
     end = text.find(b"\n\n")
     if b"\0" in (text if end < 0 else text[:end]):
         return RecordFault("nulInHeader", "a NUL byte in its header")

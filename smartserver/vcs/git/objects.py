@@ -79,8 +79,8 @@ class GitObject(NamedTuple):
 
 
 def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> GitObject | None:
-    """Read the next answer of `cat-file --batch`; None if the object is missing. With `most`, a large text comes in
-    parts, and one of more bytes raises TooLarge, after which the process is of no use."""
+    """Read the next answer of `cat-file --batch`; None if the object is missing. With `most`, a large text is returned
+    in parts. A text of more than `most` bytes raises TooLarge, after which the process cannot be used."""
     head = output.readline()
     if not head.endswith(b"\n"):
         raise ReadingEnded(asked)
@@ -104,7 +104,8 @@ def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> Gi
 
 
 class ObjectReader:
-    """A `git cat-file --batch` that reads one object at a time and starts on first use. Not for two threads."""
+    """A `git cat-file --batch` that reads one object at a time. It starts on first use. It must not be used by two
+    threads."""
 
     def __init__(self, start: Start) -> None:
         self._start = start

@@ -274,7 +274,7 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
     """Yield the objects that each revision of a plan introduced.
 
-    With `bulk` one `git diff-tree` compares the trees. Else this process compares them, and no other is started.
+    With `bulk`, one `git diff-tree` compares the trees. Without it, this process compares them and starts no other.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None

@@ -15,7 +15,7 @@ from typing import Final
 from smartserver.records.model import RevisionId
 
 MAX_ENTRIES = 100
-"""The most files and folders below `refs` that are read. More of them are read faster by git, its start included."""
+"""The most files and folders below `refs` that are read. More of them are read faster by git, including its start."""
 
 _NAME: Final = rb"refs(?:/[0-9A-Za-z_+=,-](?:[.@]?[0-9A-Za-z_+=,-])*)+"
 """Matches those names that git-check-ref-format(1) allows and every file system spells alike."""

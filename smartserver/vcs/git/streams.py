@@ -54,7 +54,7 @@ _MODES: Final = frozenset((b"100644", b"100755", b"120000", b"160000", _FOLDER))
 """The modes that git gives the files and folders of a stream."""
 
 _OF_HEAD: Final = (b"feature ", b"option ", b"#")
-"""The beginnings of lines after which git still takes options."""
+"""The beginnings of lines after which git still accepts options."""
 
 _WRITES: Final = b"option git export-pack-edges="
 """The option that makes git write a file which the stream names. Git itself refuses all other such options."""

@@ -32,7 +32,8 @@ _TYPES: Final = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 repository."""
 
 MAX_REF_PART: Final = 250
-"""The most bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
+"""The most bytes of one part of a ref's name. A client creates a file with that name and `.lock`, which may have at
+most 255 bytes."""
 
 _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
 

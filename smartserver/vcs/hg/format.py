@@ -39,7 +39,7 @@ class Changeset(NamedTuple):
     """The fields of a changeset, without its files and extras."""
 
     manifest: Node
-    """The node of its manifest; null if its tree is empty."""
+    """The node of the changeset's manifest; null if its tree is empty."""
     user: bytes
     seconds: int
     """Seconds since 1970."""
@@ -57,7 +57,7 @@ class ManifestLine(NamedTuple):
 
 
 def changeset_manifest(text: bytes) -> Node:
-    """Return the manifest that a changeset names; null if its tree is empty."""
+    """Return the manifest that a changeset names; null if the changeset's tree is empty."""
     return read_changeset(text).manifest
 
 
@@ -223,7 +223,8 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
-    """Return the entries that hunks add to and remove from a manifest, unchecked; None if one is not of whole lines."""
+    """Return the entries that hunks add to and remove from a manifest, unchecked. Return None if a hunk does not
+    consist of whole lines."""
     added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]

@@ -47,7 +47,7 @@ class Arrived(ReceivedRecords):
         super().__init__(KINDS)
         self._repository = repository
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
-        """The record whose hunks were read last, and these hunks."""
+        """The record whose hunks were read last, and those hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
         writer = native("ChangegroupWriter") if self._is_clone else None
         self._writer = None if writer is None else writer(self._spool.fileno())

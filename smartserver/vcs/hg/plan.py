@@ -107,7 +107,7 @@ class HgExport:
         )
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Yield the segments in the order of `graph`, one with a large text in parts."""
+        """Yield the segments in the order of `graph`. A segment with a large text is yielded in parts."""
         # The server checks the texts, and hashing them here takes a tenth of a push.
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:

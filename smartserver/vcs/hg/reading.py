@@ -104,7 +104,7 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
-    """Return the changeset of each name, null for a branch; and all heads that the names stand for."""
+    """Return the changeset of each name, null for a branch; and all heads that the names denote."""
     finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
@@ -132,7 +132,7 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
 
 
 class _TagHistory(NamedTuple):
-    """The node of a tag in `.hgtags` of some heads, and the nodes that it had before."""
+    """The node of a tag in `.hgtags` of some heads, and the earlier nodes of the tag."""
 
     node: Node
     history: Counter[Node]
@@ -244,7 +244,8 @@ class Finder:
 
 
 def newest_open(stored: RepositoryView, value: RefValue) -> Node:
-    """Return the newest head of a branch that does not close it, or the newest of all if each does."""
+    """Return the newest head of a branch that does not close the branch. If all heads close it, return the newest of
+    all."""
     return max(value, key=lambda tip: (not tip.closed, stored.ordinal(tip.id) or 0)).id
 
 

@@ -29,7 +29,8 @@ FRAGMENT: Final = b"fragment:"
 """The prefix of a name that is a branch if such a branch exists, else any name: the part after the # of a URL."""
 
 BOOKMARK: Final = b"bookmark:"
-"""The prefix of a name that is a bookmark alone. A missing one is no error: the answer has the map of bookmarks."""
+"""The prefix of a name that is only looked up as a bookmark. A missing bookmark is not an error: the answer has the map
+of bookmarks."""
 
 
 class RevisionNames(NamedTuple):

@@ -181,7 +181,8 @@ class HgSystem(System):
         return drafts - shown, shown
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Return why a map cannot have this entry, such as a bookmark's name or a damaged marker; empty if it can."""
+        """Return the reason why a map must not have this entry, such as an invalid bookmark name or a damaged marker;
+        empty if the entry is valid."""
         if table == OBSOLETE:
             try:
                 return "" if key == key_of(value) else "it is not the key of its marker"
@@ -231,7 +232,7 @@ class HgSystem(System):
         return b"closed" if closes_branch(text) else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Return the tips, each with whether it closes its branch."""
+        """Return the tips, each with a flag that tells whether it closes its branch."""
         return [Tip(tip, closed=bool(fact)) for tip, fact in zip(tips, stored.facts(tips), strict=True)]
 
 
