@@ -54,7 +54,7 @@ class Clock:
         return timer
 
     def step(self, until: int | None = None) -> bool:
-        """Jump to the next event and run it, if it is no later than `until`. Tell whether an event was run."""
+        """Jump to the next event and run it, unless it is later than `until`. Return True if an event was run."""
         while self._events:
             at, _, timer = self._events[0]
             if timer.call is not None and until is not None and at > until:

@@ -33,7 +33,7 @@ class Message:
     """One message on the link."""
 
     connection: int
-    """The number of its connection, from 1 in each network."""
+    """The number of the message's connection, from 1 in each network."""
     up: bool
     """True if the message is sent from client to server."""
     size: int
@@ -46,7 +46,7 @@ class Message:
     delivered: float | None = None
     """The time when the first byte was delivered; None until then."""
     end: bool = False
-    """True if the stream ended with it."""
+    """True if the stream ended with this message."""
     content: bytes = field(default=b"", repr=False)
     """The first bytes of the message; empty if the network does not pass bytes to the counter."""
     sites: CallSites = ()
@@ -70,7 +70,7 @@ class Counts:
     depth: int = 0
     """The greatest depth of a message delivered to the client, including handshakes."""
     depth_without_handshake: int = 0
-    """The greatest depth as if every connection had been open before."""
+    """The greatest depth that the messages would have had if every connection had been open before."""
     packets_up: int = 0
     """Packet network: packets of any kind from the client, including copies and acknowledgements."""
     packets_down: int = 0
@@ -100,7 +100,7 @@ class Counts:
 
     @property
     def rounds_without_handshake(self) -> int:
-        """The round trips as if every connection had been open before."""
+        """The round trips that the operation would have taken if every connection had been open before."""
         return -(-self.depth_without_handshake // 2)
 
     @property
@@ -148,8 +148,8 @@ class Counter:
             self._opened[connection] = self._sides[True].depth + 2
 
     def taken(self, message: Message) -> None:
-        """Note that the server took the bytes of a connection's first packet (TCP Fast Open). Only the client's later
-        bytes wait for the handshake."""
+        """Note that the server accepted the bytes of a connection's first packet (TCP Fast Open). Only the client's
+        later bytes wait for the handshake."""
         self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:

@@ -29,7 +29,8 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""The number of places between boundaries, in each direction of each connection, at which it is cut too."""
+"""The number of places between boundaries, in each direction of each connection, at which the connection is cut,
+too."""
 
 S = TypeVar("S")
 
@@ -69,7 +70,7 @@ class Trial(Generic[S]):
     result: object
     """The operation's return value; None if it raised an error."""
     error: Exception | None
-    """The error that the operation raised, of the types in `lost`; None if it returned."""
+    """The error that the operation raised, of the types in `lost`; None if it succeeded."""
 
 
 def cut_everywhere(

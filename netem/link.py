@@ -16,7 +16,7 @@ BUFFER = 128 * 1024
 on the way do not count, so the limit costs no throughput."""
 
 WINDOW = 64 * 1024 * 1024
-"""The most bytes that are sent and not yet taken by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""
+"""The most bytes that are sent and not yet read by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,8 @@ class Lane:
     def enter(
         self, now: int, content: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
     ) -> list[Parcel]:
-        """Put bytes, and the ending that follows them, onto the link at time `now`. Return their parcels."""
+        """Put bytes, and the ending that follows them, onto the link at time `now`. Return the parcels that were
+        created."""
         parcels = [Parcel(content, now, now, ending, tag)]
         for stage in self._stages:
             parcels = [out for parcel in parcels for out in stage(parcel)]
@@ -142,7 +143,7 @@ class Lane:
     def change(self, now: int, link: Link) -> list[Parcel]:
         """Replace the link. Effects that count bytes start again from 0.
 
-        Parcels on the way come out as before. Stuck parcels are sent again; return their new parcels.
+        Parcels in transit are delivered as before. Stuck parcels are sent again; return their new parcels.
         """
         self._use(link)
         stuck = [parcel for parcel in self._queue if parcel.stuck]

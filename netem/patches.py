@@ -28,14 +28,14 @@ class Witness(Protocol):
         """Note that an asyncio loop has connected a socket. The program continues after this."""
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
-        """Send for the program, by calling `send`, and return the number of bytes that the socket took."""
+        """Send for the program, by calling `send`. Return the number of bytes that the socket accepted."""
 
     def write(self, sock: socket.socket, size: int) -> None:
         """Note that the program writes `size` bytes to a transport, which sends them from the socket later."""
 
 
 CONTENT = ("data", "list_of_data", "iovec")
-"""The names of the argument with the bytes to send, in the methods that accept it by name."""
+"""The names of the argument with the bytes to send, in methods that accept it by name."""
 
 
 def size_of(content: Any) -> int:

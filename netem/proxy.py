@@ -1,8 +1,8 @@
 """The proxy: a TCP relay that puts a link between a client and a server, in wall time, and counts the round trips.
 
-Bytes of each direction come out in order at absolute times. So errors do not add up, and bytes on the way do not wait
-for the bytes ahead of them (pipelining works). TCP's own behaviour over distance (slow start, Nagle, retransmission)
-is absent, because both sockets of a connection are on this machine.
+Bytes of each direction are delivered in order at absolute times. So errors do not add up, and bytes in transit do not
+wait for the bytes ahead of them (pipelining works). TCP's own behaviour over distance (slow start, Nagle,
+retransmission) is absent, because both sockets of a connection are on this machine.
 """
 
 from __future__ import annotations
@@ -144,11 +144,7 @@ class Proxy:
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """Replace the link as `change` does, but only for open connections, as if a router had forgotten them.
-
-        Raises:
-            ValueError, ProxyError: as `change`.
-        """
+        """Replace the link as `change` does, but only for open connections, as if a router had lost their state."""
         link.check_streams()
         self._thread.ask(lambda: self._change(filled(link), also_new=False))
 

@@ -37,7 +37,7 @@ KERNEL_BUFFER = 64 * 1024
 Linux begins with this size, so it can be set after the connection was opened."""
 
 UNSENT = 0x894B
-"""The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has taken and not sent."""
+"""The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has accepted and not sent."""
 
 FLUSHING = 0.005
 """Seconds between two checks whether a socket has sent all its bytes and can be reset."""
@@ -153,7 +153,7 @@ class ProxyConnection:
         self.check_over()
 
     def reset(self) -> None:
-        """Reset both sockets after a loss of the connection, each as soon as it has sent its bytes."""
+        """Reset both sockets after a loss of the connection, each as soon as its own bytes are sent."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()
@@ -205,7 +205,7 @@ class ProxySocket(asyncio.Protocol):
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket up, and start the other lane, which may have waited for it."""
+        """Configure the socket, and start the other lane, which may have waited for this socket."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.made = True

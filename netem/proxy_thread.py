@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class ProxyError(Exception):
-    """The proxy's own thread failed or does not answer, so its counts are invalid. Any call may raise it."""
+    """The proxy's own thread failed or does not answer, so the counts are invalid. Any call may raise it."""
 
 
 class ProxyThread:

@@ -254,8 +254,8 @@ def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[W
 
 @pytest.fixture
 def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> Iterator[Packets]:
-    """Two network namespaces joined by a link of real TCP, counted by `max_round_trips`. If the system permits none,
-    the test is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
+    """Two network namespaces joined by a link of real TCP, counted by `max_round_trips`. If the system does not permit
+    namespaces, the test is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
     from netem.packets.errors import Unavailable  # as above
     from netem.packets.network import Packets
 

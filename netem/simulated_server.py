@@ -50,7 +50,7 @@ class ServerTransport(Endpoint):
         self._make = make
 
     def accept(self) -> None:
-        """Make the protocol unless it exists, because the handshake is over."""
+        """Create the protocol unless it exists, because the handshake is over."""
         make, self._make = self._make, None
         if make is not None:
             self._protocol = make(self)

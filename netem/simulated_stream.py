@@ -29,7 +29,8 @@ class SimulatedStream(Endpoint):
         return bool(self._buffered or self._eof or self._error is not None)
 
     def writable(self) -> bool:
-        """Tell whether a third of the socket buffer is free (the kernel's rule), or a write would raise at once."""
+        """Tell whether a third of the socket buffer is free (the kernel's rule), or a write would raise an error at
+        once."""
         return self._error is not None or self._room() * 3 >= min(self.link.buffer, self.link.window)
 
     def write_some(self, content: bytes | bytearray | memoryview) -> int:

@@ -96,7 +96,8 @@ class CongestionWindow:
         self._peak = max(self._peak, self._under_way)
 
     def acknowledged(self, size: int) -> None:
-        """Note that `size` more bytes were acknowledged. The window grows by them if more than half of it was used."""
+        """Note that `size` more bytes were acknowledged. The window grows by `size` if more than half of the window was
+        used."""
         self._acknowledged += size
         if self.size < 2 * self._peak:
             self.size += size

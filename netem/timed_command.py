@@ -38,7 +38,7 @@ class CommandResult:
     seconds: float
     """The time from before the start of the command to its end."""
     stderr: str
-    """The end of its standard error, at most `KEPT` bytes."""
+    """The end of the command's standard error, at most `KEPT` bytes."""
 
 
 def timed(command: Sequence[str]) -> CommandResult:

@@ -110,7 +110,7 @@ def show_size(size: int) -> str:
 
 
 def show_address(address: tuple[str, int]) -> str:
-    """Return an address as it is written on the command line: `example.org:9418`, `[::1]:9418`."""
+    """Return an address in the syntax of the command line: `example.org:9418`, `[::1]:9418`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

@@ -51,7 +51,7 @@ class _Client:
     counted: Future[None] = field(default_factory=_promise)
     """Done when the proxy counts the connection."""
     established: Future[None] = field(default_factory=_promise)
-    """Done when its handshake is over."""
+    """A future that is done when the connection's handshake is over."""
     known: bool = False
     """True if the program's thread has registered the connection."""
     ended: bool = False

@@ -86,8 +86,8 @@ def name_from(above: str, error: CodedError) -> None:
 
 
 def shown(key: bytes) -> str:
-    """Return an id or key for a message: as text if it is printable, else in hex. Breezy's are text; NUL joins the
-    parts of its keys."""
+    """Return an id or key for a message: as text if it is printable, else in hex. Breezy's ids and keys are text; NUL
+    joins the parts of its keys."""
     try:
         text = " ".join(part.decode() for part in key.split(b"\0"))
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ def _few(ids: list[bytes]) -> str:
 
 @dataclasses.dataclass(eq=False)
 class Unsupported(RequestError, code="unsupported"):
-    """The peer does not know a verb, field, feature or format that was asked for."""
+    """The peer does not know a verb, field, feature or format that was requested."""
 
     what: str
     speaks: str
@@ -373,7 +373,7 @@ class IncompleteRepository(RepositoryError, code="incomplete-repository"):
 
 @dataclasses.dataclass(eq=False)
 class StaleLease(RepositoryError, code="stale-lease"):
-    """The ref is not where the caller expected it."""
+    """The ref does not have the value that the caller expected."""
 
     ref: bytes
     expected: bytes

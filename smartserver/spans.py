@@ -49,7 +49,7 @@ class Part(enum.StrEnum):
     RECEIVE = "receive"
     """Received bytes are read from the connection."""
     QUEUED = "queued"
-    """The server has the request, and no thread for it."""
+    """The server has the request, but no free thread for it."""
     DISK = "disk"
     """Files are read, written or synced."""
     SERVER = "server"
@@ -85,7 +85,7 @@ class span:  # It is used as a function.
 
 
 def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items. The time to make each item is a span."""
+    """Yield the same items. The time to generate each item is recorded as a span."""
     iterator = iter(items)
     while True:
         with span(part, name):
@@ -97,7 +97,7 @@ def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that makes each call of a function a span."""
+    """Return a decorator that records each call of a function as a span."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -111,7 +111,7 @@ def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def measured(connection: socket.socket) -> None:
-    """Have the listener measure a TCP connection whose use ends here."""
+    """Let the listener measure a TCP connection whose use ends here."""
     listener = _here.listener
     if listener is not None:
         listener.measured(connection)

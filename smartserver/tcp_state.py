@@ -1,4 +1,4 @@
-"""The state of a TCP connection as the kernel has it: struct tcp_info of linux/tcp.h."""
+"""The state of a TCP connection in the kernel: struct tcp_info of linux/tcp.h."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from transports.errors import (
 )
 
 RECORD = "record"
-"""The name of the file inside a folder that `publish_as_folder` made."""
+"""The name of the file inside a folder that `publish_as_folder` created."""
 
 
 class Capability(enum.Flag):
@@ -136,7 +136,7 @@ class WriteFile(abc.ABC):
 
 @dataclass(eq=False, slots=True)
 class Step(abc.ABC):
-    """One operation that `Transport.perform` is asked for."""
+    """One operation that is passed to `Transport.perform`."""
 
     path: str
 
@@ -161,7 +161,7 @@ class Step(abc.ABC):
 
 
 def published_folder(source: str) -> str:
-    """Return the path of the temporary folder that `Transport.publish_as_folder` makes for `source`."""
+    """Return the path of the temporary folder that `Transport.publish_as_folder` creates for `source`."""
     return f"{source}.folder"
 
 
@@ -321,8 +321,7 @@ class Transport(abc.ABC):
         """Open a published file, in either form, for reading by position.
 
         Raises:
-            NoSuchFile: nothing is published there.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: no file is published at the path. PermissionDenied, TransportFailed.
         """
         try:
             return self.open_read(paths.join(path, RECORD))
@@ -335,8 +334,7 @@ class Transport(abc.ABC):
         """Return the whole content of a published file, in either form.
 
         Raises:
-            NoSuchFile: nothing is published there.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: no file is published at the path. PermissionDenied, TransportFailed.
         """
         with contextlib.closing(self.open_published(path)) as file:
             return file.read_at(0, file.size())
@@ -346,8 +344,7 @@ class Transport(abc.ABC):
         because a rename may replace an emptied folder. Anything that cannot be removed stays at `aside`.
 
         Raises:
-            NoSuchFile: nothing has that name.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: the path does not exist. PermissionDenied, TransportFailed.
         """
         paths.check(aside)
         if self.stat(path).kind is not EntryKind.DIRECTORY:
@@ -408,7 +405,7 @@ class Transport(abc.ABC):
         """
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Perform the steps in order, in as few round trips as the store allows. Queries then hold their results.
+        """Perform the steps in order, in as few round trips as the store allows. Queries then have their results.
 
         The first step that fails ends the call: the steps before it are done, and no change of a later step is made.
         The store is not contacted if there are no steps.

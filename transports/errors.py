@@ -53,7 +53,8 @@ class TransportError(CodedError):
 
 
 def _of(path: str) -> str:
-    """Return the end of a message, which names the path; `''` for the store's own root, which has no name here."""
+    """Return the end of a message, which names the path. For the store's own root it is empty, because the root has no
+    name here."""
     return f": {path!r}" if path else ""
 
 

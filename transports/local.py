@@ -41,7 +41,7 @@ NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP
 """The error numbers of a hard link on a file system that has no hard links."""
 
 READ_ONLY = "read-only file system"
-"""The reason of `PermissionDenied` on such a file system, where other permissions would not help."""
+"""The reason of `PermissionDenied` on a read-only file system, where other permissions would not help."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)

@@ -111,7 +111,7 @@ class S3Transport(Transport):
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:
-        """Return the path as errors name it, and the key in the bucket."""
+        """Return the path in the form for errors, and the key in the bucket."""
         full = paths.join(self._prefix, path)
         return full, paths.join(self._root, full)
 
@@ -205,7 +205,7 @@ class S3Transport(Transport):
         return bucket.ahead
 
     def _is_kept(self, key: str) -> bool:
-        """Tell whether a key is a folder that exists even if it is empty."""
+        """Tell whether a key is that of a folder which exists even if it is empty."""
         return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
@@ -240,7 +240,7 @@ class S3Transport(Transport):
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        """Tell whether this process holds the files with this key, because their folder is `incoming`."""
+        """Tell whether this process keeps the files with this key, because their folder is `incoming`."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
     def _upload_new(self, path: str, spooled: SpooledFile) -> None:

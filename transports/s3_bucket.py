@@ -77,7 +77,7 @@ class Bucket:
         self.spool: dict[str, SpooledFile] = {}
         self.folders: set[str] = set()
         self.ahead: float | None = None
-        """The store's clock minus `time.monotonic` in seconds; None until it is measured."""
+        """The store's clock minus `time.monotonic` in seconds; None until the difference is measured."""
         self.guard = threading.RLock()
         self._stores: dict[bool, S3Store] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}

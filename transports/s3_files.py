@@ -15,7 +15,7 @@ from transports.errors import TransportFailed
 from transports.local import translate
 
 IN_MEMORY = 1 << 20
-"""The most bytes of a file that this process holds in memory; a larger file is a temporary file."""
+"""The most bytes of a file that this process keeps in memory. A larger file is stored in a temporary file."""
 
 FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
 """The stat of every folder, because S3 stores no time of change for folders."""
@@ -24,7 +24,7 @@ RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
 
 class SpooledFile:
-    """The content of a file that this process holds."""
+    """The content of a file that is stored in this process."""
 
     def __init__(self) -> None:
         self.made = time.monotonic()
@@ -59,7 +59,7 @@ class SpooledFile:
 
 
 class BucketFile(ReadFile):
-    """An open file of the bucket. `size` and `read` ask the store."""
+    """An open file of the bucket. `size` and `read` make requests to the store."""
 
     def __init__(self, size: Callable[[], int], read: RangeReader, path: str) -> None:
         self._size = size

@@ -196,8 +196,8 @@ _ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
 """Steps that change no visible file: they may be sent before earlier steps are answered."""
 
 _FINAL = (Rename, Publish, Withdraw, Delete)
-"""Steps that cannot be undone: they are sent once all earlier steps have succeeded. A step that made a file or folder
-can be undone, since its name was free before."""
+"""Steps that cannot be undone. They are sent once all earlier steps have succeeded. A step that created a file or
+folder can be undone, because its name was free before."""
 
 
 _MOST = 120

@@ -94,7 +94,7 @@ class _Way:
 
     @property
     def where(self) -> str:
-        """The account as messages name it, without the default port."""
+        """The account in the form that messages use, without the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@{host}" if self.port == PORT else f"{self.user}@{host}:{self.port}"
 
@@ -204,7 +204,7 @@ class _Carrier:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection and end its command; closing twice is harmless."""
+        """Close the connection and end its command. A second call does nothing."""
         self._connection.close()
         self._socket.close()
         if self._process is not None:
@@ -351,7 +351,7 @@ class _Known:
 
 
 def fingerprint(blob: bytes) -> str:
-    """Return the fingerprint of a key as `ssh-keygen -l` shows it."""
+    """Return the fingerprint of a key in the form of `ssh-keygen -l`."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 

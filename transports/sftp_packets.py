@@ -93,7 +93,7 @@ class BadPacket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request without the id that it is sent under."""
+    """A request without its id, which is added when it is sent."""
 
     kind: int
     body: bytes
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def opens(self) -> bool:
-        """True if its answer may be a handle."""
+        """True if the answer to the request may be a handle."""
         return self.kind in (_Kind.OPEN, _Kind.OPENDIR)
 
     @property
@@ -220,7 +220,7 @@ def real_path(path: bytes) -> Request:
 
 
 def rename(source: bytes, target: bytes) -> Request:
-    """Rename a file. By the draft a server refuses if the target exists; some replace it."""
+    """Rename a file. By the draft a server refuses if the target exists; some servers replace it."""
     return Request(_Kind.RENAME, _string(source) + _string(target))
 
 
@@ -280,7 +280,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A server's description of a file; a field that it leaves out is 0."""
+    """A server's description of a file. A missing field is 0."""
 
     size: int
     mode: int
@@ -295,7 +295,7 @@ class Attributes:
 
     @property
     def stat(self) -> Stat:
-        """The attributes as a transport returns them."""
+        """The attributes in the form that a transport returns."""
         return Stat(self.kind, self.size, float(self.modified))
 
 

@@ -121,9 +121,9 @@ class Session:
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send requests in order and return their answers in the same order. Requests beyond `window` wait for answers
-        to those under way. If some follow openings, they wait for all answers: only then can handles be predicted.
-        An opening is sent together with all requests that follow it. Otherwise a folder that is read on under its own
-        handle would lack the names of the first answers."""
+        to those under way. If some requests follow openings, they wait for all answers, because handles can be
+        predicted only then. An opening is sent together with all requests that follow it. Otherwise a folder that is
+        read on under its own handle would lack the names of the first answers."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
@@ -192,7 +192,8 @@ class Session:
         return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
-        """Send packets. A partial send ends the session, since the server would take the next bytes for the rest."""
+        """Send packets. A partial send ends the session, because the server would treat the next bytes as the rest of a
+        packet."""
         greeting, self._greeting = self._greeting, b""
         if not (greeting or packets):
             return
@@ -227,7 +228,7 @@ class Session:
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """Return `_heard`; end the session and raise if it is still `before`."""
+        """Return `_heard`. If it is still `before`, end the session and raise an error."""
         if self._heard == before:
             self._end(f"no sign of life for {self._patience:.0f} s")
         self._check()

@@ -85,7 +85,7 @@ class RemotePath:
 
     @property
     def path(self) -> bytes:
-        """The path as the server knows it."""
+        """The path in the form that the server uses."""
         return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
 
     @property
@@ -171,8 +171,8 @@ def must(place: RemotePath, talk: Talk[Result | None]) -> Talk[Result]:
 
 
 def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """Return the names in a folder, sorted; None if it is missing. A name that is not UTF-8 cannot be a path of a
-    transport and is left out."""
+    """Return the names in a folder, sorted; None if the folder is missing. A name that is not UTF-8 cannot be a path of
+    a transport and is left out."""
     for times in (*LISTED, READ_ON):
         reads = [] if times == READ_ON else [*[Following(sftp.read_directory)] * times, Following(sftp.close)]
         opened, found, *early = yield [sftp.open_directory(place.path), sftp.stat(place.path), *reads]
@@ -227,7 +227,7 @@ def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
 
 
 def names_of_folder(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """Return the same as `names`, but None also if a file has that path."""
+    """Return the same as `names`, but return None also if the path is a file."""
     try:
         return (yield from names(place, undo))
     except NotADirectory:
@@ -268,7 +268,7 @@ class _Piece:
     """A part of a range, no larger than one read."""
 
     at: int
-    """The index of its range."""
+    """The index of the piece's range."""
     offset: int
     size: int
     got: bytes = b""
@@ -473,7 +473,7 @@ def _more_than(size: int) -> list[tuple[int, int]]:
 
 
 def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
-    """Return ranges of a file; shorter only at its end."""
+    """Return ranges of a file. A range is shorter only at the end of the file."""
     for _ in range(TRIES):
         opening = _Opening(place, ranges)
         opening.take((yield opening.requests))

@@ -199,7 +199,7 @@ class Delete(Step):
 
 @dataclass(eq=False, slots=True)
 class SyncDirectory(Step):
-    """Make durable every name that was made, renamed or removed in the folder."""
+    """Make durable every name that was created, renamed or removed in the folder."""
 
     def do(self, transport: Transport) -> None:
         transport.sync_directory(self.path)

@@ -122,7 +122,7 @@ class TarTransport(Transport):
 
 
 def is_archive(file: BinaryIO) -> bool:
-    """Tell whether a file begins like a tar archive; the rest of it is not read."""
+    """Tell whether a file begins like a tar archive. The rest of the file is not read."""
     return os.pread(file.fileno(), len(MAGIC), MAGIC_AT) == MAGIC
 
 

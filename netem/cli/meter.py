@@ -114,7 +114,7 @@ class Measurement:
     """The error of the proxy's connection to the server; None if there was none."""
 
     def __call__(self, rtt: float) -> float:
-        """Run the command once and return its seconds.
+        """Run the command once and return the seconds that it took.
 
         Raises:
             NothingToMeasure: the command failed or did not use the proxy, the proxy could not listen, or the server
@@ -151,7 +151,8 @@ class Measurement:
 
     @property
     def late(self) -> list[float]:
-        """The most seconds by which each run was late, if all messages that waited for each other were late."""
+        """For each run, the most seconds by which it was late, assuming that all messages that waited for each other
+        were late."""
         return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: CommandResult, what: str) -> None:

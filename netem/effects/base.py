@@ -79,11 +79,12 @@ class Effect(ABC):
     arguments: ClassVar[str]
     """The form of its arguments on the command line, for the help: `BYTES[:TIME]`."""
     of_streams: ClassVar[bool] = True
-    """True if it is possible for streams, in simulator and proxy."""
+    """True if the effect is possible for streams, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
-    """True if it is possible for packets, in the packet network."""
+    """True if the effect is possible for packets, in the packet network."""
     on_the_way: ClassVar[bool] = False
-    """True if it acts on bytes that have left the sender, so after the rate of the link; other effects act before."""
+    """True if the effect acts on bytes that have left the sender, and so after the rate of the link. All other effects
+    act before the rate."""
     splits_trains: ClassVar[bool] = False
     """True if the effect must see packets one by one (see `packets.trains`)."""
 
@@ -96,7 +97,7 @@ class Effect(ABC):
         return self.begin()
 
     def seeded(self, stream: str) -> Effect:
-        """Return the same effect with random numbers of its own: an effect with a seed appends `stream` to it."""
+        """Return the same effect with its own random numbers: an effect with a seed appends `stream` to the seed."""
         return self
 
     def check_streams(self) -> None:
@@ -117,7 +118,8 @@ class Effect(ABC):
 
 
 def register(effect: _E) -> _E:
-    """Add an effect to `EFFECTS`; for use as a class decorator. A second effect with its name is a `TypeError`."""
+    """Add an effect to `EFFECTS`; for use as a class decorator. A second effect with the same name raises a
+    `TypeError`."""
     owner = EFFECTS.setdefault(effect.name, effect)
     if owner is not effect:
         raise TypeError(f"effect {effect.name!r} is already {owner.__name__}")

@@ -25,7 +25,7 @@ from netem.packets.errors import Unavailable
 from netem.packets.namespaces import Namespace, become_owner, die_with_parent, show_own_processes
 
 Answer = tuple[Any, list[int]]
-"""An answer and its descriptors, which are closed here after they are sent."""
+"""An answer and its descriptors, which this process closes after they are sent."""
 
 
 class Broker:
@@ -120,7 +120,7 @@ def _listening(path: str) -> list[str]:
 
 
 def _sockets(sessions: Container[int]) -> set[str]:
-    """Return the inodes of the sockets that the processes of some sessions hold."""
+    """Return the inodes of the sockets of the processes in some sessions."""
     found = set()
     for process in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # the process has ended, or the descriptor is closed

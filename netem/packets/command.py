@@ -1,4 +1,4 @@
-"""A command that runs in a namespace, as the process that uses the network sees it."""
+"""A command that runs in a namespace, as seen by the process that uses the network."""
 
 from __future__ import annotations
 

@@ -63,7 +63,7 @@ class Packets:
         self.close()
 
     def start(self) -> None:
-        """Make the namespaces and the link.
+        """Create the namespaces and the link.
 
         Raises:
             Unavailable: this system, or this user, has no packet networks.

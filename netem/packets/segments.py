@@ -26,9 +26,9 @@ class _Stream:
     message: Message | None = None
     ended: bool = False
     after: int | None = None
-    """The sequence number after its FIN."""
+    """The sequence number after the stream's FIN."""
     taken: bool = False
-    """True if its sender got the acknowledgement of the whole stream, including the FIN."""
+    """True if the sender of the stream got the acknowledgement of the whole stream, including the FIN."""
 
 
 @dataclass(slots=True)
@@ -72,7 +72,7 @@ class SegmentCounter:
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
         self._connections: dict[bytes, _Connection] = {}
-        """The connections, each under its ends in both directions."""
+        """The connections, each stored under its address pair in both directions."""
         self._count = 0
         self.not_tcp = 0
         """The number of packets that are not TCP."""

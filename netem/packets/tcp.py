@@ -19,7 +19,7 @@ class Segment(NamedTuple):
     undecoded."""
 
     ends: bytes
-    """The IPv4 addresses of source and target, then their ports."""
+    """The IPv4 addresses of source and target, followed by their ports."""
     number: int
     """The sequence number of the segment's first byte, or of its SYN."""
     size: int

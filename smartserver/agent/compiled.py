@@ -83,7 +83,7 @@ def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str
 
 
 def installed() -> list[str]:
-    """Return the paths of `PROGRAMS` that pip made, and will remove."""
+    """Return the paths of the `PROGRAMS` that pip created, and will remove."""
     try:
         files = distribution("smartserver").files or []
     except PackageNotFoundError:

@@ -18,7 +18,7 @@ MAX_DESCRIPTORS = 3
 
 
 class Borrow(msgspec.Struct, tag=True):
-    """A request for a connection that was given under `key`."""
+    """A request for a connection that was stored under `key`."""
 
     key: str
 
@@ -31,7 +31,7 @@ class Give(msgspec.Struct, tag=True):
     where: str
     """The URL of the server, which `status` shows and `forget` names."""
     last_id: int
-    """The id of its last request."""
+    """The id of the last request on the connection."""
     patience: float
     """Seconds within which a server that is there sends a sign of life."""
 

@@ -25,7 +25,7 @@ OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp")
 """The lines of /proc/PROCESS/status with the credentials and capabilities of a process."""
 
 LABELS = ("attr/current", "attr/apparmor/current")
-"""Files with the labels that SELinux, AppArmor and similar systems give a process."""
+"""The files with a process's labels from SELinux, AppArmor and similar systems."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
 """The errors if this system lacks a kind of namespace, or labels."""
@@ -177,7 +177,8 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """Return the result of `get`; empty if this system has no such file. If the process ended, a later read fails."""
+    """Return the result of `get`; empty if this system has no such file. If the process has ended, a later read
+    fails."""
     try:
         return get(name, folder)
     except OSError as error:

@@ -1,11 +1,11 @@
-"""The commands of `smartserver` that the agent may run. `thin.c` repeats it."""
+"""The commands of `smartserver` that the agent may run. `thin.c` has the same list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 NAME = b"smartserver"
-"""The first word of a command that is handed over to the agent; a command of git is handed over without its name."""
+"""The first word of a command that is passed to the agent. A command of git is passed without its name."""
 
 READING = ("export", "ls", "cat", "log", "list", "stats")
 """Commands that make one request, which changes nothing on the server. These commands never prompt the user."""

@@ -22,7 +22,7 @@ FILE = "smartserver.config"
 """The entry of a context's `meta` with the path of the file."""
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-"""The sources of a value that the user gave."""
+"""The sources of a value that was given by the user."""
 
 OTHERS = "Other options"
 

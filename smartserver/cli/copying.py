@@ -191,7 +191,7 @@ class StorePlan:
         """The bytes of each segment."""
 
     def segments(self) -> Iterator[bytes]:
-        """Yield each segment as it is stored. Many are read at a time."""
+        """Yield each segment in its stored form. Many segments are read at a time."""
         left = iter(self.sizes)
         for start, stop in self._plan.ranges:
             while start < stop:

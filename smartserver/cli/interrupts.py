@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a command. SIGHUP is sent when a terminal is closed. Servers that a command started do not get
-it, because they have a session of their own."""
+"""The signals that end a command. SIGHUP is sent when a terminal is closed. Servers that a command started do not
+receive it, because they have their own session."""
 
 AGAIN = 0.001
 """Seconds until the exception is raised again, if the signal came where Python drops exceptions."""

@@ -17,7 +17,7 @@ from smartserver.client.plain import plain
 from smartserver.server.logfmt import logfmt
 
 SYSLOG = "/dev/log"
-"""The socket of syslog, which systemd gives to the journal."""
+"""The socket of syslog, which systemd connects to the journal."""
 
 NO_SYSLOG = f"there is no syslog on this machine ({SYSLOG})"
 

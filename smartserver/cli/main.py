@@ -148,7 +148,8 @@ def _say_counts(counts: Counts) -> None:
 
 
 def main(command: click.Command = group, name: str = "smartserver") -> None:
-    """Run a command and exit. An error is one line on stderr. After a signal, it removes its servers and folders."""
+    """Run a command and exit. An error is one line on stderr. After a signal, the command stops its servers and removes
+    its temporary folders."""
     interrupts = Interrupts()
     try:
         interrupts.heed()

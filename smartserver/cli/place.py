@@ -143,7 +143,7 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
 
 
 def postgres() -> ModuleType:
-    """Return the module that keeps logs in PostgreSQL."""
+    """Return the module that stores logs in PostgreSQL."""
     try:
         from smartserver.store import postgres
     except ModuleNotFoundError:

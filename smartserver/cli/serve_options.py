@@ -208,7 +208,7 @@ def peer_of(user: str, connection: str) -> str:
 
 def check_root(root: Path, *, makes: bool) -> None:
     """Check that a folder can be served, and print a warning if it is not writable or is itself a repository. `makes`:
-    true if clients may make repositories there."""
+    True if clients may create repositories there."""
     from smartserver.store.format import recognise
 
     if not root.is_dir():

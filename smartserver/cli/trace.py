@@ -96,7 +96,8 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a command and return its exit status. Pass on signals, except SIGINT, which the terminal sends to it."""
+    """Wait for a command and return its exit status. Signals are passed on, except SIGINT, which the terminal itself
+    sends to the command."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         for number in before:

@@ -57,7 +57,7 @@ TOUCHED_AT_ONCE = 1000
 """The number of objects to touch between two checks for a command."""
 
 TAKEN = b"t"
-"""The byte that a worker sends to the zygote once it has a command."""
+"""The byte that a worker sends to the zygote once it has accepted a command."""
 
 PAUSES = (0.01, 0.04, 0.2)
 """The pauses in seconds after each sending of a signal."""

@@ -25,9 +25,9 @@ PIECE = 32 * 1024
 """Bytes of an upload between two checks for a refusal."""
 
 HELD = 64 * 1024
-"""Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are made.
-Without a flush zstd holds back 128 KiB, which the server would wait for. 5.3 MB become no byte longer by this; a flush
-each 32 KiB would add 0.1 %."""
+"""Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are
+built. Without a flush, zstd holds back 128 KiB, for which the server would wait. A body of 5.3 MB gets no byte longer
+by this; a flush each 32 KiB would add 0.1 %."""
 
 
 OnSent = Callable[[int, int, int], None]
@@ -150,8 +150,8 @@ def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Body:
-    """The body of a push, made again for each sending. The segments in `first` were gathered to measure the body, and
-    serve only the first sending."""
+    """The body of a push, generated again for each sending. The segments in `first` were gathered to measure the body,
+    and are used only by the first sending."""
 
     def __init__(self, plan: Plan, first: Iterable[bytes], *, whole: bool) -> None:
         self._plan = plan
@@ -165,7 +165,7 @@ class _Body:
         yield from self.pieces()
 
     def graph(self) -> bytes:
-        """Return the encoded graph, which is sent before the segments; empty if it is not announced."""
+        """Return the encoded graph, which is sent before the segments; empty if the graph is not announced."""
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:

@@ -71,7 +71,7 @@ class Client:
         self._sleep = sleep
         self._link: Link | None = None
         self.connections = 0
-        """The number of connections made so far."""
+        """The number of connections opened so far."""
         self._token: str | None = None
         """The token of each request; None until it was looked up."""
         self._is_new = False

@@ -126,7 +126,7 @@ class ServerCredentials:
         return found
 
     def approve(self) -> None:
-        """Remember that the server requires a token, and have the source store it."""
+        """Remember that the server requires a token, and let the source store it."""
         if self._mark is not None:
             with contextlib.suppress(OSError):  # Without the file the next command needs one more round trip.
                 os.makedirs(os.path.dirname(self._mark), mode=0o700, exist_ok=True)

@@ -254,7 +254,7 @@ class Knowledge:
             self._save()
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
-        """Take in the path of the repository, and return whether it is new."""
+        """Store the path of the repository. Return True if it is new."""
         self.branch, self.inner = opened.branch, opened.inner
         if self._below is None or opened.at == self.at:
             return False

@@ -65,7 +65,7 @@ NEXT_WRITE = 32 * 1024
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
 """A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
-seconds at least. Then the request is repeated on another connection."""
+seconds at least. After that, the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
 """The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
@@ -100,7 +100,7 @@ class Link:
         """Seconds of silence after which a resumed connection counts as lost, until its first byte was received; None
         for a new connection."""
         self._roundtrip = math.inf
-        """The fewest seconds from a request to the first byte after it."""
+        """The fewest seconds from a request to the first byte of its answer."""
         self._asked: float | None = None
         """The time of the last request; None once a byte was received after it."""
         self._silent = 0.0
@@ -230,7 +230,7 @@ class Link:
     # -- receiving
 
     def _wait(self, incoming: Incoming) -> None:
-        """Wait until data can be read, and read it. Send a ping to a silent server."""
+        """Wait until data can be read, and read it. If the server is silent, send a ping."""
         with span(Part.LINK):
             readable, _, self._silent = self._poll(self._silent, write=False)
         if readable:

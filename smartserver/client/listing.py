@@ -10,7 +10,7 @@ from smartserver.verbs.repository_list import MAX_REPOSITORIES, ListRequest, Rep
 from smartserver.wire.errors import RemoteProtocolError
 
 AT_ONCE = MAX_REPOSITORIES
-"""Repositories asked for in one call."""
+"""The number of repositories requested in one call."""
 
 MOST_ANSWERS = 1000
 """The most answers that are read, which name a million repositories. Our server looks into 100,000 folders."""

@@ -13,7 +13,8 @@ from smartserver.wire.messages import Advice, Counters, KnownVersion, RequestFla
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
-"""Makes the body again for each sending: pieces, each with the number of segments that end in it."""
+"""A function that generates the body again for each sending: pieces, each with the number of segments that end in
+it."""
 
 ProgressReport = Callable[[str, int, int], None]
 """Called with the phase, the amount done and the total amount (0 if unknown)."""

@@ -14,7 +14,7 @@ these, so there may be four sendings. A restarted server listens again within a 
 
 
 def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
-    """Tell whether a retry helps after a sending that got no answer.
+    """Tell whether a retry may help after a sending that got no answer.
 
     `lost`: an earlier sending got no answer either. `doubtful`: a sending may have been carried out. `repeatable`: the
     server would recognize a repeat.

@@ -44,7 +44,7 @@ def known_servers(environment: Mapping[str, str]) -> str:
 
 
 def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
-    """Return the fingerprint that the user confirmed for a server (HOST:PORT); empty if there is none.
+    """Return the fingerprint that the user confirmed for a server (HOST:PORT); empty if none was confirmed.
 
     Raises:
         OSError, CannotConnect: the file exists and cannot be read.

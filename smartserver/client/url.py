@@ -11,7 +11,7 @@ PLAIN, TLS = "hpss", "hpss+tls"
 """The schemes of servers over TCP."""
 
 TOKEN_PREFIX = "hpss_"
-"""The prefix of every token that a server makes (`smartserver token`)."""
+"""The prefix of every token that a server creates (`smartserver token`)."""
 
 DEFAULT_PORT = 4155
 """The default port, which an older protocol uses, too. A server of that protocol is recognized by its first bytes

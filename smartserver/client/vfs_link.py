@@ -29,7 +29,7 @@ PIECE = 64 * 1024
 """Bytes of a body between two checks for a refusal."""
 
 KINDS = frozenset(kind.value for kind in EntryKind)
-"""The kinds of a path that a `stat` may give."""
+"""The kinds of a path that a `stat` may return."""
 
 
 @dataclass(eq=False, slots=True)
@@ -71,8 +71,8 @@ class VfsLink:
         weakref.finalize(self, client.close)
 
     def whole(self) -> tuple[VfsLink, str]:
-        """Return the same connection with paths that start at the top of all that is served, and the path of this
-        folder there."""
+        """Return the same connection with paths that start at the top of the served folder, and the path of this folder
+        there."""
         made = copy.copy(self)
         made._base, made.name = "", self.name.removesuffix(self._base).rstrip("/")
         made._of = self  # The connection is closed when this object is collected.
@@ -80,7 +80,7 @@ class VfsLink:
 
     @property
     def connections(self) -> int:
-        """The number of connections made so far."""
+        """The number of connections opened so far."""
         return self._client.connections
 
     def ask(self, calls: Sequence[FileCall]) -> None:
@@ -160,7 +160,7 @@ class _Contents:
         return whole[:size]
 
     def end(self) -> None:
-        """Read the end of the body; without that no other request can be made on the connection.
+        """Read the end of the body. Before that, no other request can be made on the connection.
 
         Raises:
             RemoteProtocolError: the body is longer than expected.

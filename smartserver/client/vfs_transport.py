@@ -257,7 +257,7 @@ class VfsWriteFile(WriteFile):
             self._link.unsent.add(self)
 
     def send(self) -> None:
-        """Send all held bytes to the server, where they are durable then."""
+        """Send all buffered bytes to the server, where they are then durable."""
         with self._link.mutex:
             self._link.unsent.discard(self)
             size = self._held.tell()
@@ -320,7 +320,7 @@ def _readv(call: FileCall) -> vfs.ReadvResult:
 
 
 def _settle(step: Step, calls: Sequence[FileCall]) -> None:
-    """Give a step its result."""
+    """Store the result of a step in the step."""
     match step, calls[0].result:
         case Get() | GetPublished(), vfs.GetResult(size):
             step.settle(None if size is None else calls[0].content)

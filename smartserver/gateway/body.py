@@ -30,7 +30,7 @@ _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class BodyTooLarge(Exception):
-    """A body has more bytes than its request may have."""
+    """The body has more bytes than its request may have."""
 
 
 class BadBody(Exception):
@@ -56,8 +56,8 @@ class RequestBody:
         """Bytes that were received and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
-        """Held while `open` takes the file, and while the file is closed. A file that a lane writes to is not closed,
-        because its descriptor could be reused at once."""
+        """The lock that is held while `open` takes the file, and while the file is closed. A file to which a lane
+        writes is not closed, because its descriptor could be reused at once."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0

@@ -102,7 +102,7 @@ class _RequestsHere:
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` and `done` at once; give upkeep to the server's executor."""
+        """Call `work` and `done` at once. Pass upkeep to the server's executor."""
         if lane is Lane.UPKEEP:
             self._executor.run(work, lambda _: None, lane, client)
         else:
@@ -249,7 +249,7 @@ class Gateway:
     # -- caches
 
     def lease(self, path: str, state: StoreState | None) -> Lease | None:
-        """Lease the cache of a repository if it is at a state. Without `state`, it may be at any."""
+        """Lease the cache of a repository if the cache is at `state`. Without `state`, any state is accepted."""
         return self._cache(path).lease(state)
 
     def bring(self, path: str) -> Lease:

@@ -1,4 +1,5 @@
-"""The git command that a client asks sshd to run. Every log-in parses it, so this module imports no other of ours."""
+"""The git command that a client asks sshd to run. Every log-in uses this module, so it imports no other module of
+ours."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ class GatewayChannel(http.HTTPChannel):
         self._has_head = False
         """True if the head of a request was received that is not answered yet."""
         self._refused: float | None = None
-        """The time at which that request was refused; None if it was not."""
+        """The time at which the request was refused; None if it was accepted."""
         self._heard = self._moved = self._idle = 0.0
         """The times at which the client last sent something and last took something, and at which the last request
         ended."""
@@ -206,7 +206,7 @@ class GatewayChannel(http.HTTPChannel):
         self._has_head = True
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so its body is discarded."""
+        """Note that the request was refused, so that its body is discarded."""
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:
@@ -275,7 +275,7 @@ class GatewayChannel(http.HTTPChannel):
         return now
 
     def _look(self) -> None:
-        """Close the connection if one of its timeouts has passed; schedule the next look."""
+        """Close the connection if one of its timeouts has passed, else schedule the next check."""
         now, idle = self._now, self.factory.connections.limits.idle
         untaken = unacknowledged(self._handle)
         if untaken < self._untaken or (untaken and not self._untaken):

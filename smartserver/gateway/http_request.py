@@ -88,7 +88,7 @@ class Channel(Protocol):
         """Note that the head of a request was received."""
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so its body is discarded."""
+        """Note that the request was refused, so that its body is discarded."""
 
     def let_read(self, more: bool) -> None:
         """Resume reading if `more` is true, else pause it."""

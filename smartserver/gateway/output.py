@@ -16,7 +16,7 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 PIPE: Final = 256 << 10
-"""Bytes that a pipe may hold, which git writes ahead of its client."""
+"""The most bytes in a pipe, which git writes ahead of its client."""
 
 _SET_PIPE_SIZE: Final = 1031
 """F_SETPIPE_SZ of Linux. Python defines the name on Linux only."""

@@ -24,7 +24,7 @@ def line(payload: bytes) -> bytes:
 
 
 def error_line(text: str) -> bytes:
-    """Return a line that takes the place of an answer, and that a client shows as `fatal: remote error: ...`."""
+    """Return a line that replaces an answer, and that a client shows as `fatal: remote error: ...`."""
     return line(b"ERR " + text.encode("utf-8", "backslashreplace")[: MAX_LINE - 8])
 
 

@@ -86,8 +86,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
 
 
 def advertisement(state: StoreState | None) -> Iterator[bytes]:
-    """Yield the advertisement of a repository's refs for a client that pushes. `state`: None if there is no repository
-    yet."""
+    """Yield the advertisement of a repository's refs for a client that pushes. `state`: None if the repository does not
+    exist yet."""
     vcs = NEW_VCS if state is None else state.vcs
     object_format = vcs.partition(" ")[2]
     said = f"{CAPABILITIES} object-format={object_format} agent=smartserver/{smartserver.__version__}".encode()

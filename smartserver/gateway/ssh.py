@@ -36,14 +36,14 @@ class LaterExecutor(InlineExecutor):
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` and `done` at once; keep upkeep for `finish`."""
+        """Call `work` and `done` at once. Store upkeep for `finish`."""
         if lane in (Lane.UPKEEP, Lane.LONG):
             self._later.append(work)
         else:
             done(work())
 
     def finish(self) -> None:
-        """Run the work that was kept."""
+        """Run the work that was stored."""
         while self._later:
             self._later.pop(0)()
 

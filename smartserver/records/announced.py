@@ -76,7 +76,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._id(self._listed[place])
 
     def find(self, revision: RevisionId) -> int | None:
-        """The place of a revision; None if it is not listed."""
+        """Return the place of a revision; None if it is not listed."""
         number = self._slots[self._slot(revision)]
         place = self._places[number - 1] if number else _OUTSIDE
         return place if place < _OUTSIDE else None
@@ -99,7 +99,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return at
 
     def _number(self, begin: int, end: int) -> int:
-        """The number of the id in a range of the block; a new number if it was not named before."""
+        """Return the number of the id in a range of the block. An id that was not named before gets a new number."""
         slot = self._slot(self._block[begin:end])
         number = self._slots[slot]
         if not number:
@@ -188,12 +188,12 @@ class AnnouncedRevisions(list[GraphNode]):
         return self[place].revision
 
     def find(self, revision: RevisionId) -> int | None:
-        """The first place of a revision; None if it is not listed."""
+        """Return the first place of a revision; None if it is not listed."""
         return self._places.get(revision)
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """Check the length of an id; return its begin and end."""
+    """Check the length of an id. Return where it begins and ends."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

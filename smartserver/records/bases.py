@@ -68,7 +68,7 @@ _ALIKE: Final = _Looks(0, 1, 2000, 5)
 """The levels for texts that are nearly equal to their bases (doc/design/0005)."""
 
 _FRAME_CACHE: Final = 32 << 20
-"""Bytes of frames that are kept for further copies of a record."""
+"""Bytes of frames that are cached for further copies of a record."""
 
 _ENTRY: Final = 250
 """Bytes that an entry of a cache costs besides its value: its name, its place in the dictionary and in the order
@@ -83,7 +83,7 @@ Differences = Callable[[int, Key, Key], Sequence[Hunk]]
 """A function that returns the hunks between the texts of two records, given their kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
-"""Returns the text of a record that is not in the cache, given its kind and key."""
+"""A function that returns the text of a record that is not in the cache, given its kind and key."""
 
 
 class Candidate(NamedTuple):
@@ -105,7 +105,7 @@ class NewRecord(NamedTuple):
     """The path of the record in the tree, by which sibling bases are found. If it is empty, no siblings are
     searched."""
     parts: delta.TextParts | None = None
-    """The text in parts, if it is too large to have a base; then the key must prove the text."""
+    """The text in parts, if it is too large to have a base. The key must then prove the text."""
 
 
 class HeldRecord(NamedTuple):
@@ -305,7 +305,8 @@ class SegmentWriter:
         return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
     def _again(self, record: AnyRecord, version: SentVersion | None) -> _Choice | None:
-        """Reuse the frame of an earlier copy of the record, if its base is allowed for this revision too; else None."""
+        """Reuse the frame of an earlier copy of the record, if its base is also allowed for this revision. Otherwise
+        return None."""
         if version is None or not version.revisions:
             return None
         if record.candidates if version.base is None else not version.base.is_in(self._reach):
@@ -369,7 +370,8 @@ class SegmentWriter:
         return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
-        """Encode a record on the best of its newest siblings, if that saves a tenth of its cost alone; else None."""
+        """Encode a record on the best of its newest siblings, if that saves a tenth of the cost of encoding it alone.
+        Otherwise return None."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
         best = None

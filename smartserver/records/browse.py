@@ -36,7 +36,7 @@ MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
 MAX_MESSAGE: Final = 8 << 20
-"""Bytes of a message in a log. A server has some six copies of it in memory."""
+"""The most bytes of a message in a log. A server has some six copies of it in memory."""
 
 _LENGTH: Final = struct.Struct(">I")
 
@@ -54,7 +54,7 @@ _END: Final = struct.Struct(">II")
 one of 65,536 damaged packets."""
 
 NO_TEXT: Final = -1
-"""The size of an entry if neither texts nor sizes were asked for."""
+"""The size of an entry if neither texts nor sizes were requested."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
 """The name of a revision, in the syntax of the system's tools. An empty name is the revision that a clone checks
@@ -192,7 +192,7 @@ def encode_selector(selector: Selector) -> bytes:
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """Decode the selector that a client sent; None if it is a selector of the repository's system."""
+    """Decode the selector in a request. Return None if it is a selector of the repository's system."""
     if not selector.startswith(MARK):
         return None
     try:
@@ -215,8 +215,8 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if
-    they were not asked for."""
+    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if the
+    changes were not requested."""
 
     id: str
     author: str

@@ -30,7 +30,7 @@ WINDOW_LOG: Final = 23
 """The window of 8 MiB: a reader must have so many bytes in memory, and a writer finds common parts in them."""
 
 CONTENT_WINDOW_LOG: Final = 21
-"""The window of content bodies, 2 MiB: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
+"""The window of content bodies, 2 MiB. With 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
 
 _FED: Final = 512
 """Bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes to 16 MiB at most."""
@@ -57,7 +57,7 @@ class BulkWriter:
         return ready
 
     def flush(self) -> bytes:
-        """Return the bytes held back: with them a reader can decode all texts so far."""
+        """Return the buffered bytes. With them a reader can decode all texts so far."""
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
@@ -111,7 +111,7 @@ class BulkDecoder:
         """Check that the stream is complete.
 
         Raises:
-            Malformed: it is not.
+            Malformed: the stream is incomplete.
         """
         if not self._zstd.eof:
             raise Malformed(self.taken, "a bulk stream ends early")

@@ -23,7 +23,7 @@ class Cache(Generic[K, V]):
         """Drop all values."""
         self._values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
-        """The cost of all its values."""
+        """The cost of all cached values."""
 
     def __len__(self) -> int:
         return len(self._values)

@@ -41,8 +41,8 @@ class KeyCheck(NamedTuple):
     """A check by which a key is computed from meta and text."""
 
     begin: Callable[[Key, bytes, int], Hash]
-    """Returns the hash to which the text is added, for a key, meta and length of the text. Raises ValueError if no
-    record can have them."""
+    """A function that returns the hash to which the text is added, for a key, meta and length of the text. It raises
+    ValueError if no record can have these."""
     key: Callable[[Key, bytes], Key] = _digest
     """Returns the key that a record must have, from its present key and the digest."""
 

@@ -51,13 +51,14 @@ class RepositoryView(Protocol):
         a walk over them."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None if they are unknown."""
+        """Return the keys of a map's entries that changed since an incarnation, version and mark; None if they are
+        unknown."""
 
     def setting(self, name: str) -> bytes | None:
-        """A setting of the repository; None if it is not set."""
+        """Return a setting of the repository; None if it is not set."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not stored."""
+        """Return the ordinal of a revision; None if it is not stored."""
 
     def revision(self, ordinal: int) -> RevisionId:
         """The id of a revision."""
@@ -70,13 +71,14 @@ class RepositoryView(Protocol):
         stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
+        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader
+        lacks."""
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """The record of a kind and key; None if it is not stored."""
+        """Return the record of a kind and key; None if it is not stored."""
 
     def text(self, kind: int, key: Key) -> Text | None:
-        """The text of a record; None if it is not stored."""
+        """Return the text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
         """Read a few records together that will be needed next, if the store is behind a link."""

@@ -103,7 +103,7 @@ class TextParts:
         return self._parts[len(self._parts) // 2]
 
     def take(self) -> Iterator[bytes]:
-        """Yield each part, and drop it: this works once."""
+        """Yield each part, and drop it. So the parts can be read only once."""
         while self._parts:
             yield self._parts.popleft()
 
@@ -185,8 +185,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """Decode a text as `decompress`, but yield it in parts, and hold only the frame's own window. `base` is in parts
-    too; the base of a zstd frame is held whole, which `limits.MAX_BASED` bounds.
+    """Decode a text as `decompress`, but yield it in parts, with only the frame's own window in memory. `base` is in
+    parts, too. The base of a zstd frame must be in memory whole; `limits.MAX_BASED` bounds it.
 
     Raises:
         Malformed: as in `decompress`, perhaps after some parts.
@@ -292,7 +292,8 @@ def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
 
 
 def window_log(size: int) -> int:
-    """The window for `size` bytes of base and text together: it covers all of them, within zstd's and our limits."""
+    """Return the window for `size` bytes of base and text together. It covers all of them, within zstd's and our
+    limits."""
     return min(max(size.bit_length(), limits.MIN_WINDOW_LOG), limits.MAX_WINDOW_LOG)
 
 

@@ -49,7 +49,7 @@ class KeyTable:
         return bytes(self.joined[self.ends[number] : self.ends[number + 1]])
 
     def find(self, key: Key) -> int:
-        """The number of a key; `ABSENT` if it was not added."""
+        """Return the number of a key; `ABSENT` if it was not added."""
         slots, mask = self._slots, self._mask
         low = hash(key) & _LOW
         at = low & mask

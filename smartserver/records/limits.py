@@ -29,8 +29,8 @@ MAX_TAKEN: Final = MAX_RECORD
 before it sends anything."""
 
 MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
-"""Bytes of any segment. A server makes segments of single records (`store.content`): a whole record of any size, up to
-4 MiB of other records before it, and their headers."""
+"""The most bytes of any segment. A server builds segments of single records (`store.content`): a whole record of any
+size, up to 4 MiB of other records before it, and their headers."""
 
 MAX_REFERRING: Final = 32 << 20
 """The most bytes of a pushed record that refers to other records, such as a folder: its references are parsed in one
@@ -49,7 +49,8 @@ MAX_SEGMENT_TEXT: Final = 64 << 30
 """The sum of the fulltext lengths in one segment: the most that a server decodes for one request, by default."""
 
 MAX_GRAPH: Final = 64 << 20
-"""Bytes of an announced graph. With about 24 bytes each, it holds 2.7 million revisions, twice the Linux kernel's."""
+"""The most bytes of an announced graph. With about 24 bytes each, it holds 2.7 million revisions, twice the Linux
+kernel's."""
 
 MAX_ANNOUNCED: Final = 3_000_000
 """Revisions of an announced graph: a few more than `MAX_GRAPH` holds with ids of 20 bytes. A server keeps up to 35
@@ -62,7 +63,7 @@ MAX_DEPTH: Final = 255
 """Delta steps from a record to its fulltext: the index keeps the depth in one byte. Writers stay under 100."""
 
 MAX_CHAIN: Final = 1 << 30
-"""The sum of the fulltext lengths along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
+"""The most bytes of all fulltexts along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
 
 MAX_BASED: Final = 64 << 20
 """Bytes of base and text together above which a record has no base: the largest useful tables of zstd's match finder
@@ -91,5 +92,5 @@ MAX_TABLE_LOG: Final = 24
 """The largest hash and chain tables that an encoder may create (64 MiB each). By measurement, 25 has no advantage."""
 
 TEXT_CACHE: Final = 128 << 20
-"""Bytes of fulltexts that a writer keeps to use as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256
-MiB 96, with 32 MiB 1,086."""
+"""Bytes of fulltexts that a writer caches as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256 MiB
+96, with 32 MiB 1,086."""

@@ -62,7 +62,8 @@ SentRecord = RecordName | tuple[int, Key, Key]
 was sent before."""
 
 Piece = tuple[int, Iterable[SentRecord]]
-"""The ordinal of a revision, and the records to send in its segment; `()`: only its id and parents."""
+"""The ordinal of a revision, and the records to send in its segment. With no records, only the revision's id and
+parents are sent."""
 
 
 class BaseTag:
@@ -115,7 +116,7 @@ class Segment(NamedTuple):
     """The offsets of the record headers from the start of the segment."""
 
     def base_of(self, entry: Entry) -> Key:
-        """The key of an entry's base; empty if it has none."""
+        """Return the key of an entry's base; empty if the entry has no base."""
         tag = entry.base
         if tag == BaseTag.NONE:
             return b""

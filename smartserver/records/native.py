@@ -44,7 +44,7 @@ def twin(python: T) -> T:
 
 
 def native(name: str) -> Any:
-    """The native part with a name; None if it was not built."""
+    """Return the native part with a name; None if it was not built."""
     return getattr(_native, name, None)
 
 

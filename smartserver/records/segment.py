@@ -103,7 +103,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     """Decode the header of the segment at `at`; its frames need not be in `buf`.
 
     Raises:
-        Malformed: the bytes are no segment.
+        Malformed: the bytes are not a segment.
         LimitExceeded: a length or count is over its limit.
     """
     start = at
@@ -347,7 +347,7 @@ def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Pare
 def _read_entries(
     buf: bytes, at: int, revision: RevisionId, parents: tuple[Parent, ...], kinds: _Kinds
 ) -> tuple[tuple[Entry, ...], list[int], int]:
-    """Decode the entries of a segment. Return them, the offset of each, and their end."""
+    """Decode the entries of a segment. Return the entries, the offset of each, and the offset after the last."""
     count, at = _read_count(buf, at, "records of a revision", limits.MAX_ENTRIES, _LEAST_ENTRY)
     entries: list[Entry] = []
     headers: list[int] = []
@@ -413,7 +413,8 @@ def _check_base(
     parents: tuple[Parent, ...],
     entries: list[Entry],
 ) -> None:
-    """Raise Malformed for a base that no writer may name. The store checks that it exists and an ancestor has it."""
+    """Raise Malformed for a base that no writer may name. The store checks that the base exists and that an ancestor
+    has it."""
     if not may_have_base:
         raise Malformed(at, f"a record of kind {kind} with a base")
     if encoding == STORED:

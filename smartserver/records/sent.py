@@ -23,16 +23,16 @@ class SentVersion:
 
     key: Key
     size: int
-    """The bytes of its text."""
+    """The bytes of the version's text."""
     base: SentVersion | None
     number: int
     """The position n of the version in the rule of skip chains."""
     encoding: int
     revisions: list[int] = field(default_factory=list)
-    """The numbers of the revisions of this push that introduced it; empty if none has."""
+    """The numbers of the revisions of this push that introduced the record; empty if none has."""
     depth: int = field(init=False)
     chain: int = field(init=False)
-    """The bytes of the texts along its chain, including its own."""
+    """The bytes of the texts along the record's chain, including its own."""
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.base is None else self.base.depth + 1
@@ -44,7 +44,7 @@ class SentVersion:
         return self.depth >= limits.MAX_DEPTH or self.chain + size > limits.MAX_CHAIN // 2
 
     def is_in(self, reach: int) -> bool:
-        """Tell whether a revision of `reach` introduced it; `reach` has a bit for each revision."""
+        """Tell whether a revision of `reach` introduced the record. `reach` has a bit for each revision."""
         return any(reach >> revision & 1 for revision in reversed(self.revisions))
 
 

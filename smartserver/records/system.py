@@ -27,8 +27,8 @@ ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
 
 References = Sequence[tuple[int, bytes | None, Collection[Key]]]
-"""The references of a record in groups: the kind of the records, the meta that they must have (None: any), and their
-keys."""
+"""The references of a record in groups: the kind of the records, the meta that they must have (None means any), and
+their keys."""
 
 NOTHING: Final[References] = ()
 
@@ -48,13 +48,13 @@ class MapType(NamedTuple):
     """The type of a map of a system."""
 
     kind: str
-    """The type of its values: `ids` or `opaque`."""
+    """The type of the map's values: `ids` or `opaque`."""
     of_refs: bool = False
     """True if each entry belongs to a ref; False if no entry does."""
 
 
 class EntryRight(enum.Enum):
-    """A right that the change of an entry of a map may need; it means the same as for refs."""
+    """A right that the change of an entry of a map may need. Each value has the same meaning as for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -114,7 +114,8 @@ class System:
     """True if clients store refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
-    """The selector of revisions and their parents without records; empty if the system has none, nor `part_entries`."""
+    """The selector of revisions and their parents without records; empty if the system has no such selector. It then
+    has no `part_entries` either."""
 
     settings_matter = False
     """True if `settings_entries` may return entries: a copy must then know the settings of its target first."""
@@ -131,11 +132,12 @@ class System:
         return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:
-        """The reason why a ref cannot have this name; empty if it can. NUL and the length were checked before."""
+        """Return the reason why a ref must not have this name; empty if it may. NUL and the length were checked
+        before."""
         return "it has a control character" if _CONTROL.search(name) else ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """The reason why a setting cannot have this value; empty if it can."""
+        """Return the reason why a setting must not have this value; empty if it may."""
         del name, value
         return ""
 
@@ -154,12 +156,13 @@ class System:
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The entries, by map, that a copy of only the history of `tips` needs from `maps` to keep its meaning."""
+        """Return the entries, by map, that a copy of only the history of `tips` needs from `maps` to keep its
+        meaning."""
         del settings, maps, tips, beyond
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """The reason why an entry of a map cannot have this key or value; empty if it can."""
+        """Return the reason why an entry of a map must not have this key or value; empty if it may."""
         del table, key, value
         return ""
 
@@ -230,7 +233,7 @@ class System:
 
     def is_list(self, kind: int, meta: bytes) -> bool:
         """Tell whether a record is mainly a list of references; the size of such records is limited. Of a large record
-        that is no list, only the first bytes are passed to this class (`store.incoming.BEGIN`)."""
+        that is not a list, only the first bytes are passed to this class (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
     def is_file(self, kind: int, meta: bytes) -> bool:
@@ -261,7 +264,7 @@ class System:
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """The object that looks for faults of records; by default it finds none."""
+        """Return the object that checks records for faults. The default finds none."""
         from smartserver.records.faults import FaultChecker  # Imported here, as a client never judges records.
 
         return FaultChecker()

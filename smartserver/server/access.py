@@ -46,9 +46,10 @@ class Access:
     """True if the user may know of every repository."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """Return the reason why the user lacks a permission for a repository or one of its refs; empty if it is given.
+        """Return the reason why the user lacks a permission for a repository or one of its refs; empty if the user has
+        it.
 
-        Without a ref, WRITE asks whether any ref may be changed.
+        Without a ref, WRITE means the permission to change any ref at all.
         """
         raise NotImplementedError
 
@@ -65,7 +66,7 @@ class Access:
         """Check one permission.
 
         Raises:
-            AccessDenied: the user lacks it.
+            AccessDenied: the user lacks the permission.
         """
         why = self.objection(permission, path, ref)
         if why:
@@ -158,7 +159,7 @@ class RuledAccess(Access):
 
     @property
     def admitted(self) -> bool:
-        """True if a rule gives the user any permission."""
+        """True if a rule grants the user any permission."""
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
@@ -181,7 +182,7 @@ class RuledUser:
     """The fingerprint of the key that logged the user in."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """Return the rights that the user has by the current rules.
+        """Return the rights of the user by the current rules.
 
         Raises:
             AccessDenied: the key is no longer in the file.

@@ -17,7 +17,7 @@ FADE: Final = 24
 SHARE: Final = 4
 """The caches of all workers together take at most one part in `SHARE` of the machine's free memory."""
 LEAST: Final = 16 << 20
-"""Bytes that all caches of a process may take, however little memory is free."""
+"""The least bytes that all caches of a process may take, even if little memory is free."""
 START: Final = 128 << 20
 """The most bytes that all caches of a process may take at the start, if memory suffices. Half of them are for texts."""
 
@@ -31,7 +31,7 @@ def divide(texts: TextCache, size: int) -> None:
 
 
 def follow(texts: TextCache) -> None:
-    """Begin to count the hits that caches of other sizes would have had."""
+    """Start to count the hits that caches of other sizes would have."""
     texts.demand, HEADERS.demand = Demand(), Demand()
 
 

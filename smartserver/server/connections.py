@@ -152,7 +152,7 @@ class Connections:
         self._counted: set[OpenConnection] = set()
         """The connections that count for the limit: the ones that were neither refused nor told to disconnect."""
         self._none_before = 0.0
-        """The time before which no connection can be evicted: at the last search, none had been idle for long
+        """The time before which no connection can be evicted, because at the last search none had been idle for long
         enough."""
         self._refusal_lines = _RareLines(clock)
         self._eviction_lines = _RareLines(clock)

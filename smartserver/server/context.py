@@ -225,7 +225,7 @@ class RequestContext:
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
     def earlier(self) -> CommitOutcome | None:
-        """Return the first outcome of a repeated request; None if it was not carried out before."""
+        """Return the first outcome of a repeated request; None if the request was not carried out before."""
         if self._repeated is None and self.header.message.age:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
@@ -250,8 +250,8 @@ class RequestContext:
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
-        """Return the changes of the stored repository since the version that the client knows; None if it may see
-        none."""
+        """Return the changes of the stored repository since the version that the client knows; None if the client may
+        see none."""
         snapshot = transaction.snapshot
         return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
@@ -276,7 +276,7 @@ class RequestContext:
 
     @property
     def branch(self) -> bytes:
-        """The ref that `.` stands for; empty without the flag BELOW."""
+        """The ref that `.` denotes; empty without the flag BELOW."""
         return self._named()[0]
 
     @property

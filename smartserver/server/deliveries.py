@@ -230,7 +230,7 @@ class Deliveries:
                 self._later(*key, wait)
 
     def _next(self) -> tuple[str, bytes] | None:
-        """Wait for the next receiver that is due, and return its path and id; None if none is due and the server is
+        """Wait for the next receiver that is due. Return its path and id; None if none is due and the server is
         stopping."""
         with self._changed:
             while True:

@@ -77,12 +77,12 @@ class RequestHeader:
 
     @property
     def size(self) -> int:
-        """The number of its calls."""
+        """The number of calls in the request."""
         return len(self.calls)
 
     @property
     def id_size(self) -> int:
-        """Bytes of its id."""
+        """The size of the request's id in bytes."""
         return len(self.message.id)
 
     @property
@@ -97,7 +97,7 @@ class RequestHeader:
 
     @property
     def alone(self) -> list[str]:
-        """The verbs that must be alone in their request."""
+        """The verbs that must be the only call of their request."""
         return [verb.name for verb, _ in self.calls if verb.alone]
 
     @property
@@ -122,7 +122,7 @@ class RequestHeader:
 
     @property
     def orders(self) -> list[str]:
-        """The extra fields that a server must obey or refuse: their names begin with `!`."""
+        """The extra fields that a server must obey or refuse. Their names begin with `!`."""
         return [key for key in self.message.extras if key.startswith("!")]
 
     @property
@@ -269,7 +269,7 @@ def _push_options(message: Request) -> tuple[str, ...]:
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:
-    """Return an error that a verb raised, if the verb declares it; else raise `UndeclaredError`."""
+    """Return an error that a verb raised, if the verb declares it. Otherwise raise `UndeclaredError`."""
     if isinstance(error, (*verb.errors, *ALWAYS)):
         return error
     raise UndeclaredError(f"{verb.name} raised {type(error).__name__}, which it does not declare: {error}") from error

@@ -102,7 +102,7 @@ class Health:
             self._executor.run(self._why_not, done, Lane.HEALTH)
 
     def _why_not(self) -> str:
-        """Return the reason why the store cannot be used, on one line; empty if it can."""
+        """Return the reason why the store cannot be used, on one line; empty if it can be used."""
         try:
             self._look()
         except CodedError as error:

@@ -40,7 +40,7 @@ class Ended(NamedTuple):
 
     @property
     def why(self) -> str:
-        """The reason why the command failed; empty if it did not."""
+        """The reason why the command failed; empty if it succeeded."""
         if self.status is None:
             return f"it did not end within {self.time_limit} s"
         return "" if self.status == 0 else self.said or f"it ended with {exit_reason(self.status)}"
@@ -54,7 +54,7 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder, in which a file named `in` is made for its input. `pulse`: is called every `PULSE`
+    """Run a command in a folder. A file named `in` with its input is created there. `pulse`: is called every `PULSE`
     seconds, with the seconds since the start.
 
     Raises:

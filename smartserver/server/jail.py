@@ -21,7 +21,8 @@ MAX_SHOWN = 80
 
 
 def clean(path: str) -> str:
-    """Return the path as the store names it: parts joined by `/`, no slash at either end; empty for the root itself.
+    """Return the path in the form that the store uses: parts joined by `/`, no slash at either end; empty for the root
+    itself.
 
     Raises:
         InvalidPath: the path cannot name a repository.
@@ -117,6 +118,6 @@ def _objection_to_file(whole: str) -> str:
 
 
 def prefixes(path: str) -> list[str]:
-    """Return a clean path and all its parents, longest first; the root is the last."""
+    """Return a clean path and all its parents, longest first. The root is the last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]

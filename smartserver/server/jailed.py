@@ -119,7 +119,7 @@ class JailedTransport(Transport):
         return "/".join(filter(None, (self._base, jail.file(path))))
 
     def _seen(self, path: str) -> str:
-        """Return the place that a path leads to, relative to the served folder."""
+        """Return the place to which a path points, relative to the served folder."""
         try:
             return self._real(self._full(path))
         except InvalidPath:

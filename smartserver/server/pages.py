@@ -50,7 +50,7 @@ class PagesProtocol(Protocol):
         self._timer = self._clock.callLater(LONGEST, self._carrier.abortConnection)
 
     def dataReceived(self, data: bytes) -> None:
-        """Take a part of the request, and answer it once its head is complete."""
+        """Process a part of the request. Answer the request once its head is complete."""
         if self._is_asked:
             return
         self._head += data

@@ -27,12 +27,12 @@ class RequestProgress:
         self.names_phases = False
         """True if each phase is reported as it begins."""
         self._received = 0
-        """Bytes of the body that were received; `_checked` of them are checked."""
+        """Bytes of the body that were received. Of these, `_checked` bytes are checked."""
         self._checked = 0
         self._ended = False
 
     def began(self, now: float) -> None:
-        """Note that work on the request begins, unless it began before."""
+        """Note that work on the request begins, unless this was noted before."""
         if self._last is None:
             self._last = now
 

@@ -49,7 +49,7 @@ class PushChecks:
         """The transaction that the hooks must judge, and the digest of its changes."""
 
     def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
-        """Make the change. `commit` is called again each time that the hooks have judged it.
+        """Make the change. `commit` is called again each time that the hooks have judged the change.
 
         Raises:
             RefusedByHook: a hook refuses the change; the upload is deleted.
@@ -104,10 +104,10 @@ class PushChecks:
         return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
-        """Have the hooks judge the transaction of the last `approve`.
+        """Let the hooks judge the transaction of the last `approve`.
 
         Raises:
-            RefusedByHook: a hook refuses it.
+            RefusedByHook: a hook refuses the changes.
         """
         assert self._asked is not None  # `approve` set it before it left the commit.
         transaction, digest = self._asked

@@ -92,7 +92,7 @@ class RequestOwner(Protocol):
         """Note that a request has its final answer."""
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer, and that no task of it runs or waits."""
+        """Note that a request has its final answer, and that no task of the request runs or waits."""
 
 
 class ServedRequest:
@@ -108,11 +108,11 @@ class ServedRequest:
         """The decoded request; None before that."""
         self._payload: list[bytes] = []
         self._size = 0
-        """Bytes of its payload so far."""
+        """Bytes of the request's payload so far."""
         self._held = 0
         """Bytes of the request that are counted in the backlog."""
         self._ended = False
-        """True once its body is complete."""
+        """True once the body is complete."""
         self._answer: ServedAnswer | None = None
         """The answer whose body is still to be sent."""
         self._link: Mapping[str, int] = {}
@@ -214,7 +214,7 @@ class ServedRequest:
         self._do(Task(lane, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
-        """Cancel the request: a change that is not made yet will not be made."""
+        """Cancel the request. A change that is not made yet will not be made."""
         work, context = self._work, self._work.context
         if context is not None:
             context.allowance.cancelled = True

@@ -99,7 +99,7 @@ def is_user_name(name: str) -> bool:
 
 
 class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as the file has it."""
+    """A rule in the form of the file."""
 
     who: list[str]
     path: str
@@ -108,7 +108,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of limits as the file has it."""
+    """An entry of limits in the form of the file."""
 
     path: str
     repository: str | int | None = msgspec.field(name="max-repository-size", default=None)
@@ -180,9 +180,9 @@ class AccessRules:
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
     ) -> tuple[AccessLevel, AccessRule | None]:
-        """Return the level of a user, and the rule that gives it; None if no rule applies.
+        """Return the level of a user, and the rule that grants it; None if no rule applies.
 
-        Without a ref, WRITE asks whether the user may change any ref; the other permissions are about the whole
+        Without a ref, WRITE means the permission to change any ref at all; the other permissions are about the whole
         repository.
         """
         name = ref.decode("utf-8", "backslashreplace")
@@ -219,7 +219,7 @@ class AccessRules:
         return found
 
     def knows(self, user: str) -> bool:
-        """True if a rule gives the user any permission."""
+        """True if a rule grants the user any permission."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 

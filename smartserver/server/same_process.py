@@ -31,7 +31,7 @@ class SameProcess:
         executor: Executor | None = None,
     ) -> None:
         """`peer`: the client for which this process makes requests. `via`: the way in of that client, such as `https`.
-        `executor`: must run at once the work that the client waits for."""
+        `executor`: must run work at once if the client waits for it."""
         self._answers: deque[bytes] = deque()
         self._closed = False
         self._session = Session(site, admission, self, executor or InlineExecutor(), peer)

@@ -136,7 +136,7 @@ class Session:
         self._abandon()
 
     def pause_writing(self) -> None:
-        """Stop sending bodies, because the shell holds enough unsent bytes."""
+        """Stop sending bodies, because the shell has enough unsent bytes."""
         self._writable = False
 
     def resume_writing(self) -> None:
@@ -195,7 +195,7 @@ class Session:
         self._leave()
 
     def ping(self) -> None:
-        """Send a PING, which also keeps routers on the way from dropping the connection."""
+        """Send a PING. It also keeps routers from dropping the connection."""
         self.send(events.Ping())
 
     def drop(self, reason: str) -> None:
@@ -214,7 +214,7 @@ class Session:
         self._shell.abort()
 
     def discard_no_more(self, why: str) -> None:
-        """Take no more of a refused upload that the client still sends: finish the other requests, and close this
+        """Receive no more of a refused upload that the client still sends: complete the other requests, and close this
         side."""
         if not self._leaving:
             log.info("%s: still sends a refused upload: %s", self.peer, why)
@@ -350,7 +350,7 @@ class Session:
 
     def _paid(self, request_id: int) -> None:
         """Note that the client sends nothing more of a request, and reset the count of discarded bytes: at most one
-        request at a time has a body on its way."""
+        request at a time has a body in transit."""
         if self._owed.pop(request_id, None) is not None:
             self._discarded = 0
 

@@ -26,7 +26,7 @@ RULES, TOKENS = "access", "tokens"
 PERIOD = 0.5
 """Seconds between two reads of the versions."""
 STALE = 5.0
-"""Seconds after which the versions that were read no longer count."""
+"""Seconds after which the last read versions are no longer used."""
 
 
 class SharedFiles:

@@ -70,11 +70,11 @@ class RepositoryLocation:
     repository: PackRepository
     exists: bool
     look: Head | None = field(default=None, compare=False)
-    """The state that was seen; None if its log was not read."""
+    """The state that was read; None if the repository's log was not read."""
 
     @property
     def at(self) -> str:
-        """The path of the repository; empty if it does not exist (yet)."""
+        """The path of the repository; empty if the repository does not exist yet."""
         return self.repository.path if self.exists else ""
 
 
@@ -129,7 +129,7 @@ def read_ahead(root: AheadTransport) -> None:
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
     """Tell from the answer to `request` whether a file may be the `format` of a repository. `unless_known`: the result
-    if there was no answer."""
+    if the request failed."""
     if not request.was_performed:
         return unless_known
     found = request.result
@@ -153,7 +153,7 @@ class Site:
     inside: Callable[[str], bool] = lambda path: True
     """A test that is true if a path is below the root after links were followed."""
     name: str = "the folder this server serves"
-    """The name that messages give the root."""
+    """The name of the root in messages."""
     tidies: bool = True
     """True if packs are joined after an answer. It is False for a remote store, because all packs would be transferred.
     Its packs are joined on request, and only the log is tidied after an answer."""
@@ -232,8 +232,8 @@ class Site:
         return found
 
     def known(self, names: Sequence[str]) -> RepositoryLocation | None:
-        """Return the first of these places that is an open repository of a store behind a link, as it was last seen;
-        else None."""
+        """Return the first of these places that is an open repository of a remote store, in its last known state; None
+        if none is."""
         with self._guard:
             repository = next((self._open[name] for name in names if name in self._open), None)
         look = None if repository is None else repository.known

@@ -27,7 +27,7 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]{0,3})")
 
 
 class SizeLimits(NamedTuple):
-    """The most bytes of a repository and of a file in it; None is no limit."""
+    """The most bytes of a repository and of a file in it; None means no limit."""
 
     repository: int | None
     file: int | None

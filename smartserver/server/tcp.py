@@ -39,7 +39,7 @@ FAST_OPEN_SETTING = "/proc/sys/net/ipv4/tcp_fastopen"
 """The file with Linux's setting for TCP Fast Open (RFC 7413)."""
 
 FAST_OPEN_SERVER = 2
-"""The bit of the setting that allows it for servers. By default, Linux allows it only for clients."""
+"""The bit of the setting that allows TCP Fast Open for servers. By default, Linux allows it only for clients."""
 
 SOCKET_OPTIONS = {
     "TCP_NOTSENT_LOWAT": NOTSENT_LOWAT,
@@ -56,8 +56,8 @@ SEND_LIMIT = 256 * KIB
 take a tenth more processor time: if the kernel accepts only a part, Twisted copies a rest that is below the limit."""
 
 MAX_TLS_STEPS = 4096
-"""Protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3, and its
-answer 27 bytes. Clients ask for new keys once in 2**24 records (RFC 8446, 5.5), ours never."""
+"""The most protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3,
+and its answer 27 bytes. Clients change keys once in 2**24 records (RFC 8446, 5.5), ours never."""
 
 SENT_INTERVAL = 0.05
 """Seconds between two checks whether everything was sent."""
@@ -230,7 +230,7 @@ def is_loopback(host: str) -> bool:
 
 
 def shown(host: str, port: int) -> str:
-    """Return an address and port as people write them."""
+    """Return an address and port in their usual notation."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 

@@ -42,8 +42,8 @@ class _Pool:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """The number of threads that run no job. A thread that was started or notified is idle until it takes a job. So
-        the number of waiting jobs is compared with this number, not with zero."""
+        """The number of threads that run no job. A thread that was started or notified counts as idle until it takes a
+        job. So the number of waiting jobs is compared with this number, not with zero."""
         self._stopped = False
 
     def submit(self, client: Tenant, job: Callable[[], None]) -> None:

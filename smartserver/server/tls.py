@@ -28,7 +28,7 @@ from smartserver.wire.tls import ALPN, fingerprint
 log = logging.getLogger("smartserver")
 
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
-"""The files of a certificate that this module makes."""
+"""The files of a certificate that this module generates."""
 
 YEARS = 20
 """Years for which a generated certificate is valid. Clients trust its fingerprint, which does not expire."""
@@ -145,8 +145,9 @@ def _select(_: SSL.Connection, offered: list[bytes]) -> Any:
 
 
 def make_key_pair(folder: Path) -> tuple[Path, Path]:
-    """Return the files of the self-signed certificate and key in a folder; make them if they are missing. Servers that
-    start at the same time use the same pair, because the certificate is written last and neither file is replaced.
+    """Return the files of the self-signed certificate and key in a folder. They are created if they are missing.
+    Servers that start at the same time use the same pair, because the certificate is written last and neither file is
+    replaced.
 
     Raises:
         BadKeyPair: the folder cannot be written to.

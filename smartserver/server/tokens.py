@@ -53,7 +53,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """True if the token is no longer valid."""
+        """Tell whether the token is no longer valid."""
         return self.expires is not None and now >= self.expires
 
 
@@ -71,7 +71,7 @@ class KnownToken:
         self._path = None if text.path is None else NamePattern(text.path)
 
     def objection(self, permission: Permission, path: str) -> str:
-        """Return the reason why the scope excludes a permission for a repository; empty if it does not."""
+        """Return the reason why the scope excludes a permission for a repository; empty if the scope includes it."""
         if self.text.read_only and permission is not Permission.READ:
             return f"the token {self.text.id} is for reading alone"
         pattern = self._path

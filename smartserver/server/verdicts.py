@@ -49,8 +49,8 @@ class Verdicts:
         self._guard = threading.Lock()
 
     def get(self, request: bytes, digest: bytes, judge: Callable[[], Verdict]) -> Verdict:
-        """Return the verdict about a request: that of its first sending, else the result of `judge`, which is then
-        kept.
+        """Return the verdict about a request. If it was judged before, return that verdict. Otherwise call `judge` and
+        store its result.
 
         Raises:
             OSError: the folder cannot be used.

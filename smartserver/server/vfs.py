@@ -106,7 +106,7 @@ def _outcomes(context: RequestContext) -> list[Outcome]:
 
 
 def _done(context: RequestContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
-    """Run one call and return its outcome. A bug gives a fault too, because the calls before are done."""
+    """Run one call and return its outcome. Even a bug becomes a fault, because the earlier calls were carried out."""
     try:
         return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
     except Exception as error:  # No other variable may refer to it: a cycle with this frame would keep files open.

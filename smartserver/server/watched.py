@@ -12,7 +12,7 @@ from typing import Generic, Protocol, TypeVar
 log = logging.getLogger("smartserver")
 
 MAX_FILE = 1 << 20
-"""The most bytes of such a file. A rule has about a hundred bytes, and a token three hundred."""
+"""The most bytes of a watched file. A rule has about a hundred bytes, and a token three hundred."""
 
 T = TypeVar("T")
 
@@ -30,7 +30,7 @@ class WatchedSource(Protocol):
     """The source of a watched file. As a string, it is the file's name in messages."""
 
     def signature(self) -> tuple[int, ...]:
-        """Return a value that changes with the file's content; empty if it does not exist.
+        """Return a value that changes with the file's content; empty if the file does not exist.
 
         Raises:
             TransportFailed: it is unknown whether the file has changed, so the content must not be used.

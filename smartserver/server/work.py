@@ -216,7 +216,8 @@ class RequestWork:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """Return the trace of the request so far; None if the client records none. `link`: its counts."""
+        """Return the trace of the request so far; None if the client records no trace. `link`: the counts of its
+        connection."""
         if self.spans is None or not self.spans.tells:
             return None
         self._note_repack()

@@ -236,7 +236,7 @@ class Ancestry:
         return self._kept(front, lambda: _Marks(self._collected(front), self._mark_stored_parents))
 
     def _collected(self, front: _Front) -> set[int]:
-        """All stored revisions of a front and of the fronts joined in it."""
+        """Return all stored revisions of a front and of the fronts joined in it."""
         found: set[int] = set()
         seen = {front}
         todo = [front]

@@ -138,7 +138,7 @@ def dumped(
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """Yield the changes that make a state equal to a server's repository."""
+    """Yield the changes after which a state equals that of a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

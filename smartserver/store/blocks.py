@@ -31,7 +31,7 @@ CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
 """The blocks of all indexes of the process: room for 500,000 records. A key is the file's hash and a block's number."""
 
 Remake = Callable[[], bytes]
-"""Returns the whole index, rebuilt from its pack."""
+"""A function that returns the whole index, rebuilt from its pack."""
 
 
 def seal(body: Iterable[bytes]) -> Iterator[bytes]:
@@ -68,7 +68,7 @@ class Blocks:
         self.remade: bytes | None = None
         """The whole file as rebuilt from the pack; None if that was not necessary."""
         self.remake: Remake | None = None
-        """Rebuilds the file. If it is None, a damaged block is an error."""
+        """The function that rebuilds the file. If it is None, a damaged block is an error."""
         self._remaking: set[int] = set()
         """The threads that are rebuilding the file. Their own reads must not start another rebuild."""
         self._file = BytesFile(file) if isinstance(file, bytes) else file

@@ -217,11 +217,11 @@ class _Rows:
             self._keep()
 
     def decoded(self, ordinal: int) -> bytes:
-        """Make the row of a revision from its own records."""
+        """Build the row of a revision from the revision's own records."""
         return self._make(self._view.revision(ordinal))
 
     def row(self, ordinal: int) -> bytes:
-        """The row of a revision; empty if a log does not show it."""
+        """Return the row of a revision; empty if a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._keep()
             self._open(ordinal)

@@ -47,7 +47,7 @@ class BulkReader:
     """Reads the bytes of a bulk stream over segments, in order. It must be used by one thread at a time."""
 
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
-        """`expanded`: the kinds of the repository if its segments are expanded; else empty."""
+        """`expanded`: the kinds of the repository if its segments are expanded, else empty."""
         self.segments = segments.segments
         self.size = 0
         """The bytes of the stream that were read so far."""
@@ -157,7 +157,8 @@ class SegmentExpander:
 
 
 def _size(head: bytes) -> int:
-    """The bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is damaged."""
+    """Return the bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is
+    damaged."""
     try:
         return sum(read_length(head))
     except Malformed:

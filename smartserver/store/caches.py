@@ -160,7 +160,7 @@ class Form(NamedTuple, Generic[V]):
     """A conversion of values to bytes, for a cache outside this process."""
 
     name: bytes
-    """The prefix of its keys."""
+    """The prefix of the cache's keys."""
     encode: Callable[[V], bytes | None]
     """Encodes a value; returns None for a value that must stay in this process."""
     decode: Callable[[bytes], V]
@@ -177,7 +177,7 @@ class SharedCache(Cache[bytes, V]):
         self._lock = threading.Lock()
         self._form = form
         self.common: Common | None = None
-        """The outer cache, asked on a miss."""
+        """The outer cache, which is asked for values that are missing here."""
         self.demand: Demand | None = None
         """The counter of lookups, if the size of the cache is chosen by its use."""
 
@@ -228,7 +228,7 @@ class SharedCache(Cache[bytes, V]):
         return value
 
     def takes(self, cost: int) -> bool:
-        """Tell whether a value of this cost would be kept."""
+        """Tell whether a value of this cost would be stored."""
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
@@ -247,7 +247,7 @@ class CachedText(NamedTuple):
 
 
 def encode_text(kept: CachedText) -> bytes | None:
-    """Encode a proved text for `Form`; None if it was not proved."""
+    """Encode a proved text for `Form`. Return None if the text was not proved."""
     return len(kept.meta).to_bytes(4, "little") + kept.meta + kept.text if kept.proved else None
 
 

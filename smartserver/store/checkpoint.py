@@ -52,7 +52,7 @@ from transports.steps import (
 MAGIC = b"hpss-ckp"
 VERSION = 1
 HEADER = struct.Struct("<8sHHI16s")
-"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all bytes behind it: head, tables, entries."""
+"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all following bytes: head, tables, entries."""
 
 
 class _TableHead(msgspec.Struct, frozen=True, array_like=True):

@@ -55,7 +55,7 @@ def _decoded(file: Get) -> Cluster:
 
 
 def mark_of(store: Transport) -> bytes | None:
-    """The content of the file `CLUSTER` in the root of a store; None if it is missing."""
+    """Return the content of the file `CLUSTER` in the root of a store; None if it is missing."""
     file = Get(CLUSTER)
     store.perform([file])
     return file.result

@@ -200,7 +200,8 @@ class Group:
 
 
 Plan = Callable[[Transaction], bytes]
-"""Changes a transaction and returns the encoded outcomes for the log; any error that it raises ends the commit."""
+"""A function that changes a transaction and returns the encoded outcomes for the log. Any error that it raises ends the
+commit."""
 
 Approve = Callable[[Transaction], None]
 """A function that checks a transaction after it was planned and proved, before its record is created. An error that it
@@ -381,7 +382,7 @@ class Commit:
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Tell whether a state names the pack of this commit: then its record was published after all."""
+        """Tell whether a state names the pack of this commit. If so, its record was published after all."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 

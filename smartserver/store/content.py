@@ -43,7 +43,7 @@ class _Ready(NamedTuple):
     text: Text
     encoding: int = STORED
     base: Key = b""
-    """The key of its base; empty if the record is sent in full."""
+    """The key of the record's base; empty if the record is sent in full."""
 
 
 class SnapshotView:
@@ -196,14 +196,14 @@ class ContentReader(PartReader):
             yield gathered
 
     def _ahead(self, records: Iterable[SentRecord]) -> Iterator[SentRecord]:
-        """Yield the same records; behind a link, read `AHEAD` of them together."""
+        """Yield the same records. In a remote store, read `AHEAD` of them together."""
         rest = iter(records)
         while some := list(itertools.islice(rest, AHEAD)):
             self._moment.prefetch([named[:2] for named in some if named[:2] not in self._sent])
             yield from some
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
-        """Return a record with its stored frame, if the client has the base of that frame; else None."""
+        """Return a record with its stored frame, if the client has the base of that frame, else None."""
         of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # Behind a link a record is read only once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):

@@ -165,7 +165,7 @@ class PlaceLook:
             raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 
     def missing(self) -> list[str]:
-        """The folders that must be made, outermost first."""
+        """The folders that must be created, outermost first."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
         return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 

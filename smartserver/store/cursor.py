@@ -25,8 +25,8 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """The content of the file. `position`: the newest version that was sent; None: none was. `holder`: the server that
-    holds the lease, for `lease` seconds from the file's time; empty: no server."""
+    """The content of the file. `position`: the newest version that was sent; None if none was. `holder`: the server
+    that has the lease, for `lease` seconds from the file's time; empty if no server has it."""
 
     position: KnownVersion | None = None
     holder: bytes = b""

@@ -47,7 +47,8 @@ class Part:
     @property
     def starts(self) -> Sequence[int]:
         """The offset of each revision's parents in `entries`, and the end of the last. A column of an index is read
-        whole at the first access, as walks need most of it, and held: four bytes for each revision and parent."""
+        whole at the first access, because walks need most of it, and kept in memory: four bytes for each revision and
+        parent."""
         if isinstance(self._starts, Column):
             self._starts = self._starts[:]
         return self._starts
@@ -163,7 +164,7 @@ class Graph:
         return bisect.bisect_right(self._firsts, ordinal) - 1
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not in the graph."""
+        """Return the ordinal of a revision; None if it is not in the graph."""
         for part in reversed(self.parts):  # Callers mostly ask for new revisions.
             found = part.find(revision)
             if found is not None:

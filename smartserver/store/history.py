@@ -17,7 +17,7 @@ KEPT = 24 * 3600 * 1000
 KEPT_ENTRIES = 1000
 """The number of newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
-"""Bytes of all entries, at most; the newest is always kept."""
+"""The most bytes of all entries. The newest entry is always kept."""
 MOST_BESIDE = 64
 """The most entries beside a shared line, because they are searched one by one. A history with more gets its own
 line."""
@@ -26,8 +26,8 @@ CLOCK_MARGIN = 600 * 1000
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The effect of one request: the version that it made, the mark of that version, and the time in milliseconds since
-    the epoch."""
+    """The effect of one request: the version that it created, the mark of that version, and the time in milliseconds
+    since the epoch."""
 
     version: Natural
     mark: Natural
@@ -43,7 +43,7 @@ class Horizon(msgspec.Struct, frozen=True, array_like=True):
     """The version and the time from which the entries are complete.
 
     The entries have every change after `version`, and every request from the time `since` on (milliseconds since the
-    epoch). `mark`: the mark of the entry before the first, 0 if there is none.
+    epoch). `mark`: the mark of the entry before the first; 0 if the first is the oldest.
     """
 
     version: Natural = 0

@@ -80,7 +80,7 @@ class IndexRow(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of its fulltext."""
+    """Bytes of the record's fulltext."""
     base: int
     """The row of its base, `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int

@@ -41,7 +41,7 @@ PACED = 16
 Resolve = Callable[[int, Key], Row | None]
 """A function that returns the row of a record in an earlier pack, by its kind and key, or None."""
 Pace = Callable[[], None]
-"""Called several times in each millisecond of background work: it may sleep."""
+"""A function that background work calls several times in each millisecond. It may sleep."""
 
 
 def unpaced() -> None:
@@ -359,7 +359,7 @@ def merge(
 
 def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
     """Rebuild the index of a pack from the pack alone. `resolve`: finds records in earlier packs. The lineage of a
-    record becomes one more than its base's: the writer may have known a higher one, which is lost."""
+    record becomes one more than its base's. A higher lineage that the writer knew is lost."""
     builder = IndexBuilder(resolve)
     for offset, encoded in pack.segments():
         try:
@@ -372,7 +372,7 @@ def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
 
 
 MAX_JOINED = 0xFFFFFFFF
-"""Bytes of all names together, at most: an index has their ends as numbers of four bytes."""
+"""The most bytes of all names together, because an index has their ends as numbers of four bytes."""
 
 
 class Numbered(KeyTable):

@@ -72,7 +72,7 @@ class Frame(NamedTuple):
     length: int
     """Bytes of the fulltext."""
     base: int
-    """The number of its base, `NO_BASE` or `STORED_BASE`."""
+    """The number of the frame's base, `NO_BASE` or `STORED_BASE`."""
     stored: Key
     """The key of its base if that is stored, else empty."""
 
@@ -168,17 +168,17 @@ class UploadIndex:
             self._stored_keys[number] = frame.stored
 
     def first(self, kind: int, key: Key) -> int | None:
-        """The number of a record's first copy; None if the stream does not have it."""
+        """Return the number of a record's first copy; None if the stream does not have the record."""
         found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
 
     def meta(self, kind: int, key: Key) -> bytes | None:
-        """The meta of a record's first copy; None if the stream does not have it."""
+        """Return the meta of a record's first copy; None if the stream does not have the record."""
         number = self.first(kind, key)
         return None if number is None else self._known_metas.key(self._metas[number])
 
     def length(self, kind: int, key: Key) -> int:
-        """The bytes of a record's text; 0 if the stream does not have it."""
+        """Return the bytes of a record's text; 0 if the stream does not have the record."""
         number = self.first(kind, key)
         return 0 if number is None else self._lengths[number]
 
@@ -264,7 +264,7 @@ class StoredBases:
         self._ancestry = ancestry
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not stored."""
+        """Return the ordinal of a revision; None if it is not stored."""
         return self._snapshot.ordinal(revision)
 
     def rows(self, names: Sequence[RecordName]) -> list[tuple[int, int, int, int] | None]:
@@ -381,8 +381,8 @@ class KnownRecords:
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
-        """The meta and text length of a record of the stream or repository, without decoding; None if neither has
-        it."""
+        """Return the meta and text length of a record of the stream or repository, without decoding; None if neither
+        has it."""
         number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None

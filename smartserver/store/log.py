@@ -63,7 +63,7 @@ WAIT = 30.0
 """Seconds after which `append` gives up if other processes always publish first."""
 
 REMEMBERED = 60.0
-"""Seconds for which a process that lost a race supposes that other processes are still writing."""
+"""Seconds for which a process that lost a race assumes that other processes are still writing."""
 LONGEST = 1.0
 """The longest wait in seconds. It is limited because judging one large change again takes longer than most changes."""
 
@@ -274,7 +274,7 @@ class Log(LogView):
         return head
 
     def checkpointed(self, size: int) -> None:
-        """Note that a checkpoint of `size` bytes was made."""
+        """Note that a checkpoint of `size` bytes was created."""
         with self._guard:
             self.since = Since(newest=self.since.newest, checkpoint=size)
 
@@ -309,7 +309,7 @@ class Turns:
         self._published_at = self._clock()
 
     def wait(self) -> bool:
-        """Wait until it is this process's turn again. Return True if it waited: the head may be stale then."""
+        """Wait until it is this process's turn again. Return True if it waited, because the head may then be stale."""
         now = self._clock()
         left = self._published_at + self._needed - now
         if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:

@@ -43,7 +43,7 @@ class Head:
 
 
 NOWHERE = Head(State(0, NOTHING))
-"""The head of a place where no repository was ever made."""
+"""The head of a place where no repository was ever created."""
 
 
 Perform = Callable[[Sequence[Step]], None]
@@ -116,8 +116,8 @@ class LogView:
     def look_between(
         self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """Return the newest head, and whether `after` was performed after it was read. Arguments as in `still`; if
-        `head` is None, only `before` is performed."""
+        """Return the newest head, and whether `after` was performed after it was read. The arguments are those of
+        `still`. If `head` is None, only `before` is performed."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):

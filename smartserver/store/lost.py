@@ -68,7 +68,7 @@ class Findings:
     state: State
     """The state that recovery continues from."""
     is_served: bool
-    """True if servers answer from that state, and change it."""
+    """True if servers answer from the recovered state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)
     """The reason, with the path, for each misfit; by path, the highest numbers first."""
     missing: str = ""
@@ -76,7 +76,7 @@ class Findings:
     changes: list[LostChange] = field(default_factory=list)
     """The lost changes, in the order in which they were made, as far as known."""
     joined: list[LostChange] = field(default_factory=list)
-    """The unnamed packs that a repack made: they may have segments of the lost changes."""
+    """The unnamed packs that a repack created. They may have segments of the lost changes."""
     gone: list[PackEntry] = field(default_factory=list)
     """The missing packs that the state names."""
 
@@ -92,7 +92,7 @@ class Findings:
 
     @property
     def made(self) -> list[LostChange]:
-        """The lost changes that were surely made."""
+        """The lost changes that were certainly committed."""
         return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
@@ -155,7 +155,7 @@ class _Walk:
     def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
         self._records = records
         self._parents: dict[int, bytes] = {}
-        """The hash of the record before each undamaged record, as that record has it."""
+        """For each undamaged record, the hash of its predecessor that it contains."""
         self._saved: set[tuple[int, bytes]] = set()
         """The checkpoints that are undamaged and agree with the records before them."""
         self._misfits: dict[str, str] = {}

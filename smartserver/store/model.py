@@ -39,7 +39,7 @@ class PullPlan(msgspec.Struct, frozen=True):
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
-    """The source of an answer other than whole revisions; it can be read once."""
+    """The source of an answer other than whole revisions. It can be read only once."""
 
     pieces: Iterator[Piece] | None
     """The records or revisions of the answer; None if it has `items`."""
@@ -122,6 +122,6 @@ class VerifyReport(msgspec.Struct, frozen=True):
     size: int
     problems: tuple[str, ...]
     ghosts: int = 0
-    """The number of parents that are not stored and that their children name as absent; they are no damage."""
+    """The number of missing parents that their children mark as absent. They are not damage."""
     lost: int = 0
     """The number of written changes that the log lacks (`store.lost`)."""

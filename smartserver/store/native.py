@@ -26,7 +26,7 @@ class Prover(Protocol):
 
     @property
     def segments(self) -> int:
-        """The number of segments that it has."""
+        """The number of segments that were added."""
 
     @property
     def records(self) -> int:
@@ -41,7 +41,7 @@ class Prover(Protocol):
         next segment."""
 
     def own_meta(self, revision: bytes) -> bytes | None:
-        """The meta of the own record of a revision; None if it did not arrive."""
+        """Return the meta of the own record of a revision; None if it was not received."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
         """Record a segment that Python has proved. `rows`: depth, chain and lineage of each record. `bases`: for each
@@ -49,7 +49,8 @@ class Prover(Protocol):
         are left out."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
-        """The revisions from a number on, with their parents by number; a stored parent is -1 - its ordinal."""
+        """Return the revisions from a number on, with their parents by number. A stored parent has the number -1 - its
+        ordinal."""
 
     def columns(self, first: int) -> Any:
         """Return the records from a number on, in the form that `UploadIndex.extend` accepts."""

@@ -224,7 +224,7 @@ def _move_away(folder: Transport, line: bytes) -> None:
 
 
 def _clear(folder: Transport) -> None:
-    """Delete records and checkpoints; it is called only while `format` is of version 1."""
+    """Delete records and checkpoints. This must be called only while `format` is of version 1."""
     for path in (CHECKPOINTS, LOG) if folder.exists(f"{OLD}/{LOG}") else ():
         with contextlib.suppress(NoSuchFile):
             for name in folder.list_directory(path):
@@ -238,7 +238,7 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that no server changes the repository any more."""
+    """Take the number after the record of the upgrade, so that no server can change the repository any more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
@@ -316,7 +316,7 @@ def _record_of(state: State) -> bytes:
 
 
 def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple[bytes, bytes]]:
-    """The entries of a table, in key order: those in the root or its file, with the changes over them."""
+    """Return the entries of a table, in key order: those in the root or its file, combined with later changes."""
     table = root.tables[name]
     found = dict(table.entries)
     if table.file is not None:
@@ -337,7 +337,7 @@ def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple
 
 
 def _history(root: _Root, read: Callable[[str], bytes]) -> History:
-    """The log of the root, and its files as far back as they can be read."""
+    """Return the log of the root, and its files as far back as they can be read."""
     entries, since = list(root.log), root.log_since
     for file in reversed(root.log_files):
         path = f"log/{file.last}-{file.name.hex()}"
@@ -354,7 +354,7 @@ def _history(root: _Root, read: Callable[[str], bytes]) -> History:
 
 
 def _checked(content: bytes, check: bytes, path: str) -> bytes:
-    """Check that a file ends with the hash `check` of the bytes before it, and return its content."""
+    """Check that a file ends with the hash `check` of the bytes before the hash, and return its content."""
     if content[-NAME:] != check or blake2b(content[:-NAME], digest_size=NAME).digest() != check:
         raise CorruptFile(path, 0, "the content does not match its check")
     return content

@@ -45,12 +45,12 @@ them, and the difference of their offsets; None if the newest state still names 
 
 
 def pack_path(name: bytes) -> str:
-    """The path of a pack in its repository."""
+    """Return the path of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.pack"
 
 
 def index_path(name: bytes) -> str:
-    """The path of a pack's index in its repository."""
+    """Return the path of a pack's index in its repository."""
     return f"{PACKS}/{name.hex()}.idx"
 
 
@@ -126,7 +126,8 @@ class OpenPack:
 
     @property
     def rebuilt(self) -> bytes | None:
-        """The index as rebuilt from the pack, if its file was missing or damaged; else None."""
+        """The index that was rebuilt from the pack, because its file was missing or damaged; None if its file is
+        used."""
         return self._rebuilt or self.index.blocks.remade
 
     def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
@@ -174,7 +175,7 @@ class OpenPack:
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
-        """Read the whole file of summaries. If any of it is damaged, `has_summaries` is False afterwards."""
+        """Read the whole file of summaries. If any part is damaged, `has_summaries` is False afterwards."""
         found = self._open_summaries()
         if found is None:
             return
@@ -185,7 +186,7 @@ class OpenPack:
             self._without_summaries(error)
 
     def look_for_summaries(self) -> None:
-        """Note that the file of summaries was written: open it at the next use."""
+        """Note that the file of summaries was written. It is opened at the next use."""
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False
 
     def _open_summaries(self) -> Summaries | None:
@@ -205,7 +206,7 @@ class OpenPack:
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
         """Set how records in earlier packs are found if the index must be rebuilt. While a snapshot is opened, its own
-        packs are used. Later they must not be: that would keep packs open that were joined long ago."""
+        packs are used. Later they must not be used, because that would keep packs open that were joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:

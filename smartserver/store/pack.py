@@ -31,7 +31,8 @@ _FIXED = struct.Struct("<8sBBH")
 
 
 def encode_header(kinds: Sequence[Kind]) -> bytes:
-    """The bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name them."""
+    """Return the bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name
+    them."""
     listed = bytearray((len(kinds),))
     for kind in kinds:
         for text in (kind.name.encode(), kind.check.encode()):
@@ -131,7 +132,7 @@ class PackReader:
             yield self.read(at, min(PART, offset + size - at))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ranges of the file, each (offset, size); a range beyond its end is shorter."""
+        """Read ranges of the file, each (offset, size). A range beyond the end of the file is shortened."""
         return self._file.read_ranges(ranges)
 
     def _read_at(self, offset: int, size: int) -> bytes:

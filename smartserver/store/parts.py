@@ -32,7 +32,7 @@ FEWEST: Final = 4
 
 
 class Source(NamedTuple):
-    """The parts of a text from some byte on. `held`: the bytes that decoding keeps in memory at most."""
+    """The parts of a text from some byte on. `held`: the most bytes that decoding keeps in memory."""
 
     parts: Iterator[Buffer]
     held: int
@@ -52,7 +52,7 @@ class PartedText:
         self._proof = proof
         self._at = 0
         self._source: Source | None = None
-        """The next parts of the text; None if it must be decoded again."""
+        """The remaining parts of the text; None if it must be decoded again."""
 
     def __iter__(self) -> Iterator[Buffer]:
         return self
@@ -134,7 +134,7 @@ _kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
-    """The parts without their first `passed` bytes."""
+    """Return the parts without their first `passed` bytes."""
     for part in parts:
         if passed < len(part):
             yield memoryview(part)[passed:] if passed else part

@@ -79,7 +79,7 @@ RETURNING (SELECT content FROM parent)
 
 
 def secrets_in(address: str) -> list[str]:
-    """The names of options in a database's address that must not be stored: secrets, and the file with them.
+    """Return the names of options in a database's address that must not be stored: secrets, and the file with secrets.
 
     Raises:
         ValueError: the address is invalid.
@@ -128,7 +128,7 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _connected(address: str) -> _Connection:
-    """Open a connection; its deadline is that of the first statement."""
+    """Open a connection. Its deadline is that of the first statement."""
     connection = _Connection.connect(
         address,
         autocommit=True,
@@ -190,7 +190,7 @@ class Database:
         return {record.number: content, record.number - 1: added[0][0]} if added else {}
 
     def delete(self, repository: str, number: int) -> bool:
-        """Delete a record durably; return False if it does not exist."""
+        """Delete a record durably. Return False if it does not exist."""
         return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
@@ -198,7 +198,7 @@ class Database:
         return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
 
     def file(self, name: str) -> bytes | None:
-        """The content of a file that servers share; None if it does not exist."""
+        """Return the content of a file that servers share; None if it does not exist."""
         return next((content for (content,) in self._ask("", _FILE, name)), None)
 
     @contextmanager

@@ -84,7 +84,7 @@ class PostgresLog(PassingTransport):
             self._publish(source, target)
 
     def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
-        """Publish a record. Return its content and that of the record that it follows, read in the same statement."""
+        """Publish a record. Return its content and that of its predecessor, read in the same statement."""
         repository, _ = self._record(target) or ("", 0)
         draft = self._drafts.pop(self.full(source), None)
         content = self.inner.get(source) if draft is None else draft  # The draft of `recover` is a file.

@@ -29,7 +29,7 @@ LONGEST_HEADER = 8 << 10
 
 
 class Preview:
-    """A repository as a transaction would leave it."""
+    """A repository in the state that a transaction would create."""
 
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
         """`folder`: the folder of the repository. `upload`: the finished upload, whose pack is not published yet."""
@@ -64,7 +64,7 @@ class Preview:
                 yield revision, decode_header(header, revision, self.state.kinds)
 
     def path_of(self, revision: RevisionId, place: tuple[int, Key]) -> bytes | None:
-        """The path of a record in the tree of a revision; None if it is not found."""
+        """Return the path of a record in the tree of a revision; None if it is not found."""
         view = SnapshotView(self.state.refs, self.state.map, self.snapshot, Allowance(limited=False))
         with contextlib.suppress(NoSuchPart, ValueError):
             nodes = system_of(self.state.vcs).contents(view, ReadScope()).nodes(revision, b"", deep=True)

@@ -40,8 +40,8 @@ class Quarantine:
         randomness: Callable[[int], bytes],
         prepare: Callable[[], None] | None = None,
     ) -> None:
-        """`request`: the id of the request, part of the file names, for a person who finds a leftover. `prepare`: makes
-        the folders of a new repository."""
+        """`request`: the id of the request. It is part of the file names, so that an administrator can identify a
+        leftover. `prepare`: creates the folders of a new repository."""
         self.folder = folder
         self.name = randomness(16)
         """The unique name of the pack."""
@@ -87,7 +87,7 @@ class Quarantine:
 
     @property
     def held_files(self) -> dict[str, bytes]:
-        """The contents of both files by path, if they are in memory; else empty."""
+        """The contents of both files by path, if they are in memory, else empty."""
         return {} if self._index is None else {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
 
     @property
@@ -130,7 +130,7 @@ class HeldFile(WriteFile, ReadFile):
         # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
         self._quarantine: Quarantine = weakref.proxy(quarantine)
         self.most = remote.AT_ONCE if remote.is_remote(quarantine.folder) else 0
-        """The most bytes that are held in memory."""
+        """The most bytes that are kept in memory."""
         self._file: WriteFile | None = None
         self._reader: ReadFile | None = None
 

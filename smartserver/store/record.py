@@ -26,7 +26,7 @@ HEADER = struct.Struct("<8sHH16s")
 bytes of a file tell which record it is."""
 
 MAX_RECORD = 64 << 20
-"""Bytes of a record, at most. A record that creates 500,000 refs takes 35 MB."""
+"""The most bytes of a record. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
 """The hash that record 1 has in place of the hash of a previous record."""

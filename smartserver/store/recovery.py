@@ -45,7 +45,7 @@ from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory,
 RESTS = (MissingParents, MissingBase, MissingRevision)
 """The errors of a change that depends on another lost change."""
 TAKEN = Policy(Level.OFF)
-"""The policy for restored records: a server has accepted them before, so no faults are looked for."""
+"""The policy for restored records. A server has accepted them before, so they are not checked for faults."""
 
 Report = Callable[[str, str], None]
 
@@ -194,7 +194,7 @@ def _clear(repository: PackRepository) -> None:
 
 
 def _begin_again(transaction: Transaction, entry: Entry) -> None:
-    """Create the repository, if an entry did so and it does not exist."""
+    """Create the repository, if an entry created it and it does not exist."""
     if entry.begins is not None:
         changes = [change for change in entry.changes if change.table == SETTINGS]
         settings = {change.key.decode(): change.new for change in changes if change.new}

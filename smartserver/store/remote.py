@@ -1,6 +1,6 @@
-"""Reads from a store behind a link: the reads of a request are combined, into one trip if possible.
+"""Reads from a remote store: the reads of a request are combined, into one round trip if possible.
 
-In a local store each read is a call of its own, and this module is not used.
+For a local store each read is a separate call, and this module is not used.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are read or held at once: a link of 64 Mbit/s carries them in a second, so trips add little time."""
+"""Bytes that are read or kept in memory at once. A link of 64 Mbit/s carries them in a second, so round trips add
+little time."""
 MOVES = 4
 """The most times that one read searches the newest state for missing packs."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and held: mostly they are needed next. Reads of an object
-store cost money, so there only the snapshots after the first of a process do so."""
+"""Bytes of the newest packs that are read with their indexes, and kept in memory, because they are mostly needed next.
+Reads of an object store cost money, so there this is done only for the snapshots after the first of a process."""
 NEAR = 4 << 20
 """Bytes of a record that are read with its header: a saved trip is worth more than the bytes."""
 
@@ -86,7 +87,7 @@ class RemotePack(PackReader):
         return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
-        """Return the last `count` ranges of a step that was performed; check the header if it was read too."""
+        """Return the last `count` ranges of a step that was performed. Check the header if the step has read it."""
         found = step.result
         if len(found) > count:
             path, entry, _ = self._place

@@ -1,4 +1,4 @@
-"""Repack: joins neighbouring packs, copying their segments unchanged. The order stays, and no record is decoded.
+"""Repack: joins neighbouring packs, copying their segments unchanged. Their order is kept, and no record is decoded.
 
 Sizes are kept geometric: after a repack each pack is at least twice as large as the next one. So a byte is rewritten
 about as often as the repository doubles. Packs of more than 1 GiB are left alone.
@@ -112,7 +112,7 @@ def run(
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
-    """Restore a pack from the pack that it was joined into; return False if that does not have all its segments."""
+    """Restore a pack from the pack into which it was joined. Return False if that pack lacks any of its segments."""
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]

@@ -99,7 +99,8 @@ class PackRepository:
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now. The log is read each time; unchanged parts of the last snapshot are reused."""
+        """Return the repository's current snapshot. The log is read each time; unchanged parts of the last snapshot are
+        reused."""
         found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
@@ -108,8 +109,8 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything in the store itself, not in local copies. Damage is reported. Arguments as in
-        `store.verify`."""
+        """Read and check all data in the store itself, not in local copies. Damage is reported. The arguments are those
+        of `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -256,8 +257,9 @@ class PackRepository:
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that it would fall behind.
-        `latest` is as new as the last look at the log by a request, and so includes packs of other processes."""
+        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that the repack would fall
+        behind. `latest` is as new as the last look at the log by a request, and so includes packs of other
+        processes."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
@@ -306,7 +308,8 @@ class PackRepository:
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return how many."""
+        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return the number of deleted
+        files."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, kept)

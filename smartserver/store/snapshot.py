@@ -127,7 +127,7 @@ class Snapshot(StoredRecords):
             yield from zip(index.revisions(begin), lengths, strict=True)
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The global ordinal of a revision; None if it is not stored."""
+        """Return the global ordinal of a revision; None if it is not stored."""
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
@@ -182,7 +182,7 @@ class Snapshot(StoredRecords):
         return stored[0]
 
     def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
-        """The `first_parent` of several revisions; their headers are read together."""
+        """Return the `first_parent` of several revisions. Their headers are read together."""
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
@@ -251,7 +251,7 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
 
 
 class OpenedState(NamedTuple):
-    """A state of a repository, and its snapshot; None if the repository does not exist."""
+    """A state of a repository, and its snapshot; the snapshot is None if the repository does not exist."""
 
     head: Head
     snapshot: Snapshot | None
@@ -276,7 +276,7 @@ class States:
             self.latest = None
 
     def look(self, perform: Perform | None = None) -> Head:
-        """The newest head; `NOWHERE` if no repository was ever made. `perform`: as in `Log.look`."""
+        """Return the newest head; `NOWHERE` if no repository was ever created. `perform`: as in `Log.look`."""
         try:
             head = self._log.look(perform)
         except NoSuchRepository:

@@ -42,8 +42,8 @@ DECLARED = "maps"
 """The names in records for changes of settings and of the kinds of maps; a state has no tables of these names."""
 
 MAX_STATE = 60 << 20
-"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
-500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
+"""The most bytes of all refs, entries of maps and settings, so that a reply of 64 MiB can carry them to a client that
+has none. 500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
 `LEAST_ENTRY`, so a state has at most 2**19. A client accepts no more, as each entry costs it memory however short."""
 
 MAX_MAPS = 64
@@ -152,7 +152,8 @@ class State:
     # -- changes since a version
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """The changes since the version that a client knows; the whole state if the entries do not reach back to it."""
+        """Return the changes since the version that a client knows; the whole state if the entries do not reach back to
+        that version."""
         untold = system_of(self.vcs).untold
         if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
@@ -172,7 +173,8 @@ class State:
         return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
-        """The keys of a map's entries that changed since a version; None if the entries do not reach back to it."""
+        """Return the keys of a map's entries that changed since a version; None if the entries do not reach back to
+        that version."""
         if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
@@ -206,7 +208,7 @@ class State:
         return self.after_all([(record, record_hash)])
 
     def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
-        """The state after the next records, each with its hash."""
+        """Return the state after the next records, each with its hash."""
         draft = _Draft(self)
         try:
             for record, record_hash in records:
@@ -228,7 +230,7 @@ def first_state(record_hash: bytes) -> State:
 
 
 def beginning(random: bytes, time: float) -> tuple[bytes, State]:
-    """Record 1 and the state after it. `random`: 16 bytes that make the record unique. `time`: seconds since the
+    """Return record 1 and the state after it. `random`: 16 bytes that make the record unique. `time`: seconds since the
     epoch."""
     content = encode_record(Record(number=1, parent=NOTHING, time=int(time * 1000), random=random))
     return content, first_state(hash_of(content))
@@ -342,7 +344,7 @@ class _Draft:
 
 
 def kind_of(state: State, word: str) -> bytes | None:
-    """The declared kind of a map, encoded as the value of a change; None if it is not declared."""
+    """Return the declared kind of a map, encoded as the value of a change; None if it is not declared."""
     found = state.map_kind(word)
     return None if found is None else found.encode()
 
@@ -361,8 +363,9 @@ def following(
     dropped: Sequence[bytes] = (),
     forgotten: Sequence[bytes] = (),
 ) -> tuple[bytes, State]:
-    """The bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the other
-    arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is smaller."""
+    """Return the bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the
+    other arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is
+    smaller."""
     record = Record(
         number=state.version + 1,
         parent=state.hash,

@@ -42,7 +42,7 @@ class Location(NamedTuple):
     """One copy of a record."""
 
     pack: int
-    """The number of its pack in the snapshot."""
+    """The number of the record's pack in the snapshot."""
     row: int
     """The row of the record in the pack's index."""
     ordinal: int
@@ -54,7 +54,7 @@ class Location(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of its fulltext."""
+    """Bytes of the record's fulltext."""
 
 
 class StoredRecords:
@@ -77,24 +77,26 @@ class StoredRecords:
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
-        """The ordinals of the revisions that introduced a copy of a record, ascending; none if it is not stored."""
+        """Return the ordinals of the revisions that introduced a copy of a record, ascending; none if it is not
+        stored."""
         digest = record_digest(kind, key)
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
             for row in pack.index.find_digest(digest):
                 yield part.first + pack.index.at(row).segment
 
     def first(self, kind: int, key: Key) -> Location | None:
-        """The copy of a record at the lowest position, which a base key refers to; None if it is not stored."""
+        """Return the copy of a record at the lowest position, to which a base key refers; None if the record is not
+        stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self._location(*found)
 
     def first_row(self, kind: int, key: Key) -> Row | None:
-        """The depth, chain and lineage of the copy at the lowest position; None if it is not stored."""
+        """Return the depth, chain and lineage of the copy at the lowest position; None if the record is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self.packs[found[0]].index.row(found[1])
 
     def base(self, location: Location) -> Location | None:
-        """The base of a record; None if it has no base."""
+        """Return the base of a record; None if it has no base."""
         number, row = location.pack, location.row
         said = self.packs[number].index.at(row)
         found = self._base(number, row, said)
@@ -110,8 +112,8 @@ class StoredRecords:
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
-        """Read the record of a kind and key, proved; None if it is not stored. A cached text is not read again.
-        `charge` is called with the bytes of each text of the chain before it is decoded."""
+        """Read and prove the record of a kind and key. Return None if it is not stored. A cached text is not read
+        again. `charge` is called with the bytes of each text of the chain before it is decoded."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -131,7 +133,7 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """Read the record of a row, proved. `asked`: as in `_header`; `charge`: as in `lookup`."""
+        """Read and prove the record of a row. `asked`: as in `_header`; `charge`: as in `lookup`."""
         pack = self.packs[number]
         if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -243,7 +245,7 @@ class StoredRecords:
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Tell whether a text of this length would be cached: then it is decoded whole."""
+        """Tell whether a text of this length would be cached. If so, it is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -259,7 +261,7 @@ class StoredRecords:
             raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
-        """Return a text in parts, after it was decoded whole and cached."""
+        """Return a text in parts, after the whole text was decoded and cached."""
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
             charge(len(cached.text))
@@ -299,7 +301,7 @@ class StoredRecords:
         return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of stored records, given by kind and key; all headers are read together."""
+        """Return the metas of stored records, given by kind and key. All headers are read together."""
         rows: list[tuple[int, int, IndexRow]] = []
         for kind, key in places:
             digest = record_digest(kind, key)
@@ -353,7 +355,7 @@ class StoredRecords:
         return None
 
     def _base(self, number: int, row: int, said: IndexRow) -> Spot | None:
-        """The pack and row of the base of a row; None if it has no base."""
+        """Return the pack and row of the base of a row; None if it has no base."""
         index = self.packs[number].index
         raw = said.base
         if raw == NO_BASE:

@@ -38,7 +38,7 @@ GROUP: Final = 32
 LEAST: Final = 64
 """The least number of revisions with which a pack gets summaries. Fewer revisions are read one by one in some 15 ms."""
 AHEAD: Final = 256 << 10
-"""Bytes of columns that are read ahead, and kept, for each open file."""
+"""Bytes of columns that are read ahead, and cached, for each open file."""
 MOST: Final = 16 << 20
 """Bytes of a column of a block at most. Each row has 16 KiB at most (`browse.LONGEST`)."""
 
@@ -150,7 +150,7 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """Read the frame of a column. If the neighbouring frames are short, they are read too: a log needs them
+        """Read the frame of a column. If the neighbouring frames are short, read them, too, because a log needs them
         next."""
         start, run = self._runs[column]
         if not start <= place.offset <= place.offset + place.length <= start + len(run):

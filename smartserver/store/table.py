@@ -31,7 +31,8 @@ SHARE = 8
 OVERHEAD = 6
 """Bytes that msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
 LEAST_ENTRY = 120
-"""Bytes that an entry counts as, at least, in the size of a state. The shortest ref takes 500 bytes in a client."""
+"""The least number of bytes that an entry counts as in the size of a state. The shortest ref takes 500 bytes in a
+client."""
 
 V = TypeVar("V")
 
@@ -54,10 +55,10 @@ def check_key(key: bytes) -> None:
 
 
 class SortedBytes:
-    """Encoded entries in key order; a lookup decodes only the entries that it compares."""
+    """Encoded entries in key order. A lookup decodes only the entries that it compares."""
 
     def __init__(self, content: memoryview, path: str) -> None:
-        """`path`: the path of their file, for errors."""
+        """`path`: the path of the file of the bytes, for errors."""
         self.content = content
         self._path = path
         try:
@@ -183,7 +184,8 @@ class Table(Mapping[bytes, bytes]):
         return self._with(kind, self._over, self._count, self.size)
 
     def changed(self, changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Table:
-        """Return the table after changes, each a key, its old value and its new value; None: the key is absent."""
+        """Return the table after changes, each a key, its old value and its new value. None means that the key is
+        absent."""
         over = dict(self._over)
         count, size = self._count, self.size
         for key, old, new in changes:

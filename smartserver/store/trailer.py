@@ -20,7 +20,8 @@ from transports.steps import ReadRanges
 MAGIC = b"hpss-trl"
 VERSION = 1
 OLD_MAGIC = b"hpss-int"
-"""The first bytes of the trailer of a pack from before the repository was upgraded (`old_root`); it is never read."""
+"""The first bytes of the trailer of a pack from before the repository was upgraded (`old_root`). Such a trailer is
+never read."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -53,7 +54,7 @@ def encode_trailer(trailer: Trailer) -> bytes:
 
 
 Read = Callable[[int, int], bytes]
-"""Returns bytes of a file, by offset and size; fewer at its end."""
+"""A function that returns bytes of a file, by offset and size; fewer at the end of the file."""
 
 
 def ranges_of(folder: Transport, path: str) -> Read:

@@ -139,7 +139,7 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete files, which another process may do at the same time. Return whether each existing file was deleted. A
+    """Delete files, which another process may do at the same time. Return True if each existing file was deleted. A
     record's file may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)

@@ -229,7 +229,7 @@ class _Verification:
         self._progress(self._done, self._total)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Tell whether a loss of power explains the damage of an index that was not synced: cut off, or partly
+        """Tell whether a loss of power explains the damage of an unsynced index: the index is cut off, or partly
         zeros."""
         if entry.index_length > SMALL:
             return False
@@ -303,7 +303,8 @@ def _said(value: RefValue) -> str:
 
 
 def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
-    """The entries that a map must not have, each with the reason; all entries, if the system has no such map."""
+    """Return the entries that a map must not have, each with the reason. If the system has no such map, return all its
+    entries."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     found = {}

@@ -97,7 +97,7 @@ class RepositoryView:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of record that the repository holds."""
+        """The kinds of records in the repository."""
         return self.created[1] if self.created is not None else self._present().state.kinds
 
     @property
@@ -241,7 +241,7 @@ class RepositoryView:
         return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
-        """The revisions that entries of a map keep alive."""
+        """Return the revisions that entries of a map keep alive."""
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:

@@ -67,7 +67,7 @@ class RequestEnded(Event, tag="request"):
     answered: int = 0
     """The time at which the first part of the answer was received; 0 if none was."""
     up: int = 0
-    """Bytes on the wire to the server; `down` are those from it."""
+    """Bytes sent to the server, on the wire; `down`: bytes received from it."""
     down: int = 0
     in_server: int = 0
     """Microseconds that the server worked on the request, by its own count."""
@@ -128,7 +128,7 @@ class ProcessEnded(Event, tag="end"):
 
 
 class CommandEnded(Event, tag="command"):
-    """A command of `smartserver trace run`, from before its start to its end."""
+    """A command of `smartserver trace run`, with the time from before its start to its end."""
 
     program: str
     trace: TraceId
@@ -136,7 +136,7 @@ class CommandEnded(Event, tag="command"):
     end: int
     status: int
     cpu: int = 0
-    """Microseconds of processor time of the command and of the programs that it waited for."""
+    """Microseconds of processor time of the command and of the programs for which it waited."""
 
 
 Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded
@@ -163,7 +163,7 @@ def decode(line: bytes) -> Line | None:
     """Decode the event of a line; None if this release does not know its kind.
 
     Raises:
-        ValueError: the line is no event.
+        ValueError: the line is not an event.
     """
     if _tag.decode(line).event not in KINDS:
         return None

@@ -155,7 +155,7 @@ class TraceFile:
         trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line. A forked process adds none, since it has no part in the trace."""
+        """Add a line. A forked process adds no line, because it has no part in the trace."""
         if self._process != os.getpid():
             return
         line = encode(event)

@@ -17,7 +17,7 @@ FILE = "hpss-json="
 """The prefix of the flag that names a file for the trace."""
 
 KNOWN = ("hpss", "hpssdetail", "hpssvfs", "hpssbytes")
-"""The other flags: which calls are shown, and how much of each."""
+"""The flags that select which calls are shown, and how much of each."""
 
 
 class BadFlag(Exception):

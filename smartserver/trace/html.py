@@ -31,7 +31,7 @@ WAIT = "the wait, each instant once"
 """The title of the first track."""
 
 NAMES = 5
-"""The most names of a part that the table has."""
+"""The most names of a part in the table."""
 
 
 class Bar(msgspec.Struct, array_like=True):
@@ -66,7 +66,7 @@ class Share(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """A command of the trace, as the page shows it."""
+    """A command of the trace, in the form that the page shows."""
 
     program: str
     counted: str
@@ -75,7 +75,7 @@ class Command(msgspec.Struct):
     shares: list[Share]
     tracks: list[Track]
     links: list[str]
-    """The lines about its connections, from the kernel."""
+    """The lines about the command's connections, from the kernel."""
 
 
 class Page(msgspec.Struct):

@@ -28,9 +28,9 @@ class ProcessTrack(NamedTuple):
     process: int
     program: str
     start: int
-    """The time of its start; if the system does not tell that, the time at which it began to record."""
+    """The start time of the process; if the system does not report it, the time at which recording began."""
     end: int
-    """The end of its last event."""
+    """The end of the process's last event."""
     spans: list[SpanEnded]
     """The spans of the process, with its start and, for a host, its whole run."""
     requests: list[RequestEnded]

@@ -16,7 +16,7 @@ from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
 WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
-"""The threads of a process, as its viewer orders them. The threads after each are for slices that do not nest."""
+"""The threads of a process, in the order of the viewer. The threads after each are for slices that do not nest."""
 
 Event = dict[str, Any]
 

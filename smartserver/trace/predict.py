@@ -62,7 +62,7 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
     requests = _direct_requests(trace)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
-    """Microseconds during each request: on the link, at the server while nothing else was done, and here."""
+    """Microseconds during each request: on the link, at the server while nothing else was done, and on this side."""
     for piece in pieces(trace):
         index = _during(requests, piece)
         if index is not None:
@@ -165,7 +165,7 @@ def request_size(request: RequestEnded) -> int:
 
 
 def answer_size(request: RequestEnded) -> int:
-    """Return the bytes of an answer on the wire, including its trace. END of a long answer has a packet of its own."""
+    """Return the bytes of an answer on the wire, including its trace. The END of a long answer has its own packet."""
     return request.down + SEGMENT if request.down > INITIAL_WINDOW else request.down
 
 

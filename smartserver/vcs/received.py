@@ -32,10 +32,10 @@ class ReceivedRecord(NamedTuple):
     base: Key
     check: bytes
     base_is_local: bool
-    """True if it has a base that was not received before it. The base is then in the local repository, even if a copy
-    is received later."""
+    """True if the record has a base that was not received before it. The base is then in the local repository, even if
+    a copy is received later."""
     revision: RevisionId
-    """The first revision that introduced it."""
+    """The first revision that introduced the record."""
 
 
 class ReceivedRecords(ABC):

@@ -1,4 +1,4 @@
-"""Makes the segments of a push: each at once, or by the writer's thread while the next records are read."""
+"""Builds the segments of a push: each at once, or by the writer's thread while the next records are read."""
 
 from __future__ import annotations
 

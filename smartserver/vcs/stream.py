@@ -268,7 +268,7 @@ class FileVersion(NamedTuple):
 
 
 Files = dict[bytes, FileVersion | None]
-"""The new and changed files of a commit; None stands for a file that the commit removes."""
+"""The new and changed files of a commit. None means that the commit removes the file."""
 
 
 class FilesBefore(Protocol):

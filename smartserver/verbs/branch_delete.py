@@ -22,7 +22,7 @@ class BranchDeleteResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
 def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
-    """Remove a ref and its entries in every map. An absent ref is a success, unless `expected` is a tip.
+    """Remove a ref and its entries in every map. If the ref is absent, the call succeeds unless `expected` is a tip.
 
     The branch that HEAD names cannot be removed.
     """

@@ -45,7 +45,7 @@ class Body(enum.Enum):
 
 
 class Permission(enum.Enum):
-    """A right of a user to a repository; write, create and force may be given per ref."""
+    """A right of a user to a repository. Write, create and force may be granted per ref."""
 
     READ = "read"
     WRITE = "write"
@@ -89,7 +89,7 @@ class Context(Protocol):
 
     @property
     def transaction(self) -> Transaction:
-        """The request's view of its repository."""
+        """The request's view of the repository."""
 
     @property
     def server(self) -> ServerFacts:
@@ -123,7 +123,7 @@ class Context(Protocol):
         """Check that the user has a permission.
 
         Raises:
-            AccessDenied: the user lacks it.
+            AccessDenied: the user lacks the permission.
         """
 
     def gather(self, size: int) -> None:
@@ -144,8 +144,8 @@ class Context(Protocol):
         """
 
     def mend(self) -> tuple[list[str], bool]:
-        """Correct data that an earlier release stored unchecked. Return a line for each correction, and whether more is
-        left.
+        """Correct data that an earlier release stored unchecked. Return a line for each correction, and True if another
+        call is needed.
 
         Raises:
             NoSuchRepository: there is no repository.
@@ -185,7 +185,7 @@ class Declaration(msgspec.Struct, frozen=True):
     long: bool = False
     """True if a call may take minutes. It is executed separately from quick calls."""
     alone: bool = False
-    """True if no other call may be in its request."""
+    """True if the request must have no other call."""
     of_incomplete: bool = False
     """True for maintenance, which also works on a repository whose copy is incomplete."""
     copies: Callable[[Any], bool] = lambda arguments: False

@@ -101,7 +101,7 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class WithdrawRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A published file. `aside`: an unused name, which a folder gets before it is removed."""
+    """A published file. `aside`: an unused name, to which a folder is renamed before it is removed."""
 
     path: FilePath
     aside: FilePath

@@ -116,7 +116,7 @@ WRITERS: dict[type, Callable[..., list[Frame]]] = {
     events.Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
     events.GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
 }
-"""The functions that make frames of an event, by the type of the event."""
+"""The functions that build the frames of an event, by the type of the event."""
 
 
 class Connection:

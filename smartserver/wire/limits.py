@@ -45,13 +45,13 @@ MAX_RESULTS = 16 * MIB
 
 MAX_ENTRIES = 1 << 19
 """The most refs of an answer, the most tips of all its refs, and the most entries of all its maps. A repository has no
-more of these together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
+more refs, tips and entries together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
 """The most tips of one ref. The largest known number of heads of a branch is some thousands."""
 
 MAX_MAPS = 64
-"""Maps of an answer: a repository has no more (`store.root.MAX_MAPS`)."""
+"""The most maps of an answer. A repository has no more (`store.root.MAX_MAPS`)."""
 
 MAX_WORDS = 256
 """The most settings of an answer, the most capabilities, and the most pieces of advice. No repository has more than 64

@@ -96,7 +96,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """The outcome of one call: its result if it was done, else the reason. The results of all calls have at most
+    """The outcome of one call: its result if it was carried out, else the error. The results of all calls have at most
     `MAX_RESULTS` bytes."""
 
     status: int
@@ -147,7 +147,7 @@ class Advice(msgspec.Struct, frozen=True, array_like=True):
 
 class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
     """A span of the server's time for a request (`spans.Part`). `start` and `end` are microseconds by the server's
-    clock since it had read the request."""
+    clock since the server had read the request."""
 
     part: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
     name: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
@@ -172,8 +172,8 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if there is
-    none."""
+    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if they are
+    empty."""
 
     outcomes: Outcomes
     state: State | None = None

@@ -183,7 +183,7 @@ AFTER_CLIENT: dict[tuple[State, State], State] = {
     (ClientState.DONE, ServerState.REFUSABLE): ServerState.ANSWERING,
     (ClientState.CANCELLED, ServerState.REFUSABLE): ServerState.ANSWERING,
 }
-"""(client, server) after a step -> the new state of the server's machine. For other pairs it stays as it is."""
+"""(client, server) after a step -> the new state of the server's machine. Other pairs do not change it."""
 
 OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, ServerState.DONE})
 """The final states. A request is dropped when both its machines are in a final state."""

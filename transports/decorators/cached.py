@@ -38,7 +38,7 @@ class CacheFolder:
     """A folder with copies of files. Any number of threads and processes may use it."""
 
     def __init__(self, folder: Path, size: int) -> None:
-        """`folder`: created if missing, readable by its owner alone. `size`: its approximate maximum in bytes.
+        """`folder`: is created if missing, readable by its owner alone. `size`: its approximate maximum in bytes.
 
         Raises:
             OSError: the folder cannot be created.
@@ -55,7 +55,7 @@ class CacheFolder:
         room."""
 
     def open(self, name: str) -> ReadFile | None:
-        """Open the copy with that name; return None if it is missing or damaged."""
+        """Open the copy with that name. Return None if it is missing or damaged."""
         path = self._at(name)
         try:
             file = _Copy(self._files.open_read(path))
@@ -220,7 +220,7 @@ class CachedTransport(PassingTransport):
         return blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
 
     def _keep(self, path: str, file: ReadFile) -> bool:
-        """Make a copy of `file` for `path`, which may be its future name. Return False if no copy was made."""
+        """Create a copy of `file` for `path`, which may be its future name. Return False if no copy was created."""
         size = file.size()
         return self._copy(path, size, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
 
@@ -235,7 +235,7 @@ class CachedTransport(PassingTransport):
         return True
 
     def _bring(self, source: str, target: str) -> None:
-        """Copy a file before this process renames it to an immutable name, since it is likely to be read next."""
+        """Copy a file before this process renames it to an immutable name, because it is likely to be read next."""
         if self._immutable.fullmatch(self.full(target)) is not None:
             with contextlib.suppress(TransportError), contextlib.closing(self.inner.open_read(source)) as file:
                 self._keep(target, file)
@@ -259,7 +259,7 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """Return the same tree without copies; `transport` itself if it has none."""
+    """Return the same tree without copies. If it has no copies, return `transport` itself."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):

@@ -27,7 +27,7 @@ class PassingTransport(Transport):
         return type(self)(inner, prefix=prefix)
 
     def full(self, path: str) -> str:
-        """Return `path` as seen from the outermost transport, as errors name it."""
+        """Return `path` as seen from the outermost transport, which is the form in errors."""
         return paths.join(self.prefix, path)
 
     @property

@@ -211,7 +211,7 @@ class PipeMedium:
             self._process.wait()
 
     def _take_words(self) -> str:
-        """Return the quoted standard error, once; empty if it is not quoted."""
+        """Return the quoted standard error, once; empty if standard error is not quoted."""
         said, self._said = self._said, None
         if said is None:
             return ""

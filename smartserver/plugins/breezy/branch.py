@@ -120,8 +120,8 @@ class HpssBranch(BzrBranch8):
             self.conf_store.unload()
 
     def outdated(self) -> Outdated:
-        """Return the error that makes the command run again. Options that the command set are dropped: they were based
-        on the old state."""
+        """Return the error that makes the command run again. Options that the command set are dropped, because they
+        were based on the old state."""
         if self.conf_store is not None:
             self.conf_store.unload()
         return Outdated(self.remote.url)

@@ -1,4 +1,5 @@
-"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read asks the server, a write is sent."""
+"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read gets them from the server, a write is
+sent to it."""
 
 from __future__ import annotations
 

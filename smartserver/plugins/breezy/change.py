@@ -117,7 +117,7 @@ def options_are(content: bytes) -> MapUpdateRequest:
 
 
 def options_become(content: bytes) -> list[MapUpdateRequest]:
-    """Return the change that gives options to a branch that has none."""
+    """Return the change that stores options for a branch that has none."""
     return [options_change(content, b"")] if content else []
 
 
@@ -146,7 +146,7 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
 
 
 def objection(tag: str) -> str:
-    """Return the reason why a server accepts no tag of that name; empty if it does."""
+    """Return the reason why a server does not accept a tag of that name; empty if it does."""
     try:
         tag.encode()
     except UnicodeEncodeError:

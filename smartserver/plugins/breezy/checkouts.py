@@ -51,7 +51,7 @@ class Checkouts:
             self._bases.update(parents[:1])
 
     def lacking(self, has: Callable[[RevisionId], bool]) -> list[RevisionId]:
-        """Return the parents of trees that a mirror lacks, given its `has`."""
+        """Return the parents of trees that a mirror lacks. `has`: tells whether the mirror has a revision."""
         return [parent for parent in self._parents if not has(parent)]
 
     def tell_gone(self, revisions: Iterable[RevisionId], url: str) -> None:

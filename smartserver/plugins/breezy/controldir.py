@@ -78,12 +78,12 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
-        """Return the format of its branches."""
+        """Return the format of the directory's branches."""
         return HpssBranchFormat()
 
     @property
     def repository_format(self) -> Any:
-        """The format of its repository, which is 2a."""
+        """The format of the directory's repository, which is 2a."""
         return format_2a().repository_format
 
 
@@ -165,7 +165,7 @@ class HpssDir(BzrDir):
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
-        """Refuse: a branch is created by its first push."""
+        """Raise an error, because a branch is created by its first push."""
         raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
@@ -275,7 +275,7 @@ def options_of_new(parent: str) -> bytes:
 
 
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
-    """Let a branch remember where it is pushed to. `remember`: as in `HpssDir.push_branch`."""
+    """Let a branch remember the location to which it is pushed. `remember`: as in `HpssDir.push_branch`."""
     is_not_to = remember is False and runs("push")  # Other programs do not mean that by False.
     if not remember and (is_not_to or source.get_push_location() is not None):
         return

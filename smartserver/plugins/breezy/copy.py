@@ -49,7 +49,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int
 
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
-    """Create the branch if the source still has that tip and these tags, and return whether it has."""
+    """Create the branch if the source still has that tip and these tags. Return False if it does not."""
     stays, same = [], []
     if ref != HERE:
         stays = [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]

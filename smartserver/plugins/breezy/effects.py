@@ -36,7 +36,8 @@ def has_effect(name: str, value: object) -> bool:
 
 
 class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not typed.
-    """The options of a store that have an effect. The store is read only when one of these options is asked for."""
+    """The options of a store that have an effect. The store is read only when an option that has an effect is
+    requested."""
 
     def __init__(self, store: Any) -> None:
         self.id = None
@@ -62,7 +63,7 @@ class EffectiveStack(config.BranchStack):  # type: ignore[misc]
     """
 
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:
-        """Yield each section with its store."""
+        """Yield each section together with its store."""
         *first, _, last = self.sections_def
         if runs("config"):
             yield from super().iter_sections()

@@ -185,14 +185,15 @@ class FromMirror(InterSameDataRepository):
                 raise NoSuchRevision(self.source, tip)
 
     def _filled(self) -> list[RevisionId]:
-        """Return the ghosts of the target that the server has: Breezy does not look for them below revisions that are
-        here."""
+        """Return the ghosts of the target that the server has. Breezy does not look for ghosts below revisions that
+        exist locally."""
         absent = self.source.remote.history.absent
         there = self.source.has_revisions(absent) if absent else set()
         return [*there - self.target.has_revisions(there)] if there else []
 
     def _copy(self, fetch_spec: Any) -> bool:
-        """Copy the packs of the mirror if all of it is wanted and the target is empty. Return whether that was done."""
+        """Copy the packs of the mirror if the whole mirror is wanted and the target is empty. Return True if they were
+        copied."""
         if fetch_spec is None or self.target._fallback_repositories or self.source._fallback_repositories:
             return False
         if self.target._pack_collection.all_packs():

@@ -112,7 +112,7 @@ def mirrors() -> Mirrors | None:
 
 
 class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy is not typed.
-    """A mirror as a repository that asks no server, with locks of the operating system."""
+    """A mirror as a repository that makes no requests, with locks of the operating system."""
 
     def __init__(self, control: Any, transport: Any) -> None:
         known = format_2a().repository_format
@@ -217,7 +217,7 @@ class Mirror:
         return self._transport
 
     def open(self) -> Any:
-        """Return the mirror as a Breezy repository that asks no server."""
+        """Return the mirror as a Breezy repository that makes no requests."""
         self._find()
         return MirrorRepository(self._control, self._transport)
 
@@ -390,8 +390,8 @@ class Mirror:
 
     @contextmanager
     def writing(self, *, commits: bool) -> Iterator[None]:
-        """Hold the lock for one of Breezy's write groups. A commit adds revisions that no other process adds, and may
-        take long."""
+        """Hold the lock for one of Breezy's write groups. The lock may be held for long: a commit adds revisions that
+        no other process adds."""
         if self._folder is None:
             yield
             return
@@ -400,7 +400,7 @@ class Mirror:
 
     @contextmanager
     def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
-        """Hold the lock for additions to the folder, unless a write group of this process holds it already."""
+        """Hold the lock for additions to the folder, unless a write group of this process has it already."""
         if self._adds:
             yield
             return

@@ -143,7 +143,7 @@ def check_packs(path: str) -> None:
 
 
 def tidy(path: str) -> None:
-    """Remove the files of processes that were killed while they wrote. The caller holds the lock for writing."""
+    """Remove the files of processes that were killed while they wrote. The caller must hold the lock for writing."""
     uploads = os.path.join(path, ".bzr", "repository", "upload")
     with contextlib.suppress(NotADirectoryError):
         for name in os.listdir(uploads):

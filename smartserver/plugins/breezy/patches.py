@@ -40,8 +40,8 @@ def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 
 def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
-    """Register a lightweight checkout of a branch on a server when its tree is opened, since Breezy has no hook for
-    it."""
+    """Register a lightweight checkout of a branch on a server when its tree is opened, because Breezy has no hook for
+    that."""
     stock(tree, basedir, branch, *arguments, **options)
     remote = remote_of(branch)
     if remote is not None:

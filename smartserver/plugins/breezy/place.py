@@ -1,4 +1,4 @@
-"""`Place`: a branch on a server as it was last seen, and each change of it as one request."""
+"""`Place`: a branch on a server in its last known state. Each change of the branch is one request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BranchState:
     """The state of a branch; `tip` is None if the branch is missing."""
 
     at: str
-    """The path of its repository."""
+    """The path of the branch's repository."""
     inner: str
     """The part of the path below the branch."""
     tip: RevisionId | None = None
@@ -71,7 +71,7 @@ class Place:
         self.seen: BranchState | None = None
         """The state, once it was received or assumed."""
         self.is_assumed = False
-        """True if the state was assumed, and the server was not asked."""
+        """True if the state was assumed without a request."""
         self.verified: VerifyResult | None = None
         """The result of a verification of the repository; None before."""
 

@@ -116,9 +116,9 @@ class _Push:
     how: How
     """The rule for a tag that has another revision on the server."""
     new: bytes | None
-    """The options of the branch, if it must not exist yet."""
+    """The options of the branch, if the branch must not exist yet."""
     forced: bool
-    """True to move the tip, wherever it is."""
+    """True to move the tip even if it would lose revisions."""
     at: tuple[int, RevisionId] | None = None
     """The number and the revision that the target's tip must have."""
 
@@ -208,7 +208,7 @@ class _Push:
         return [stays(state)], [options_are(state.config)]
 
     def _violates(self) -> bool:
-        """Say whether the push would break `append_revisions_only`, given the state of the last answer."""
+        """Tell whether the push would break `append_revisions_only`, given the state of the last answer."""
         there = self.target.remote.remembered()
         if there.tip is None or not only_appends(self.target.base, there.config):
             return False
@@ -255,7 +255,7 @@ def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
-    """Return the changes that give the server the tags of the source."""
+    """Return the changes after which the server has the tags of the source."""
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 

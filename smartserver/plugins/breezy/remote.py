@@ -87,7 +87,7 @@ NOWHERE = (
 
 
 class RequestLevel(enum.IntEnum):
-    """The amount of state that the server was asked for."""
+    """The amount of state that was requested from the server."""
 
     REFS = enum.auto()
     """Tip, tags and options."""
@@ -272,7 +272,7 @@ class Remote(Place):
         self.learned()
 
     def learned(self) -> None:
-        """Take the state from the last answer, and load the files with it."""
+        """Use the state in the last answer, and load the files with it."""
         super().learned()
         self.load()
 

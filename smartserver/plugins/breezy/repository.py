@@ -148,8 +148,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             self._is_bringing = False
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
-        """Receive these revisions if the server has them. None are received in a write group, which may add them
-        itself."""
+        """Receive these revisions if the server has them. None are received in a write group, which may add the
+        revisions itself."""
         wanted = [revid for revid in revisions if revid and revid != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
@@ -299,7 +299,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     # -- upkeep
 
     def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
-        """Let the server join its packs."""
+        """Let the server join the packs of the repository."""
         pack(self.remote, clean=clean_obsolete_packs)
 
     def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> CheckReport:

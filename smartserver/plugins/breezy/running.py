@@ -28,7 +28,8 @@ def asks_itself() -> bool:
 
 
 def only_compares() -> bool:
-    """Say whether the command compares branches: Breezy fetches into one of them, which must not change it."""
+    """Tell whether the command only compares branches. Breezy then fetches into one of them, which must not change
+    it."""
     return any(map(runs, ("bundle-revisions", "merge-directive", "send")))
 
 

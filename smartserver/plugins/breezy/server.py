@@ -91,7 +91,8 @@ class Server:
         self.client.close()
 
     def _leave(self) -> None:
-        """Close the connection as the command ends. An interrupt is ignored: nothing else is left to be ended."""
+        """Close the connection as the command ends. An interrupt is ignored, because nothing else remains to be
+        stopped."""
         with contextlib.suppress(KeyboardInterrupt):
             self.close()
 

@@ -34,14 +34,14 @@ IN_MEMORY: Final = 4 << 20
 
 
 class Spool:
-    """The revisions of an answer, as far as they arrived."""
+    """The revisions of an answer that were received."""
 
     def __init__(self, pulled: PullAnswer) -> None:
         self._body = pulled.body
         self.announced = pulled.result.segments
         self.size = pulled.result.size
         self.broken: BaseException | None = None
-        """The error that ended the answer early; None if it is complete."""
+        """The error that ended the answer early; None if the answer is complete."""
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._places: dict[RevisionId, tuple[int, int]] = {}

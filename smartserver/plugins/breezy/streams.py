@@ -221,8 +221,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return set(own)
 
     def push(self) -> list[str]:
-        """Push each changed branch in a request of its own, and return the names of the branches. If this is
-        interrupted, only some are pushed, and the next import continues."""
+        """Push each changed branch in a separate request, and return the names of the branches. If this is interrupted,
+        only some are pushed, and the next import continues."""
         if self._changed:
             self._local.push(self._changed, force=self._force)
         self._local.delete(self._gone)
@@ -357,7 +357,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
 
 
 class _Before:
-    """The files of a revision, in the form that `FileChanges` asks for."""
+    """The files of a revision, in the form that `FileChanges` needs."""
 
     def __init__(self, processor: Any, revision: bytes | None) -> None:
         self._store = processor.rev_store

@@ -1,6 +1,6 @@
 """`HpssTransport`: a place on a server, which to Breezy is a transport without files. Reading a file makes no request.
 
-Breezy looks for files (bundles, `.bzr`) that a server does not have; it is told so at once. Functions for the paths and
+Breezy looks for files (bundles, `.bzr`) that no server has, and gets the error at once. Functions for the paths and
 names of branches are here, too.
 """
 
@@ -70,7 +70,7 @@ class HpssTransport(ConnectedTransport):
     # -- the methods of any transport
 
     def external_url(self) -> str:
-        """Return the URL as other programs read it."""
+        """Return the URL in the form that other programs read."""
         return self.base
 
     def get_smart_medium(self) -> NoReturn:

@@ -28,7 +28,7 @@ CONTROLDIR = "smartserver.plugins.breezy.controldir"
 REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
-"""The branches that this process has opened and still holds, newest last: their revisions need not be sent."""
+"""The branches that this process has opened and not closed, the newest last. Their revisions need not be sent."""
 
 
 class RunningCommand:
@@ -117,7 +117,7 @@ class HpssProber(Prober):
 
     @classmethod
     def known_formats(cls) -> list[object]:
-        """Return no formats: none can be asked for by name."""
+        """Return no formats, because none can be requested by name."""
         return []
 
 

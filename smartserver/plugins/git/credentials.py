@@ -16,7 +16,7 @@ SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
 
 
 class RunProgram(Protocol):
-    """Runs a program at the user's terminal, and returns its output, which is empty if it failed."""
+    """Runs a program at the user's terminal. It returns the program's output, which is empty if the program failed."""
 
     def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
         """`variables`: are added to those of the environment. `said`: the input of the program. `quiet`: True to hide
@@ -27,7 +27,7 @@ class GitCredentials:
     """The token that git has for one server."""
 
     def __init__(self, scheme: str, where: str, run: RunProgram) -> None:
-        """`where`: the host and its port."""
+        """`where`: the host and port of the server."""
         # A newline would add a line about another server.
         about = f"protocol={scheme}\nhost={where}\n" if where.isprintable() else ""
         self._about = about.encode("utf-8", "surrogateescape")

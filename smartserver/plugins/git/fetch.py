@@ -35,9 +35,9 @@ class Arrival(msgspec.Struct, frozen=True):
 
     body: Iterator[bytes]
     segments: int | None
-    """The number of segments; None if the server did not announce it."""
+    """The number of segments; None if the server did not announce the number."""
     shallow: tuple[set[bytes], set[bytes]] | None = None
-    """The shallow commits before and after the pull; None if they stay the same."""
+    """The shallow commits before and after the pull; None if they do not change."""
 
 
 class Fetch:
@@ -51,7 +51,7 @@ class Fetch:
         self._options = options
         self._pulled: Arrival | None = None
         self.sought = b""
-        """The objects that git asked for, one line each: an id and a name."""
+        """The objects that git requested, one line each: an id and a name."""
         self.keeps: list[str] = []
         """The `.keep` files that this fetch created. Git never repacks a pack with such a file. The files are removed
         at the end."""

@@ -97,7 +97,7 @@ def parse(command_line: Sequence[str]) -> Hint:
 
 
 class _Words:
-    """The words after the command, parsed as git's own parser does it."""
+    """The words after the command, parsed like git's own parser does."""
 
     def __init__(self, words: list[str], valued: Set[str], read: Set[str]) -> None:
         self.options: set[str] = set()

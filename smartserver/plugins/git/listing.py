@@ -154,8 +154,8 @@ def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[by
 def conditions(
     refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue], leased: Collection[bytes]
 ) -> Sequence[RefUpdate]:
-    """Return updates that change nothing, and fail if a guess may be wrong. Another ref that the short target could
-    mean must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in
+    """Return updates that change nothing, and fail if a guess may be wrong. Other refs that the short target could mean
+    must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in
     `leased`: the refs that the push itself expects to exist."""
     asked: dict[bytes, RefUpdate] = {}
     for guess in found:

@@ -39,7 +39,7 @@ class Options(msgspec.Struct):
     """Refs whose history is left out."""
     filters: list[Filter] = msgspec.field(default_factory=list)
     lazy: bool = False
-    """True if git itself asks, not the user, for objects that a partial clone lacks."""
+    """True if git itself, not the user, requests objects that a partial clone lacks."""
     promised: bool = False
     """True if fetched objects may refer to objects that git fetches later, when it needs them."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)

@@ -221,10 +221,10 @@ def peeled(local: GitRepository, found: GitObject) -> bytes:
 
 
 def objection(local: GitRepository, update: RefUpdate) -> bytes:
-    """Return the reason why an update cannot be sent; empty if it can.
+    """Return the reason why an update must not be sent; empty if it is valid.
 
-    Like git's own server, refuse a branch that points at something else than a commit. Also refuse to create or move a
-    ref that is not in a folder of `refs/`; it may be deleted. Our server has no room for a name that is too long.
+    Like git's own server, refuse a branch that does not point at a commit. Also refuse to create or move a ref that is
+    not in a folder of `refs/`; such a ref may only be deleted. A name that is too long for our server is also refused.
     """
     if len(update.ref) > MAX_NAME:
         return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
@@ -282,7 +282,7 @@ def _cut_off(error: MissingParents | MissingRevision) -> str:
 
 
 def _on_a_line(text: str) -> bytes:
-    """Return a reason on one line: names in it must not end a line of git's protocol."""
+    """Return a reason on one line, because names in the reason must not end a line of git's protocol."""
     return " ".join(plain(text).split()).encode()
 
 

@@ -37,7 +37,7 @@ class LocalObject(Protocol):
 
 
 class Local(Protocol):
-    """The pushing repository, as refspecs read it."""
+    """The pushing repository, in the form that refspecs need."""
 
     def refs(self) -> Mapping[bytes, RevisionId]:
         """Return every ref and its tip."""
@@ -106,7 +106,7 @@ class Refspecs:
         ]
 
     def target(self, source: bytes, short: bytes, refs: Collection[bytes]) -> bytes:
-        """Return the ref that a short target means if the remote has `refs`; empty if git refuses it."""
+        """Return the ref that a short target denotes if the remote has `refs`; empty if git refuses it."""
         found = matches(short, refs)
         if found or not source:
             return found[0] if len(found) == 1 else b""

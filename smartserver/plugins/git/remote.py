@@ -104,9 +104,10 @@ class GitRemote:
         self._fetched = Fetch(path_in_words(location), repository, self.terminal, self._options)
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
-        """The refs of the remote that git decided a push on, and their values; `NO_TIP` if listed as unknown."""
+        """The refs of the remote on which git decided a push, and their values; `NO_TIP` if a ref was listed as
+        unknown."""
         self._settled: Mapping[bytes, bytes] = {}
-        """Refs that git omits as up to date, given the tips that their leases expect; the server compares those
+        """Refs that git omits as up to date, given the tips that their leases expect. The server compares those
         tips."""
         self._cached: Refspecs | None = None
         """The refspecs of a push that git decided on cached refs."""
@@ -265,7 +266,8 @@ class GitRemote:
         self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
-        """Get the current refs from the server, and return them. On these git decides as with its own servers."""
+        """Get the current refs from the server, and return them. Git decides on these as it does with its own
+        servers."""
         self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}

@@ -36,7 +36,7 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
 
 def branch_of(local: HgRepository, changeset: bytes) -> bytes:
-    """Return the branch of a local changeset, from Mercurial's own cache of branches if it is there."""
+    """Return the branch of a local changeset, from Mercurial's own cache of branches if it has the changeset."""
     branch: bytes = local.mercurial.revbranchcache().branchinfo(local.changesets.rev(changeset))[0]
     return branch
 

@@ -54,7 +54,7 @@ def are_exchanged(repository: Any) -> bool:
 
 
 def encode(marker: Marker) -> bytes:
-    """Encode a marker as it is stored on a server."""
+    """Encode a marker in the form in which a server stores it."""
     return b"".join(obsolete.encodemarkers([marker], False, 1))
 
 
@@ -102,7 +102,7 @@ class MarkerMemory:
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
     def took(self, encoded: bytes, version: KnownVersion, *, is_all: bool) -> None:
-        """Remember the markers that a pull took. `is_all`: True if the pull was for all changesets."""
+        """Remember the markers that a pull received. `is_all`: True if the pull was for all changesets."""
         self._is_of(version[0])
         self._there |= _parse(stream(encoded))
         if is_all:

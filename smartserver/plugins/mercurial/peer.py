@@ -55,7 +55,7 @@ class HpssPeer(BasePeer):
         return self._url
 
     def canpush(self) -> bool:
-        """Return True: only the server knows whether it accepts a push."""
+        """Return True, because only the server can tell whether it accepts a push."""
         return True
 
     def close(self) -> None:
@@ -105,8 +105,8 @@ class HpssPeer(BasePeer):
         self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
     def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
-        """Send the request, once, and return the remote. A command that names changesets needs their history in the
-        same request."""
+        """Send the request, once, and return the remote. A command that names changesets requests their history,
+        too."""
         if not self.is_pushed_to:
             self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from smartserver.vcs.hg.repository import HgRepository
 
 DRAFT = b"1"
-"""The phase draft, as Mercurial's own tables have it."""
+"""The phase draft in the form of Mercurial's own tables."""
 
 
 def draft_roots(
@@ -47,7 +47,7 @@ def phase_heads(
     public: Collection[bytes],
     heads: Collection[bytes],
 ) -> PhaseHeads:
-    """Return the phases of `heads` and their ancestors, each of which is here or received. The other arguments are as
+    """Return the phases of `heads` and their ancestors, each of which is local or received. The other arguments are as
     in `draft_roots`."""
     known = _public_received(received, public)
     found = PhaseHeads([], [])

@@ -91,7 +91,7 @@ class View(NamedTuple):
     """The state of the remote that was known before a request."""
 
     is_cached: bool
-    """True if the server was not asked before in this command."""
+    """True if the view is cached state, because this command has made no request before."""
     version: KnownVersion | None
     heads: list[bytes]
     evolves: bool
@@ -105,8 +105,8 @@ def push_bundle(operation: Any) -> None:
 
 
 class HgPush:
-    """One push. Mercurial's object for it, `operation`, has the changes that are left to send: Mercurial's discovery
-    adds them."""
+    """One push. Mercurial's object for the push, `operation`, has the changes that are still to be sent; Mercurial's
+    discovery adds them."""
 
     def __init__(self, operation: Any) -> None:
         self._operation = operation
@@ -243,8 +243,8 @@ class HgPush:
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
-        """Return updates for changesets that become public and that no head of the server reaches, since it dropped
-        them as obsolete."""
+        """Return updates for changesets that become public and that no head of the server reaches, because the server
+        dropped them as obsolete."""
         local, remote = self._local, self._remote
         if remote.publishes or not remote.evolves:
             return []

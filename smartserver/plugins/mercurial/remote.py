@@ -85,7 +85,8 @@ def in_utf8(name: bytes) -> bytes:
 
 
 def shown_here(name: bytes) -> bytes:
-    """Return a received name in the encoding of the user. Mercurial's type for it keeps the original bytes."""
+    """Return a received name in the encoding of the user. It has Mercurial's type for such names, which keeps the
+    original bytes."""
     found: bytes = encoding.tolocal(name)
     return found
 
@@ -355,7 +356,7 @@ class Remote:
         return {shown_here(name): value for name, value in self.knowledge.map(BOOKMARKS).items()}
 
     def phases(self) -> dict[bytes, bytes]:
-        """Return the table of phases as Mercurial's own servers have it: the roots of the draft changesets."""
+        """Return the table of phases in the form of Mercurial's own servers: the roots of the draft changesets."""
         if self.publishes:
             return {b"publishing": b"True"}
         if self.level:

@@ -56,7 +56,7 @@ def _source(ui: Any) -> Any:
 
 
 def _ssh(ui: Any) -> list[str]:
-    """Return the words of the command by which hg logs in to other machines."""
+    """Return the command, as words, by which hg logs in to other machines."""
     from smartserver.client.ssh_url import of_shell
 
     return of_shell(os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))

@@ -107,8 +107,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
 
 
 def _interface(flags: Set[str]) -> Any:
-    """Return a configuration with a user's settings for servers, and nothing else of the user's: no hooks, no
-    extensions."""
+    """Return a configuration with a user's settings for servers, but without any other settings of the user: no hooks,
+    no extensions."""
     users = user_interface.ui.load()
     found = user_interface.ui()
     for section in (b"auth", b"hpss"):
@@ -142,7 +142,7 @@ class _Texts:
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
-        """Store a text, and return its place."""
+        """Store a text. Return its place."""
         place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
@@ -355,7 +355,7 @@ class StreamImport:
 
 
 class _Before:
-    """The files of a changeset, in the form that `FileChanges` asks for."""
+    """The files of a changeset, in the form that `FileChanges` needs."""
 
     def __init__(self, changeset: Any) -> None:
         self._changeset = changeset

@@ -21,7 +21,7 @@ class ExtraConnection(Ban):
 
     def __init__(self) -> None:
         self._is_good = False
-        """True if the connection before has answered all its requests."""
+        """True if the previous connection has answered all its requests."""
         self._is_new = False
         self._is_ending = False
         """True if the server accepts no more requests on the connection."""

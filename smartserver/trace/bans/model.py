@@ -22,9 +22,9 @@ class WatchedRequest(msgspec.Struct):
     flags: RequestFlag
     known: KnownVersion | None
     number: int = 0
-    """The number of requests that the client sent before it."""
+    """The number of requests that the client sent before this one."""
     is_repeat: bool = False
-    """True if it was sent before, under the same id."""
+    """True if the request was sent before, under the same id."""
 
     @property
     def mutates(self) -> bool:
@@ -58,13 +58,13 @@ class Cost(enum.StrEnum):
     REQUEST = "request"
     """The whole request."""
     CONNECTION = "connection"
-    """The connection that was opened for it."""
+    """The connection that was opened for the request."""
     BODY = "body"
     """Bytes of the request or of its answer."""
 
 
 class Finding(NamedTuple):
-    """A banned call. `why`: the reason, if the rule does not tell it."""
+    """A banned call. `why`: the reason, if it is not clear from the rule."""
 
     verb: str
     why: str = ""

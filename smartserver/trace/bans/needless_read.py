@@ -56,7 +56,7 @@ class Duplicate(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember the answers; after a change, forget those near its path."""
+        """Remember the answers. After a change, forget the answers about paths near the changed one."""
         if asked.mutates:
             self._answered = [each for each in self._answered if not _near(each[0], asked.path)]
         elif answered.fault is None:

@@ -119,7 +119,7 @@ def _hashes(contents: object) -> list[bytes]:
 
 
 class _Body:
-    """The body of a push, decoded while it is sent. A damaged body gives no revisions."""
+    """The body of a push, decoded while it is sent. No revisions are found in a damaged body."""
 
     def __init__(self, flags: RequestFlag) -> None:
         self._stream: SegmentStream | None = SegmentStream(graph_first=bool(flags & RequestFlag.GRAPH_FIRST))

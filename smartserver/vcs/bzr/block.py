@@ -31,7 +31,7 @@ _FULL_OF_FILE = 2 << 20
 """A block with more bytes of content gets no text of another file."""
 
 _COPY = 6
-"""Bytes of a copy instruction as it is written here: its command, three bytes of place, two of length."""
+"""Bytes of a copy instruction in the form written here: its command, three bytes of place, two of length."""
 
 _GIVEN = 0x80 | 0x07 | 0x30
 _PIECE = 64 << 10
@@ -63,11 +63,11 @@ class BlockText(NamedTuple):
     base_key: Key = b""
     """The key of an earlier text that is similar."""
     base: bytes | None = None
-    """The text of `base_key`, if it is at hand."""
+    """The text of `base_key`, if it is in memory."""
 
 
 class TextRange(NamedTuple):
-    """The range of a block that holds a text."""
+    """The range of a text in a block."""
 
     key: Key
     parents: tuple[StoreKey, ...] | None
@@ -77,7 +77,7 @@ class TextRange(NamedTuple):
 
 
 Give = Callable[[bytes, list[TextRange]], None]
-"""Takes a full block and the ranges of its texts."""
+"""A function that receives a full block and the ranges of its texts."""
 
 
 def fill(texts: Iterable[BlockText], give: Give) -> None:
@@ -108,7 +108,7 @@ class Block:
     def __init__(self) -> None:
         self._content: list[bytes] = []
         self.size = 0
-        """Bytes of its content."""
+        """Bytes of the block's content."""
         self._pieces: dict[Key, _Pieces] = {}
 
     def add(self, key: Key, text: bytes, base_key: Key = b"", base: bytes | None = None) -> tuple[int, int]:

@@ -32,7 +32,7 @@ from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
-"""A second process is used from so many bytes of texts on, if there is a second core."""
+"""Bytes of texts from which a second process is used, if there is a second core."""
 
 
 def insert(
@@ -162,7 +162,7 @@ class _Arrived(ReceivedRecords):
             raise WrongContent(key, str(error)) from error
 
     def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
-        """Note the SHA-1 of each text in `named` that is `expected`, and remove it from `expected`."""
+        """Record the SHA-1 of each text in `named` that is `expected`, and remove it from `expected`."""
         for key, sha1 in named.items():
             if key in expected:
                 self._named[key] = sha1

@@ -62,7 +62,7 @@ class InventoryEntry(NamedTuple):
 
     @property
     def text_key(self) -> Key:
-        """The key of its text."""
+        """The key of the entry's text."""
         return self.file_id + b"\0" + self.revision
 
 

@@ -60,7 +60,7 @@ class BrzPlan:
     ) -> None:
         """`here`: the parents outside `graph` that are in the repository.
 
-        `partial`: the texts of these parents may be missing; missing ones are no delta bases.
+        `partial`: the texts of these parents may be missing; missing texts are not used as delta bases.
         """
         self._partial = partial
         self._repository = repository
@@ -94,7 +94,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.check_format()
     tips = list(tips)
     with repository.locked():
@@ -114,7 +114,7 @@ class _Tree(NamedTuple):
     """The revision's own record, signature and inventory."""
     difference: Difference
     size: int
-    """Bytes of the texts it introduced."""
+    """Bytes of the texts that the revision introduced."""
 
 
 class BrzExport:
@@ -327,7 +327,8 @@ def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
-    """Check a revision's own record against its id, parents and inventory: else no client could pull it."""
+    """Check a revision's own record against its id, parents and inventory. With a wrong record, no client could pull
+    the revision."""
     try:
         found = read_revision(records[0].text)
     except ValueError as error:

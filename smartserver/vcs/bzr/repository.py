@@ -1,6 +1,6 @@
 """Reads a Breezy repository on this machine: its format, and which of its revisions are whole.
 
-If a revision is here, so are its ancestors, but for ghosts: that is Breezy's own rule. A stacked repository reads the
+If a revision exists here, so do its ancestors except ghosts; Breezy guarantees this. A stacked repository reads the
 rest through the repository that it is stacked on.
 """
 

@@ -60,7 +60,7 @@ class BzrSystem(System):
         return kind in (REVISION, INVENTORY, CHK)
 
     def id_text(self, revision: RevisionId) -> str:
-        """Return a revision id as text, which it is already."""
+        """Return a revision id as text. In Breezy it is text already."""
         return revision.decode("utf-8", "backslashreplace")
 
     def is_file(self, kind: int, meta: bytes) -> bool:

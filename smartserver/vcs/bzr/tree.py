@@ -44,8 +44,9 @@ class BzrTree:
         kept: dict[Key, InternalNode | Leaf] | None = None,
         charge: Charge = free,
     ) -> None:
-        """`kept`: pages that were read before, maybe for other trees that share them; pages are added. `charge`: called
-        with the steps for each page that is read, for the items of leaves, and for each path that is made."""
+        """`kept`: pages that were read before, perhaps for other trees that share them. This tree adds the pages that
+        it reads. `charge`: is called with the steps for each page that is read, for the items of leaves, and for each
+        path that is built."""
         self._inventory = inventory
         self._page = page
         self._kept = {} if kept is None else kept

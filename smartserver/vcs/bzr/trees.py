@@ -43,7 +43,7 @@ class TreeEntry(NamedTuple):
     parent_id: bytes
     name: bytes
     revision: bytes
-    """The revision that changed it last. The file id and this revision are the key of its text."""
+    """The revision that changed the entry last. The file id and this revision are the key of its text."""
     sha1: bytes
     size: bytes
     """The size in decimal digits."""

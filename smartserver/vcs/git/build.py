@@ -28,7 +28,7 @@ _BLOCK: Final = 1 << 20
 
 _TYPES: Final = {meta: number for number, meta in METAS.items()}
 _KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
-"""The kinds that decode a segment; they are the same for both object formats."""
+"""The kinds that decode a segment. They are the same for both object formats."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -52,16 +52,16 @@ class _Record(NamedTuple):
     encoding: int = STORED
     length: int = 0
     at: int = 0
-    """The place of its frame in the spool file."""
+    """The place of the record's frame in the spool file."""
     frame_length: int = 0
     base: Key = b""
     is_outside: bool = False
     """True if it was named as a base before it was received. Its text is then read from the repository, because the
     base of the received record may depend on it."""
     place: int = 0
-    """The place of its entry."""
+    """The place of the record's entry in the pack."""
     check: int = 0
-    """The CRC-32 of its entry."""
+    """The CRC-32 of the record's entry."""
 
 
 @twin

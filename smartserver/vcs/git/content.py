@@ -155,7 +155,7 @@ class GitContents:
         return node
 
     def _root(self, revision: RevisionId) -> Key:
-        """Return the tree of a commit or of a tag's target; the key of a tree is returned as it is."""
+        """Return the tree of a commit or of a tag's target. The key of a tree is returned unchanged."""
         key = revision
         while True:
             record = self._object(key)

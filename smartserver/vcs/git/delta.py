@@ -1,4 +1,4 @@
-"""Makes deltas as git's packs hold them: copies from a base, and insertions."""
+"""Generates deltas in the form of git's packs: copies from a base, and insertions."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ class ObjectFormat:
         """Return the object that a tag names, and the name of its type.
 
         Raises:
-            ValueError: the text is no tag.
+            ValueError: the text is not a tag.
         """
         found = self._tag.match(text)
         # Git's clients read no tag that is shorter.

@@ -82,7 +82,7 @@ MAX_ATTRIBUTE_LINE: Final = 2048
 """Git's own limits of a `.gitattributes` (attr.h): older releases overflow beyond them."""
 
 MAX_DATE: Final = (1 << 63) - 1
-"""The latest date, in seconds since the epoch, that every client can hold."""
+"""The latest date, in seconds since the epoch, that every client can represent."""
 
 # ---- trees
 
@@ -127,8 +127,8 @@ class GitFaults(FaultChecker):
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only as such
-        a file."""
+        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only if it
+        is such a file."""
         if meta == BLOB:
             return NONE
         if meta == TREE:
@@ -227,7 +227,7 @@ _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)
 
 
 def _mode(mode: bytes) -> str:
-    """Return a mode for a message, cut because any number of zeros may precede it."""
+    """Return a mode for a message. It is cut, because any number of zeros may precede it."""
     return mode[:20].decode()
 
 

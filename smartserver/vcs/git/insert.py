@@ -40,7 +40,7 @@ LEVEL = 1
 """The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""
 
 _LEVEL = "fetch.fsck."
-"""The prefix of the settings that give the severity of a fault."""
+"""The prefix of the settings with the severities of faults."""
 
 _SKIP_LIST = "skiplist"
 """The only name after the prefix whose value is a path."""
@@ -150,7 +150,8 @@ class _Check:
         self._say = say
         self._options = ["--shallow-file", shallow_file] if shallow_file else []
         self._strict = "--fsck-objects" if promised else "--strict"
-        """The option that makes git check the objects. `--strict` also looks for the objects that they refer to."""
+        """The option that makes git check the objects. `--strict` also checks that the objects to which they refer
+        exist."""
         self.is_wanted = repository.flag("fetch.fsckobjects", "transfer.fsckobjects")
         self._levels = {
             name.removeprefix(_LEVEL): values[-1].decode("utf-8", "surrogateescape")

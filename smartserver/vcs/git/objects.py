@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from smartserver.records.model import Key
 
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
-"""Git's pack type numbers; a record's meta is one of them as a byte."""
+"""Git's pack type numbers. A record's meta is one of these numbers as a byte."""
 
 TYPE_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 TYPE_NUMBERS = {name: number for number, name in TYPE_NAMES.items()}
 METAS = {number: bytes((number,)) for number in TYPE_NAMES}
 
 SHORT = 64 << 10
-"""The most bytes of an unnamed file that is made in memory."""
+"""The most bytes of an unnamed file that is created in memory."""
 
 PART = 1 << 20
 """Bytes of a part of a large text."""
@@ -35,7 +35,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 class MissingObject(VcsError):
-    """The repository refers to an object it does not have."""
+    """The repository refers to an object that it lacks."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)
@@ -58,7 +58,7 @@ class TooLarge(VcsError):
 
 
 class ReadingEnded(VcsError):
-    """`git cat-file` ended instead of answering; in a partial clone it does so for objects that were not fetched."""
+    """`git cat-file` ended instead of answering. In a partial clone this happens for objects that were not fetched."""
 
     def __init__(self, asked: bytes) -> None:
         super().__init__(asked)

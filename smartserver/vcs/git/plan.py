@@ -96,7 +96,7 @@ class Revisions(Sequence[Revision]):
 
 
 class _Graph(Sequence[GraphNode]):
-    """The nodes of the graph that a push announces, each made when it is read."""
+    """The nodes of the graph that a push announces. Each is created when it is read."""
 
     def __init__(self, revisions: Revisions) -> None:
         self._revisions = revisions

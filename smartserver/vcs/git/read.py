@@ -50,8 +50,8 @@ _CACHE = 32 << 20
 """Bytes of texts that are cached as bases. Git must read evicted texts again. Twice as much saves no time."""
 
 _CHUNK = 5_000
-"""The number of objects that a process which reads ahead is asked for at once. With fewer, git caches too few of its
-own bases."""
+"""The number of objects that are requested at once from a process that reads ahead. With fewer, git caches too few of
+its own bases."""
 
 
 class _Chunk(NamedTuple):
@@ -208,6 +208,6 @@ def _chunks(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.objects.open()  # It gets ready while revisions are listed.
     return GitPlan(repository, revisions(repository, tips, haves))

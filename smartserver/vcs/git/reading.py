@@ -76,7 +76,7 @@ class _Objects:
         """Return the object of a key.
 
         Raises:
-            CorruptRecord: it is missing.
+            CorruptRecord: the object is missing.
         """
         record = self._recent.get(key)
         if record is not None:
@@ -120,7 +120,7 @@ class _History:
         self.shallow: list[int] = []
         """Commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow at the client."""
+        """Commits that are no longer shallow for the client."""
         self.selected: list[int] = []
         """Revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()

@@ -81,7 +81,7 @@ class GitRepository:
         """Run a git command and return its output.
 
         Raises:
-            ToolFailed: its exit status is not one of `accept`.
+            ToolFailed: the exit status is not in `accept`.
         """
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         return _output(process, arguments[0], stdin, accept)
@@ -115,7 +115,7 @@ class GitRepository:
 
     @property
     def common_dir(self) -> str:
-        """The folder of objects and shared refs; it is not `git_dir` in a linked work tree."""
+        """The folder of objects and shared refs. In a linked work tree it differs from `git_dir`."""
         if self._common_dir is None:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
@@ -205,7 +205,7 @@ class GitRepository:
         return default
 
     def seconds(self, date: str) -> int:
-        """Return a date in any form that git takes (`2 weeks ago`) as seconds since 1970."""
+        """Return a date in any form that git accepts (`2 weeks ago`) as seconds since 1970."""
         said = self.run("rev-parse", "--since=" + date)
         return int(said.partition(b"=")[2])
 

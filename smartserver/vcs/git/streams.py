@@ -31,7 +31,7 @@ from smartserver.vcs.git.system import git_key
 
 _BLOCK: Final = 1 << 16
 _WINDOW: Final = 3 << 16
-"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) and git reads ahead."""
+"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) plus what git reads ahead."""
 
 _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
@@ -147,7 +147,7 @@ class _Feed:
         self._blocks: deque[bytes] = deque()
         self._kept = 0
         self._lines = 0
-        """Lines before the blocks that are kept."""
+        """The number of lines before the blocks that are kept."""
         self.size = 0
 
     def add(self, block: bytes) -> None:

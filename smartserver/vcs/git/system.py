@@ -143,8 +143,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """Return why a ref cannot have this name; empty if it can. A name must follow git-check-ref-format(1), begin
-        with `refs/`, and have no part that is too long for a client."""
+        """Return the reason why a ref must not have this name; empty if it may. A name must follow
+        git-check-ref-format(1), begin with `refs/`, and have no part that is too long for a client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
@@ -153,7 +153,7 @@ class GitSystem(System):
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return why HEAD cannot name a ref; empty if it can."""
+        """Return the reason why HEAD must not name a ref; empty if it may."""
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:
@@ -181,7 +181,7 @@ class GitSystem(System):
 
 @functools.cache
 def _ref() -> re.Pattern[bytes]:
-    """Compile the pattern of a ref's name on first use: many an `ls-remote` never needs it."""
+    """Compile the pattern of a ref's name on first use, because many an `ls-remote` never needs it."""
     return compile_pattern(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
 
 

@@ -40,16 +40,16 @@ class Revlog(Protocol):
         """Return the revlog flags of a revision."""
 
     def rawdata(self, node: Node) -> bytes:
-        """Return the text as it is hashed."""
+        """Return the text in the form that is hashed."""
 
     def rawsize(self, rev: int) -> int:
-        """Return the bytes of the text as it is hashed."""
+        """Return the size of the text in the form that is hashed."""
 
     def deltaparent(self, rev: int) -> int:
         """Return the number of the text that the delta of this one is based on."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
-        """Return the difference between two texts in Mercurial's own form; quick if it is stored so."""
+        """Return the difference between two texts in Mercurial's own form. This is fast if the difference is stored."""
 
     def clearcaches(self) -> None:
         """Drop all cached texts."""

@@ -18,7 +18,8 @@ from smartserver.vcs.patterns import compile_pattern
 
 _LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
-"""The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
+"""Matches the parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own
+folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
 """Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of an extra, or an

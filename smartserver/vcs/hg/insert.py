@@ -43,7 +43,8 @@ class Arrived(ReceivedRecords):
     """The received changesets, in order."""
 
     def __init__(self, repository: HgRepository | None) -> None:
-        """`repository`: has the bases of received records. If it is None, no record has a base here."""
+        """`repository`: the repository with the bases of received records. If it is None, no record has a local
+        base."""
         super().__init__(KINDS)
         self._repository = repository
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []

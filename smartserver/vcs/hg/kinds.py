@@ -44,7 +44,7 @@ OBSOLETE: Final = "obsolete"
 NODE_BYTES: Final = 20
 
 NULL: Final = bytes(NODE_BYTES)
-"""The node that stands for a missing parent or an empty manifest."""
+"""The node that denotes a missing parent or an empty manifest."""
 
 Node = bytes
 

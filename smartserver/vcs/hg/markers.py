@@ -47,7 +47,7 @@ _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
 
 _NO_PARENTS: Final = 3
-"""The number of parents that a marker has if it does not name them."""
+"""The number of parents of a marker that does not name its parents."""
 
 _HASH_BYTES: Final = 8
 

@@ -79,7 +79,7 @@ class HgPlan:
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.check_format()
     tips = list(tips)
     for tip in tips:
@@ -185,7 +185,7 @@ class HgExport:
     # ---- texts
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
-        """Return the hunks between a text and a candidate's, as they are stored here if they are."""
+        """Return the hunks between a text and a candidate's, in their stored form if they are stored here."""
         if self._read[0] != (key, base):
             self._read = (key, base), self._find_hunks(kind, key, base)
         return self._read[1]

@@ -1,6 +1,6 @@
 """Reads a Mercurial repository on this machine: its format, and which changesets it has.
 
-If a changeset is here, so are its ancestors: that is Mercurial's own rule.
+If a changeset exists here, so do its ancestors; Mercurial guarantees this.
 """
 
 from __future__ import annotations
