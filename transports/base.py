@@ -78,7 +78,7 @@ class ReadFile(abc.ABC):
 
     @property
     def descriptor(self) -> int | None:
-        """Return the file descriptor of an open file on this machine; None if the file is elsewhere."""
+        """The file descriptor of an open file on this machine; None if the file is elsewhere."""
         return None
 
     @abc.abstractmethod

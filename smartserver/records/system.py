@@ -264,7 +264,7 @@ class System:
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """Return the object that checks records for faults. The default finds none."""
+        """The object that checks records for faults. The default finds none."""
         from smartserver.records.faults import FaultChecker  # Imported here, as a client never judges records.
 
         return FaultChecker()

@@ -178,7 +178,7 @@ class PlaceLook:
 
     @property
     def _names(self) -> list[str]:
-        """Return the names in the folder; none if it does not exist."""
+        """The names in the folder; none if it does not exist."""
         return self.below.names.result or []
 
 
