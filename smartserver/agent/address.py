@@ -33,7 +33,7 @@ class NoAgent(Exception):
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """True if SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
+    """Tell whether SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
     if any(environment.get(name) for name in PRELOADED):
         return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
@@ -61,7 +61,7 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """True if a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
+    """Tell whether a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
     try:
         return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:

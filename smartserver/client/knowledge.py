@@ -157,7 +157,7 @@ class Knowledge:
         return self._saved.settings
 
     def refs(self) -> dict[bytes, RefValue]:
-        """The last known refs, each with one tip or more."""
+        """Return the last known refs, each with one tip or more."""
         return dict(self._saved.refs)
 
     def ref(self, name: bytes) -> RefValue | None:
@@ -165,7 +165,7 @@ class Knowledge:
         return self._saved.refs.get(name)
 
     def maps(self) -> list[str]:
-        """The names of the maps as last seen."""
+        """Return the names of the maps as last seen."""
         return list(self._saved.maps)
 
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:

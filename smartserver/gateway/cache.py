@@ -325,8 +325,8 @@ class GitCache:
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """True if the store still has all revisions of a generation. A removal of revisions gives the repository a new
-        incarnation."""
+        """Tell whether the store still has all revisions of a generation. A removal of revisions gives the repository a
+        new incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
         return same and state.version >= current.version
 
@@ -384,7 +384,7 @@ class GitCache:
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """True if all files are there with the right sizes."""
+        """Tell whether all files are there with the right sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())
@@ -393,7 +393,7 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """True if refs still reach all of these objects."""
+    """Tell whether refs still reach all of these objects."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 

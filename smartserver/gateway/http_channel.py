@@ -190,7 +190,7 @@ class GatewayChannel(http.HTTPChannel):
         super().requestDone(request)
 
     def isSecure(self) -> bool:
-        """True if the connection has TLS."""
+        """Tell whether the connection has TLS."""
         return self.is_secure
 
     def note_tls_step(self) -> None:

@@ -72,7 +72,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return map(self.__getitem__, range(len(self)))
 
     def revision(self, place: int) -> RevisionId:
-        """The id of the revision at a place."""
+        """Return the id of the revision at a place."""
         return self._id(self._listed[place])
 
     def find(self, revision: RevisionId) -> int | None:
@@ -184,7 +184,7 @@ class AnnouncedRevisions(list[GraphNode]):
         self._places = {node.revision: place for place, node in reversed(list(enumerate(self)))}
 
     def revision(self, place: int) -> RevisionId:
-        """The id of the revision at a place."""
+        """Return the id of the revision at a place."""
         return self[place].revision
 
     def find(self, revision: RevisionId) -> int | None:

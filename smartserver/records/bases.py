@@ -128,7 +128,7 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """The number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
+    """Return the number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP
@@ -348,7 +348,7 @@ class SegmentWriter:
         return _Choice(encoding, frame, base, number, len(frame) + named, length)
 
     def _frame_on(self, record: NewRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """The encoding and frame of a text on a base; None if the base cannot be used."""
+        """Return the encoding and frame of a text on a base; None if the base cannot be used."""
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
@@ -363,7 +363,7 @@ class SegmentWriter:
         return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """The encoding and frame of the hunks of a held record; None if it has no hunks, or too many."""
+        """Return the encoding and frame of the hunks of a held record; None if it has no hunks, or too many."""
         if self._hunks is None:
             return None
         hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
@@ -394,7 +394,8 @@ class SegmentWriter:
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
     def _skip(self, version: SentVersion, number: int) -> SentVersion:
-        """The base of version `number`, the successor of `version`, by the rule of chains; else `version` itself."""
+        """Return the base of version `number`, the successor of `version`, by the rule of chains; else `version`
+        itself."""
         target = number - skip_distance(number)
         base = version
         while base.number > target and base.base is not None:

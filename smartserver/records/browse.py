@@ -134,13 +134,13 @@ class Contents(Protocol):
         """
 
     def text(self, node: Node) -> Text:
-        """The text of a file, the target of a link, or the id of a submodule's revision."""
+        """Return the text of a file, the target of a link, or the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
-        """The bytes of the `text` of a node."""
+        """Return the bytes of the `text` of a node."""
 
     def header(self, revision: RevisionId) -> Header | None:
-        """The header of a revision; None if a log does not show the revision, such as a tag."""
+        """Return the header of a revision; None if a log does not show the revision, such as a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
         """Return a value that is equal for two revisions if they have equal content at a path. Return None if the path
@@ -243,7 +243,7 @@ class ChangeList:
         self._count += 1
 
     def array(self) -> msgspec.Raw:
-        """The encoded array of all changes, as in a `LogEntry`."""
+        """Return the encoded array of all changes, as in a `LogEntry`."""
         count = self._count
         if count < 1 << 4:
             head = bytes((0x90 | count,))

@@ -18,5 +18,5 @@ def free(steps: int) -> None:
 
 
 def steps_of(path: bytes) -> int:
-    """The number of steps to charge for an entry of a tree."""
+    """Return the number of steps to charge for an entry of a tree."""
     return 1 + len(path) // PATH_BYTES

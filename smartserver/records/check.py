@@ -30,7 +30,7 @@ class Hash(Protocol):
         """Take the next bytes."""
 
     def digest(self) -> bytes:
-        """The digest of all bytes so far."""
+        """Return the digest of all bytes so far."""
 
 
 def _digest(_: bytes, digest: bytes) -> bytes:
@@ -55,7 +55,7 @@ systems register."""
 
 
 def check_bytes(kind: Kind) -> int:
-    """The bytes of the check in the header of a record of this kind; 0 if the key is the check."""
+    """Return the bytes of the check in the header of a record of this kind; 0 if the key is the check."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:
@@ -80,7 +80,7 @@ def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
 
 @functools.lru_cache(maxsize=64)
 def _begin(name: str) -> bytes:
-    """The first bytes that are hashed for a check of a kind."""
+    """Return the first bytes that are hashed for a check of a kind."""
     named = name.encode()
     return varint.encode(len(named)) + named
 

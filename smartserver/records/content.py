@@ -47,8 +47,8 @@ class RepositoryView(Protocol):
         """All refs. The caller must charge a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must charge
-        a walk over them."""
+        """Return the entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must
+        charge a walk over them."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
         """Return the keys of a map's entries that changed since an incarnation, version and mark; None if they are
@@ -61,10 +61,10 @@ class RepositoryView(Protocol):
         """Return the ordinal of a revision; None if it is not stored."""
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id of a revision."""
+        """Return the id of a revision."""
 
     def parents(self, ordinal: int) -> Sequence[int]:
-        """The ordinals of a revision's stored parents."""
+        """Return the ordinals of a revision's stored parents."""
 
     def first_parent(self, ordinal: int) -> int | None:
         """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is not
@@ -84,7 +84,7 @@ class RepositoryView(Protocol):
         """Read a few records together that will be needed next, if the store is behind a link."""
 
     def length(self, kind: int, key: Key) -> int | None:
-        """The bytes of a record's text, without reading the text; None if the record is not stored."""
+        """Return the bytes of a record's text, without reading the text; None if the record is not stored."""
 
 
 class MapReader(Protocol):
@@ -98,7 +98,7 @@ class MapReader(Protocol):
         """All settings."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map."""
+        """Return the entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
         """Return the `firsts` with which a key of a map begins."""
@@ -110,8 +110,8 @@ class MapReader(Protocol):
         """Tell whether `revision` is or descends from `ancestor`; both are stored or announced."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """The `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in `others` are
-        ignored."""
+        """Return the `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in
+        `others` are ignored."""
 
 
 class TipReader(Protocol):
@@ -128,7 +128,7 @@ class TipReader(Protocol):
         """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is missing."""
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """The `System.tip_fact` of each revision, read together; empty for an unknown revision."""
+        """Return the `System.tip_fact` of each revision, read together; empty for an unknown revision."""
 
 
 class ReadScope(NamedTuple):

@@ -207,7 +207,7 @@ def decompress_parts(
 
 
 def window(frame: bytes, length: int) -> int:
-    """The bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
+    """Return the bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
     text."""
     if not frame or frame[0] & 0x20 or len(frame) < 2:
         return length
@@ -342,7 +342,8 @@ def _check_head(frame: bytes | memoryview, length: int) -> int:
 
 
 def _head_size(descriptor: int) -> int:
-    """The bytes before the first block: the descriptor, the window unless the frame is a single segment, the length."""
+    """Return the bytes before the first block: the descriptor, the window unless the frame is a single segment, the
+    length."""
     single = descriptor >> 5 & 1
     return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 

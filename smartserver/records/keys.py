@@ -45,7 +45,7 @@ class KeyTable:
         return self.find(key) >= 0
 
     def key(self, number: int) -> Key:
-        """The key with a number."""
+        """Return the key with a number."""
         return bytes(self.joined[self.ends[number] : self.ends[number + 1]])
 
     def find(self, key: Key) -> int:

@@ -74,12 +74,12 @@ class BaseTag:
 
     @staticmethod
     def entry(index: int) -> int:
-        """The tag of the record at `index` of the same segment."""
+        """Return the tag of the record at `index` of the same segment."""
         return 2 + 2 * index
 
     @staticmethod
     def parent(index: int) -> int:
-        """The tag of the record of the same kind whose key is the id of parent `index`."""
+        """Return the tag of the record of the same kind whose key is the id of parent `index`."""
         return 3 + 2 * index
 
 

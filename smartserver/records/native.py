@@ -49,7 +49,7 @@ def native(name: str) -> Any:
 
 
 def said() -> str:
-    """The line that `smartserver --version` adds; empty if the native parts are used."""
+    """Return the line that `smartserver --version` adds; empty if the native parts are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

@@ -239,7 +239,7 @@ class SegmentStream:
                 self._take(whole)
 
     def graph(self) -> AnnouncedGraph | None:
-        """The announced graph; None if the stream announces none, or its graph is not complete yet."""
+        """Return the announced graph; None if the stream announces none, or its graph is not complete yet."""
         return self._graph
 
     def segments(self) -> Iterator[bytes]:
@@ -259,7 +259,7 @@ class SegmentStream:
             raise Malformed(self._taken, "the stream ends before its graph")
 
     def _total(self, head: Buffer) -> int:
-        """The bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
+        """Return the bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
         try:
             length, size = read_length(head)
         except Malformed as error:

@@ -183,24 +183,24 @@ class System:
                     yield named
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """The right that each change of an entry of a map needs."""
+        """Return the right that each change of an entry of a map needs."""
         del stored
         replaced = EntryRight.FORCE if self.maps[table].kind == "ids" else EntryRight.WRITE
         return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the tips
-        that it keeps although they do not count as heads."""
+        """Return the tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the
+        tips that it keeps although they do not count as heads."""
         del stored, tips
         return (), ()
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """The meta that the own record of a tip of this ref must have; None: any."""
+        """Return the meta that the own record of a tip of this ref must have; None: any."""
         del ref
         return None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """The part of a revision's own record on which the attributes of tips depend; mostly empty."""
+        """Return the part of a revision's own record on which the attributes of tips depend; mostly empty."""
         del meta, text
         return b""
 
@@ -214,11 +214,11 @@ class System:
         return revision.hex()
 
     def type_name(self, meta: bytes) -> str:
-        """The name of a record with this meta in a message."""
+        """Return the name of a record with this meta in a message."""
         return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents that a revision's own record names.
+        """Return the parents that a revision's own record names.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -242,7 +242,7 @@ class System:
         return False
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """The references of a record, in its order; a key may come twice.
+        """Return the references of a record, in its order; a key may come twice.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -282,7 +282,8 @@ class System:
         raise Unsupported(f"reading parts of a repository of {self.name}", "whole revisions of it")
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """The trees and headers of a repository, for the selectors that every system understands (`records.browse`).
+        """Return the trees and headers of a repository, for the selectors that every system understands
+        (`records.browse`).
 
         Raises:
             Unsupported: the system has no trees.
@@ -312,7 +313,7 @@ def register(*systems: System) -> None:
 
 
 def system_of(vcs: str) -> System:
-    """The system with a name.
+    """Return the system with a name.
 
     Raises:
         Unsupported: this release has none.

@@ -59,7 +59,7 @@ class Access:
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """True if the user has a permission for a repository."""
+        """Tell whether the user has a permission for a repository."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
@@ -238,5 +238,5 @@ def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], Token
 
 
 def _refused(why: str) -> AccessDenied:
-    """The refusal of a token. Nothing of the token is in the message, because the message is logged."""
+    """Return the refusal of a token. Nothing of the token is in the message, because the message is logged."""
     return AccessDenied("log in", why, token=TOKEN_REFUSED)

@@ -166,7 +166,7 @@ class RequestContext:
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """True if the user may know of a repository."""
+        """Tell whether the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:

@@ -31,7 +31,7 @@ def clean(path: str) -> str:
 
 
 def is_name(part: str) -> bool:
-    """True if a path may have this part."""
+    """Tell whether a path may have this part."""
     return bool(part) and not _objection(part)
 
 
@@ -74,12 +74,12 @@ def file(path: str) -> str:
 
 
 def is_file_name(part: str) -> bool:
-    """True if the path of a file may have this part."""
+    """Tell whether the path of a file may have this part."""
     return not _objection_to_file(part)
 
 
 def is_hidden(path: str) -> bool:
-    """True if the path is refused only because a part of it begins with a dot."""
+    """Tell whether the path is refused only because a part of it begins with a dot."""
     parts = path.split("/")
     return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 

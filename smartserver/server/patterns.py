@@ -22,7 +22,7 @@ class NamePattern:
         self._forms = {folds: _compiled(folded(text) if folds else text) for folds in (False, True)}
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if a name fits. `folds`: compare in lower case; the name is `folded` already."""
+        """Tell whether a name fits. `folds`: compare in lower case; the name is `folded` already."""
         return self._forms[folds].fullmatch(name) is not None
 
 
@@ -42,7 +42,7 @@ class RefPattern:
         self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
+        """Tell whether the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
         ref, is_entry, entry = name.partition("\0")
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)

@@ -94,7 +94,7 @@ LEVELS = {
 
 
 def is_user_name(name: str) -> bool:
-    """True if a user may have this name."""
+    """Tell whether a user may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
@@ -153,11 +153,11 @@ class AccessRule:
         self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
-        """True if the rule applies to a user and path."""
+        """Tell whether the rule applies to a user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """True if the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        """Tell whether the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
@@ -206,7 +206,7 @@ class AccessRules:
         return AccessLevel.NONE, None
 
     def gives(self, user: str, permission: Permission, path: str, ref: bytes = b"") -> bool:
-        """True if a user has a permission."""
+        """Tell whether a user has a permission."""
         needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
         return self.decides(user, permission, path, ref)[0] >= needed
 
@@ -219,7 +219,7 @@ class AccessRules:
         return found
 
     def knows(self, user: str) -> bool:
-        """True if a rule grants the user any permission."""
+        """Tell whether a rule grants the user any permission."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 

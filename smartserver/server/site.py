@@ -84,7 +84,7 @@ def _order(path: str) -> list[str]:
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """True if `path` is after `after` in the order of a listing, or if `after` is empty."""
+    """Tell whether `path` is after `after` in the order of a listing, or if `after` is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -411,7 +411,7 @@ class Site:
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """True if a folder's `format` is that of a repository, or cannot be read."""
+        """Tell whether a folder's `format` is that of a repository, or cannot be read."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:

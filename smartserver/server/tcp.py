@@ -224,7 +224,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address is this machine's loopback."""
+    """Tell whether an address is this machine's loopback."""
     address = _address(host)
     return address is not None and address.is_loopback
 

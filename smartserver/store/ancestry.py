@@ -87,7 +87,7 @@ class _Marks:
         self._parents = parents
 
     def __len__(self) -> int:
-        """The bytes of the marks."""
+        """Return the bytes of the marks."""
         return len(self._marks)
 
     def has(self, ordinal: int) -> bool:
@@ -123,7 +123,7 @@ class Ancestry:
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
-        """The number of revisions, including stored ones."""
+        """Return the number of revisions, including stored ones."""
         return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
@@ -228,7 +228,8 @@ class Ancestry:
         return _Front(array("I", sorted(below)), tuple(fronts))
 
     def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
-        """The marks of the ancestors of a front. If the front is a set, the set itself is the key of the cache."""
+        """Return the marks of the ancestors of a front. If the front is a set, the set itself is the key of the
+        cache."""
         if not isinstance(front, _Front):
             return self._kept(front, lambda: _Marks(front, self._mark_stored_parents))
         if isinstance(front.ordinals, frozenset):

@@ -51,7 +51,7 @@ def seal(body: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _checks(blocks: bytes) -> bytes:
-    """The hashes of the blocks in some bytes, joined."""
+    """Return the hashes of the blocks in some bytes, joined."""
     return b"".join([_hash(blocks[at : at + BLOCK]) for at in range(0, len(blocks), BLOCK)])
 
 

@@ -272,7 +272,7 @@ class _Rows:
         return row
 
     def _changes(self, name: str, revision: RevisionId) -> ChangeList:
-        """The paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
+        """Return the paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
         objects."""
         charge = self._view.charge
         found = ChangeList()

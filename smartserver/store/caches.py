@@ -84,7 +84,7 @@ class Demand:
             self._add(self._now, cost)
 
     def sizes(self) -> list[Size]:
-        """The hits of caches of all `SIZES`."""
+        """Return the hits of caches of all `SIZES`."""
         found: list[Size] = []
         with self._lock:
             hits, size_found = self._uses, self._bytes
@@ -273,7 +273,7 @@ was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """The bytes of a block, including those of Python's objects."""
+    """Return the bytes of a block, including those of Python's objects."""
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 

@@ -106,7 +106,7 @@ class Since:
 
 
 def checkpoint_path(version: int, record_hash: bytes) -> str:
-    """The path of the checkpoint of the state after a record."""
+    """Return the path of the checkpoint of the state after a record."""
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
 
 
@@ -158,7 +158,7 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
-    """The versions and record hashes of the checkpoints with these names, the newest first."""
+    """Return the versions and record hashes of the checkpoints with these names, the newest first."""
     found: list[tuple[int, bytes]] = []
     for name in names:
         version, _, record_hash = name.partition("-")

@@ -138,7 +138,7 @@ class PartReader:
         self._piece = piece
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end."""
+        """Return the next bytes, at most `size`; empty at the end."""
         gathered: list[Buffer] = []
         missing = min(size, self._piece)
         self._piece = max(self._piece, 2 * missing)

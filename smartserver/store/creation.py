@@ -113,13 +113,13 @@ def holds_repository(above: Transport, place: str) -> bool:
 
 
 def folders_to(path: str) -> list[str]:
-    """The folders on the way to a repository: the store's own (empty) first, the repository's last."""
+    """Return the folders on the way to a repository: the store's own (empty) first, the repository's last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def name_of(place: str) -> str:
-    """The last part of a folder's path, quoted, for a message that also has the whole path."""
+    """Return the last part of a folder's path, quoted, for a message that also has the whole path."""
     return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 
@@ -165,7 +165,7 @@ class PlaceLook:
             raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 
     def missing(self) -> list[str]:
-        """The folders that must be created, outermost first."""
+        """Return the folders that must be created, outermost first."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
         return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 

@@ -66,7 +66,7 @@ class Part:
         return None if local is None else self.first + local
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at a global ordinal of this part."""
+        """Return the id at a global ordinal of this part."""
         return self._revision(ordinal - self.first)
 
 
@@ -158,7 +158,7 @@ class Graph:
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
-        """The number of the part with an ordinal."""
+        """Return the number of the part with an ordinal."""
         if not 0 <= ordinal < self.count:
             raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
         return bisect.bisect_right(self._firsts, ordinal) - 1
@@ -172,7 +172,7 @@ class Graph:
         return None
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at an ordinal."""
+        """Return the id at an ordinal."""
         return self.parts[self.part_at(ordinal)].revision(ordinal)
 
     def parents(self, ordinal: int) -> tuple[int, ...]:
@@ -193,7 +193,7 @@ class Graph:
     def missing(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> list[int]:
-        """The result of `newest_first`, ascending."""
+        """Return the result of `newest_first`, ascending."""
         found = list(self.newest_first(wants, haves, cut, charge))
         found.reverse()
         return found
@@ -211,12 +211,12 @@ class Graph:
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """The `ordinals` that no other of them descends from, ascending."""
+        """Return the `ordinals` that no other of them descends from, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 
     def _key(self, ordinal: int) -> int:
-        """The number of the block with an ordinal; numbers ascend, and no block spans two parts."""
+        """Return the number of the block with an ordinal; numbers ascend, and no block spans two parts."""
         part = bisect.bisect_right(self._firsts, ordinal) - 1
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 

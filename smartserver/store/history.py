@@ -111,14 +111,14 @@ class History:
         return self._line.entries[index] if self._start <= index < self._end else None
 
     def after(self, version: int) -> Iterator[LogEntry]:
-        """The entries of later versions, oldest first."""
+        """Return the entries of later versions, oldest first."""
         entries = self._line.entries
         first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
         beside = (entry for entry in self._beside if entry.version > version)
         return chain((entries[index] for index in range(first, self._end)), beside)
 
     def mark(self, version: int) -> int:
-        """The mark of a version, which must not be before the horizon."""
+        """Return the mark of a version, which must not be before the horizon."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
 

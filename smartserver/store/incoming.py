@@ -101,13 +101,13 @@ class UploadValidator:
         self.bytes_left_out = 0
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a new revision of the body; None for any other revision."""
+        """Return the meta of the own record of a new revision of the body; None for any other revision."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
         return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
+        """Return the `System.tip_fact` of a new revision of the body; None for any other revision."""
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:

@@ -60,12 +60,12 @@ def record_digest(kind: int, key: Key) -> bytes:
 
 
 def name_digest(name: bytes) -> bytes:
-    """The `record_digest` of a name: the byte of the kind and the key."""
+    """Return the `record_digest` of a name: the byte of the kind and the key."""
     return hashlib.blake2b(name, digest_size=DIGEST).digest()
 
 
 def kib(length: int) -> int:
-    """The KiB that a text of `length` bytes adds to the size of a chain."""
+    """Return the KiB that a text of `length` bytes adds to the size of a chain."""
     return (length + 1023) >> 10
 
 
@@ -106,7 +106,7 @@ _BLOBS = ("ids", "external_keys", "outside_ids")
 
 
 def _counts(bits: int, rows: int, segments: int, parents: int, external: int, outside: int) -> list[int]:
-    """The number of items in each of `_COLUMNS`."""
+    """Return the number of items in each of `_COLUMNS`."""
     tables = [segments + 1, segments + 1, segments, segments + 1, parents, external + 1, outside + 1]
     return [(1 << bits) + 1, rows, rows, *tables]
 
@@ -235,34 +235,34 @@ class Index:
         return range(first, stop)
 
     def digest(self, row: int) -> bytes:
-        """The `record_digest` of a row."""
+        """Return the `record_digest` of a row."""
         return self.blocks.read(self._digests + row * DIGEST, DIGEST)
 
     def at(self, row: int) -> IndexRow:
-        """The content of a row."""
+        """Return the content of a row."""
         return made(IndexRow, ROW.unpack(self.blocks.read(self._rows + row * ROW.size, ROW.size)))
 
     def rows(self) -> Iterator[IndexRow]:
-        """The content of each row."""
+        """Yield the content of each row."""
         for start in range(0, self.records, STRIDE):
             content = self.blocks.read(self._rows + start * ROW.size, min(STRIDE, self.records - start) * ROW.size)
             yield from map(IndexRow._make, ROW.iter_unpack(content))
 
     def all_rows(self) -> bytes:
-        """The bytes of all rows, to be unpacked by `ROW`."""
+        """Return the bytes of all rows, to be unpacked by `ROW`."""
         return self.blocks.read(self._rows, self.records * ROW.size)
 
     def all_digests(self) -> bytes:
-        """The bytes of all digests, `DIGEST` bytes each."""
+        """Return the bytes of all digests, `DIGEST` bytes each."""
         return self.blocks.read(self._digests, self.records * DIGEST)
 
     def row(self, row: int) -> Row:
-        """The depth, chain and lineage of a row."""
+        """Return the depth, chain and lineage of a row."""
         found = self.at(row)
         return Row(found.depth, found.chain_kib, found.lineage)
 
     def external(self, entry: int) -> tuple[int, Key]:
-        """The kind and key of an external base, by its entry in the table."""
+        """Return the kind and key of an external base, by its entry in the table."""
         raw = self._item(self._external_offsets, self._external_keys, entry)
         return raw[0], raw[1:]
 
@@ -271,7 +271,7 @@ class Index:
         return map(self.external, range(len(self._external_offsets) - 1))
 
     def revision(self, segment: int) -> RevisionId:
-        """The id of a segment's revision."""
+        """Return the id of a segment's revision."""
         return self._item(self._id_offsets, self._ids, segment)
 
     def revisions(self, first: int = 0, stop: int | None = None) -> Iterator[RevisionId]:
@@ -305,7 +305,7 @@ class Index:
         return None
 
     def parents(self, segment: int) -> list[int]:
-        """The parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
+        """Return the parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
         `outside`."""
         start, stop = self.parent_starts.span(segment)
         return self.parent_entries[start:stop].tolist()

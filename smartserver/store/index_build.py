@@ -318,7 +318,7 @@ class IndexBuilder:
         yield from map(_aligned, rest)
 
     def _digests(self, pace: Pace) -> bytes:
-        """The digests of all records, by position."""
+        """Return the digests of all records, by position."""
         found = bytearray()
         for first in range(0, len(self._bases), PACED):
             pace()

@@ -183,7 +183,7 @@ class UploadIndex:
         return 0 if number is None else self._lengths[number]
 
     def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
-        """The ordinals of the revisions of the stream that introduced a record, the newest first."""
+        """Return the ordinals of the revisions of the stream that introduced a record, the newest first."""
         found = self._names.find(ONE_BYTE[kind] + key)
         if found < 0:
             return ()
@@ -195,20 +195,21 @@ class UploadIndex:
         return ordinals
 
     def row(self, number: int) -> Row:
-        """The depth, chain and lineage of a copy."""
+        """Return the depth, chain and lineage of a copy."""
         return made(Row, (self._depths[number], self._chains[number], self._lineages[number]))
 
     def key(self, number: int) -> Key:
-        """The key of a copy."""
+        """Return the key of a copy."""
         return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
-        """The number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no copy."""
+        """Return the number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no
+        copy."""
         return self._bases[first:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
-        """The number and key of a copy's base. The number is None if the base is stored; without a base, the key is
-        empty too."""
+        """Return the number and key of a copy's base. The number is None if the base is stored; without a base, the key
+        is empty too."""
         base = self._bases[number]
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
@@ -274,7 +275,7 @@ class StoredBases:
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
     def record(self, kind: int, key: Key) -> tuple[bytes, bytes]:
-        """The meta and text of a stored record."""
+        """Return the meta and text of a stored record."""
         location = self._snapshot.first(kind, key)
         assert location is not None  # The prover asked for its row before.
         record = self._snapshot.record(location)
@@ -367,14 +368,14 @@ class KnownRecords:
         return self._snapshot.record(place)
 
     def copies(self, kind: int, key: Key) -> Iterable[int]:
-        """The ordinals of the revisions that introduced a record."""
+        """Return the ordinals of the revisions that introduced a record."""
         came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor.
         if len(came) > 1:
             self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of records that are in the stream or stored."""
+        """Return the metas of records that are in the stream or stored."""
         came = [self.stream.meta(*place) for place in places]
         stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
         rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
@@ -434,7 +435,7 @@ class KnownRecords:
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:
-        """The length of a base's text; 0 for no base."""
+        """Return the length of a base's text; 0 for no base."""
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)

@@ -250,7 +250,7 @@ class Log(LogView):
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """The newest head, after a record may have been published."""
+        """Return the newest head, after a record may have been published."""
         try:
             head = self.look(has_successor=True)
         except CodedError as error:

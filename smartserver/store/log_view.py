@@ -194,7 +194,7 @@ class LogView:
         return state if state.hash == record_hash else None
 
     def _begun(self, first: bytes | None) -> State | None:
-        """The state after record 1; None if the record is missing."""
+        """Return the state after record 1; None if the record is missing."""
         if first is None:
             return None
         record_one = decode_record(first, record_path(1))
@@ -257,8 +257,8 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """The steps that first read a repository of a remote store. Each read of an object store costs money, so no record
-    is guessed there."""
+    """Return the steps that first read a repository of a remote store. Each read of an object store costs money, so no
+    record is guessed there."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]

@@ -96,7 +96,7 @@ class Findings:
         return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
-        """True if the repository needs repair or has changes to restore."""
+        """Tell whether the repository needs repair or has changes to restore."""
         return self.needs_repair or bool(self.changes)
 
 
@@ -210,7 +210,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """The findings about the log. `is_marked`: True if the folder has its `format` file."""
+        """Return the findings about the log. `is_marked`: True if the folder has its `format` file."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -234,7 +234,7 @@ class _Walk:
 
 
 def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
-    """The changes of the readable records after number `horizon`, in the order of their numbers."""
+    """Return the changes of the readable records after number `horizon`, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):

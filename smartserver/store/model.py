@@ -34,7 +34,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     """True if the server may decompress frames in the bulk stream (`store.bulk`)."""
 
     def __bool__(self) -> bool:
-        """True if there is anything to send."""
+        """Tell whether there is anything to send."""
         return self.segments > 0
 
 
@@ -47,7 +47,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """The items of a content body (`records.browse`)."""
 
     def __bool__(self) -> bool:
-        """True if there is anything to send."""
+        """Tell whether there is anything to send."""
         return self.pieces is not None or self.items is not None
 
 

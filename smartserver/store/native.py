@@ -56,8 +56,8 @@ class Prover(Protocol):
         """Return the records from a number on, in the form that `UploadIndex.extend` accepts."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
-        """The body of the index of a pack with the segments from number `first` on. `lineages`: the lineages of its
-        records."""
+        """Return the body of the index of a pack with the segments from number `first` on. `lineages`: the lineages of
+        its records."""
 
     def forget(self) -> None:
         """Drop texts and marks, as no more segments will be proved."""

@@ -265,7 +265,7 @@ def _decode(content: bytes) -> _Root:
 
 
 def _read_state(folder: Transport, place: str) -> State:
-    """The content of the root, as the state after the record of the upgrade."""
+    """Return the content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
         """Read a file from its old path, or from the path to which it was moved."""

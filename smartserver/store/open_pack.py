@@ -158,8 +158,8 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """The rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does not
-        have them, cannot be read, or is in a remote store, where reading it would take further round trips."""
+        """Return the rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does
+        not have them, cannot be read, or is in a remote store, where reading it would take further round trips."""
         found = self._open_summaries()
         if found is None:
             return None
@@ -243,7 +243,7 @@ class SegmentReader:
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end; then empty."""
+        """Return the next `size` bytes, fewer only at the end; then empty."""
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:

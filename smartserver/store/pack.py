@@ -163,11 +163,11 @@ class PackReader:
             raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
 
     def trailer(self) -> bytes:
-        """The hash at the end of the pack."""
+        """Return the hash at the end of the pack."""
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
-        """The names of the packs that this pack joins, in order; empty if it is not a joined pack."""
+        """Return the names of the packs that this pack joins, in order; empty if it is not a joined pack."""
         tail = self._file.read_at(self.length, TAIL)
         trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
         return () if trailer is None else trailer.joins
@@ -223,7 +223,8 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """The hash of the deleted pack. The joined pack was written only after this pack was found to have it."""
+        """Return the hash of the deleted pack. The joined pack was written only after this pack was found to have
+        it."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:

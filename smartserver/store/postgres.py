@@ -145,7 +145,7 @@ def _connected(address: str) -> _Connection:
 
 
 def _path(repository: str, number: int) -> str:
-    """The path of a record from the outermost transport, for errors."""
+    """Return the path of a record from the outermost transport, for errors."""
     return paths.join(repository, record_path(number))
 
 
@@ -169,11 +169,11 @@ class Database:
         return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
-        """The numbers of the existing records, ascending."""
+        """Return the numbers of the existing records, ascending."""
         return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
-        """The size of a record, and the time of its publication; None if it does not exist."""
+        """Return the size of a record, and the time of its publication; None if it does not exist."""
         for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
@@ -194,7 +194,7 @@ class Database:
         return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
-        """The version of each file that servers share, by its name."""
+        """Return the version of each file that servers share, by its name."""
         return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
 
     def file(self, name: str) -> bytes | None:
@@ -210,7 +210,7 @@ class Database:
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
-        """The number of repositories with records, of records, and of bytes of the table."""
+        """Return the number of repositories with records, of records, and of bytes of the table."""
         ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 

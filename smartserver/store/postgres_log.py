@@ -42,7 +42,7 @@ class PostgresLog(PassingTransport):
         return self.inner.local_folder()  # A process that opens this folder finds the database through `CLUSTER`.
 
     def _record(self, path: str) -> tuple[str, int] | None:
-        """The repository and the number, if the path is that of a record; else None."""
+        """Return the repository and the number, if the path is that of a record; else None."""
         found = _RECORD.fullmatch(self.full(path))
         return None if found is None else (found["repository"] or "", int(found["number"]))
 

@@ -176,7 +176,7 @@ class HeldFile(WriteFile, ReadFile):
         return None if self._file is None else self._opened().descriptor
 
     def size(self) -> int:
-        """The bytes written so far."""
+        """Return the bytes written so far."""
         return len(self.content) if self._file is None else self._opened().size()
 
     def _opened(self) -> ReadFile:
@@ -186,7 +186,7 @@ class HeldFile(WriteFile, ReadFile):
 
 
 def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
-    """The time by the store's own clock, in seconds since the epoch: the time of a new temporary file."""
+    """Return the time by the store's own clock, in seconds since the epoch: the time of a new temporary file."""
     made = GetStat(f"{INCOMING}/{randomness(8).hex()}.time")
     folder.perform([Put(made.path), made, Delete(made.path)])
     if made.result is None:

@@ -137,7 +137,7 @@ _HEAD = msgspec.msgpack.Decoder(_Head)
 
 
 def record_path(number: int) -> str:
-    """The path of a record in the repository."""
+    """Return the path of a record in the repository."""
     return f"log/{number:010}"
 
 
@@ -151,7 +151,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def hash_of(content: bytes) -> bytes:
-    """The hash in the header of a record's content; if the content is no record, meaningless bytes."""
+    """Return the hash in the header of a record's content; if the content is no record, meaningless bytes."""
     return content[HEADER.size - 16 : HEADER.size]
 
 

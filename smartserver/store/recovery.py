@@ -95,7 +95,7 @@ def restore(
 
 
 def _reason(change: LostChange, error: CodedError) -> str:
-    """The reason, as a message, why a change was not restored."""
+    """Return the reason, as a message, why a change was not restored."""
     if isinstance(error, RESTS):
         return f"{error}; restore the change that it rests on, too"
     return str(error) if change.pack is None else f"{change.pack[0]}: {error}"

@@ -112,7 +112,7 @@ class RemotePack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """The hash at the end of the file, which the first read includes."""
+        """Return the hash at the end of the file, which the first read includes."""
         if not self._trailer:
             self.read_ranges([])
         return self._trailer

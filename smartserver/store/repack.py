@@ -64,7 +64,7 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
 
 
 def rows(packs: Sequence[PackEntry]) -> int:
-    """The number of calls of `repack` with `whole` that join all packs which may be joined."""
+    """Return the number of calls of `repack` with `whole` that join all packs which may be joined."""
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 

@@ -123,7 +123,7 @@ class PackRepository:
     # -- changing
 
     def look(self) -> Head:
-        """The newest state, read from the log."""
+        """Return the newest state, read from the log."""
         return self._states.look()
 
     @property
@@ -132,8 +132,8 @@ class PackRepository:
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """The newest state. Behind a link, the place is looked at in the same trip, in case the request creates the
-        repository."""
+        """Return the newest state. Behind a link, the place is looked at in the same trip, in case the request creates
+        the repository."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(

@@ -131,7 +131,7 @@ class Snapshot(StoredRecords):
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at a global ordinal."""
+        """Return the id at a global ordinal."""
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
@@ -303,7 +303,7 @@ class States:
             self._brought = dict(files)
 
     def open(self, state: State | None) -> Snapshot | None:
-        """The snapshot of a state.
+        """Return the snapshot of a state.
 
         Raises:
             NoSuchFile: a file that the state names is missing: look again.

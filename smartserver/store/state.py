@@ -137,7 +137,7 @@ class State:
         return {name.removeprefix(MAP): table for name, table in self.tables.items() if name.startswith(MAP)}
 
     def map(self, word: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; empty if no map of that name was declared."""
+        """Return the entries of a map; empty if no map of that name was declared."""
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
@@ -192,7 +192,7 @@ class State:
         )
 
     def known(self, version: int | None = None) -> KnownVersion:
-        """The `KnownVersion` of a version, by default the current one. A client sends it to receive only later
+        """Return the `KnownVersion` of a version, by default the current one. A client sends it to receive only later
         changes."""
         number = self.version if version is None else version
         return KnownVersion(self.incarnation, number, self.history.mark(number))
@@ -200,7 +200,7 @@ class State:
     # -- the next state
 
     def after(self, record: Record, record_hash: bytes) -> State:
-        """The state after the next record.
+        """Return the state after the next record.
 
         Raises:
             Misfit: the record does not follow.
@@ -225,7 +225,7 @@ class State:
 
 
 def first_state(record_hash: bytes) -> State:
-    """The state after record 1: no repository yet."""
+    """Return the state after record 1: no repository yet."""
     return State(1, record_hash)
 
 
@@ -272,7 +272,7 @@ class _Draft:
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """The state after the records."""
+        """Return the state after the records."""
         for table in list(self._changes):
             self._settle(table)
         return self._made

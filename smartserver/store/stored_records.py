@@ -347,7 +347,7 @@ class StoredRecords:
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
-        """The pack and row of the lowest copy in the packs before pack number `before`, or None."""
+        """Return the pack and row of the lowest copy in the packs before pack number `before`, or None."""
         for number in range(before):
             rows = self.packs[number].index.find_digest(digest)
             if rows:

@@ -53,7 +53,7 @@ _column = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 
 
 def summaries_path(name: bytes) -> str:
-    """The path of the summaries of a pack in its repository."""
+    """Return the path of the summaries of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.summaries"
 
 
@@ -110,7 +110,7 @@ class Summaries:
         """The last read-ahead of each column: its begin, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
-        """The columns of each block. `end`: the offset where the last column must end."""
+        """Return the columns of each block. `end`: the offset where the last column must end."""
         found: list[list[_Column]] = [[] for _ in range(self.blocks)]
         rows = _ROW.iter_unpack(table)
         offset = 0
@@ -125,7 +125,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """The rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
+        """Return the rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)

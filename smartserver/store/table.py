@@ -95,7 +95,7 @@ class SortedBytes:
             yield entries[start + KEY.size : split], entries[split:end]
 
     def _place(self, key: bytes) -> int:
-        """The index of the first entry whose key is not less than `key`."""
+        """Return the index of the first entry whose key is not less than `key`."""
         return bisect.bisect_left(range(self.count), key, key=lambda index: self._entry(index)[0])
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
@@ -147,15 +147,15 @@ class Table(Mapping[bytes, bytes]):
         return self._count
 
     def items(self) -> ItemsView[bytes, bytes]:
-        """The entries in key order, in one walk."""
+        """Return the entries in key order, in one walk."""
         return _Items(self)
 
     def values(self) -> ValuesView[bytes]:
-        """The values in key order, in one walk."""
+        """Return the values in key order, in one walk."""
         return _Values(self)
 
     def walk(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries in key order."""
+        """Yield the entries in key order."""
         over = sorted(self._over.items(), reverse=True)
         for key, value in () if self._below is None else self._below.items():
             while over and over[-1][0] < key:
@@ -168,7 +168,7 @@ class Table(Mapping[bytes, bytes]):
             yield from _present(entry)
 
     def starting(self, first: bytes) -> list[bytes]:
-        """The keys that begin with `first`, in order."""
+        """Return the keys that begin with `first`, in order."""
         stored = () if self._below is None else self._below.starting(first)
         keys = {key for key in (*stored, *self._over) if key.startswith(first)}
         return sorted(key for key in keys if key in self)
@@ -257,14 +257,14 @@ class DecodedTable(Mapping[bytes, V], Generic[V]):
         return len(self._table)
 
     def walk(self) -> Iterator[tuple[bytes, V]]:
-        """The entries in key order."""
+        """Return the entries in key order."""
         decode = self._decode
         return ((key, decode(value)) for key, value in self._table.walk())
 
     def items(self) -> ItemsView[bytes, V]:
-        """The entries in key order, in one walk."""
+        """Return the entries in key order, in one walk."""
         return _Items(self)
 
     def values(self) -> ValuesView[V]:
-        """The values in key order, in one walk."""
+        """Return the values in key order, in one walk."""
         return _Values(self)

@@ -104,7 +104,7 @@ class Transaction(RepositoryView):
                 self.remember()
 
     def _meta_of(self, system: System, revision: RevisionId) -> bytes | None:
-        """The meta of a revision's own record; None if the record has not arrived yet."""
+        """Return the meta of a revision's own record; None if the record has not arrived yet."""
         found = self._own_meta(revision)
         if found is None and system.own_kind is not None and self.is_stored(revision):
             (found,) = self._present().metas([(system.own_kind, revision)])
@@ -167,8 +167,8 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def unreached_new(self) -> frozenset[RevisionId]:
-        """The new revisions that no ref and no entry of a map would reach, because their refs were refused. The set is
-        empty if nothing was refused, or if refs of later requests may reach them."""
+        """Return the new revisions that no ref and no entry of a map would reach, because their refs were refused. The
+        set is empty if nothing was refused, or if refs of later requests may reach them."""
         if not self.is_partial or self.is_continued:
             return frozenset()
         reached = {tip.id for value in self.refs().values() for tip in value}
@@ -293,7 +293,7 @@ class TipProof:
                 yield from value
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision that is stored or announced."""
+        """Return the ordinal of a revision that is stored or announced."""
         return self._graph.ordinal(revision)
 
     def first_parent(self, ordinal: int) -> int | None:

@@ -109,7 +109,7 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
 
 
 def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
-    """The existing packs among the files with these names, without the packs in `named`."""
+    """Return the existing packs among the files with these names, without the packs in `named`."""
     looks: dict[bytes, GetStat] = {}
     for file in files:
         with contextlib.suppress(ValueError):

@@ -88,7 +88,7 @@ class Upload:
                 raise _malformed(self._segments - len(came) + self._validator.taken - before, error) from error
 
     def graph(self) -> Sequence[GraphNode] | None:
-        """The revisions of the body; None until its graph has arrived or, if it has no graph, until `finish`."""
+        """Return the revisions of the body; None until its graph has arrived or, if it has no graph, until `finish`."""
         if self._graph_first:
             return self._stream.graph()
         return self._seen if self._ended else None
@@ -99,12 +99,12 @@ class Upload:
         return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a new revision of the body; None for any other revision."""
+        """Return the meta of the own record of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.own_meta(revision) if cut is None else cut[0]
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
+        """Return the `System.tip_fact` of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.fact(revision) if cut is None else cut[1]
 

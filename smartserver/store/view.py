@@ -160,13 +160,13 @@ class RepositoryView:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that no other of them descends from."""
+        """Return the `revisions` that no other of them descends from."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in `others` are
-        ignored."""
+        """Return the `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in
+        `others` are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
         found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
@@ -185,26 +185,26 @@ class RepositoryView:
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
     def maps(self) -> list[str]:
-        """The names of all maps."""
+        """Return the names of all maps."""
         stored = [] if self.created is not None else self._present().state.maps
         return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
-        """The kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had an
-        entry."""
+        """Return the kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had
+        an entry."""
         declared = self.declared_kind(name)
         known = system_of(self.vcs).maps.get(name)
         return declared if declared is None or known is None else known.kind
 
     def declared_kind(self, name: str) -> str | None:
-        """The declared kind of a map, even if the system defines another. None if the map is not declared."""
+        """Return the declared kind of a map, even if the system defines another. None if the map is not declared."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().state.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name and
-        NUL."""
+        """Return the entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name
+        and NUL."""
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -218,7 +218,7 @@ class RepositoryView:
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """The `firsts` with which a key of a map begins, with the changes so far."""
+        """Return the `firsts` with which a key of a map begins, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
@@ -233,11 +233,11 @@ class RepositoryView:
         return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that other tips replace; see `records.system.System.superseded`."""
+        """Return the tips of a ref that other tips replace; see `records.system.System.superseded`."""
         return system_of(self.vcs).superseded(self, tips)
 
     def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
-        """The permissions that changes of entries need; see `records.system.System.entry_rights`."""
+        """Return the permissions that changes of entries need; see `records.system.System.entry_rights`."""
         return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
@@ -245,7 +245,7 @@ class RepositoryView:
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:
-        """The heads of those announced revisions that are stored already."""
+        """Return the heads of those announced revisions that are stored already."""
         # Every revision between two stored ones is stored, so a head is no parent of a stored revision.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
@@ -258,12 +258,12 @@ class RepositoryView:
         return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
 
     def new_revisions(self) -> int:
-        """The number of announced revisions that are not stored."""
+        """Return the number of announced revisions that are not stored."""
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision. Unknown
-        ids are ignored."""
+        """Return the `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision.
+        Unknown ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
@@ -308,7 +308,7 @@ class RepositoryView:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
-        """The numbers and sizes of the stored repository."""
+        """Return the numbers and sizes of the stored repository."""
         snapshot = self._present()
         state = snapshot.state
         return RepositoryStats(
@@ -377,7 +377,7 @@ class RepositoryView:
         return {} if self.created is not None else self._present().state.map(name)
 
     def _ordinal(self, revision: RevisionId, graph: Graph | None = None) -> int:
-        """The ordinal of a revision in a graph; by default the graph of stored and announced revisions."""
+        """Return the ordinal of a revision in a graph; by default the graph of stored and announced revisions."""
         ordinal = (graph or self._graph).ordinal(revision)
         if ordinal is None:
             raise MissingRevision(revision)
@@ -399,6 +399,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def folders_of(name: bytes) -> list[bytes]:
-    """The beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
+    """Return the beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]
