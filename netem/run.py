@@ -59,8 +59,8 @@ class Crossing:
         """`servers`: commands in the syntax of a shell, but run without a shell; `{server}` is replaced by their
         address.
 
-        `settings`: names and values of kernel settings, set on both sides before a server starts.
-        `on_waiting`: called with a line for the user if a server takes long to listen.
+        `settings`: names and values of kernel settings, set on both sides before a server starts. `on_waiting`: called
+        with a line for the user if a server takes long to listen.
 
         Raises:
             RunError: an item of `servers` is not a command.

@@ -154,9 +154,8 @@ that was sent is not valid."""
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
     """The user lacks a permission. `path`: the path of the repository, if the user may do the same in other
-    repositories.
-    `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not valid, else
-    empty."""
+    repositories. `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not
+    valid, else empty."""
 
     what: str
     why: str
@@ -231,9 +230,9 @@ class NotDone(RequestError, code="not-done"):
 
 @dataclasses.dataclass(eq=False)
 class ServerBusy(RequestError, code="server-busy"):
-    """The server has as many connections as it accepts. Nothing of the request was read.
+    """The server has as many connections as it accepts. No part of the request was read.
 
-    A client does not retry by itself, because that would be one connection more.
+    A client does not retry by itself, because a retry would be one more connection.
     """
 
     what: str

@@ -23,7 +23,7 @@ PIECE = 32 * 1024
 this size is short at the end of the file alone (6.4)."""
 
 MAX_PACKET = 256 * 1024
-"""The most bytes of an answer, as OpenSSH's own client accepts (SFTP_MAX_MSG_LENGTH)."""
+"""The most bytes of an answer: the limit of OpenSSH's own client (SFTP_MAX_MSG_LENGTH)."""
 
 POSIX_RENAME = b"posix-rename@openssh.com"
 FSYNC = b"fsync@openssh.com"

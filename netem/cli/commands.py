@@ -1,4 +1,4 @@
-"""The list of commands: read the command line and run the command that it names."""
+"""Reads the command line and runs the command that it names. The list of commands is here."""
 
 from __future__ import annotations
 

@@ -106,9 +106,9 @@ class System:
     """The maps that its repositories may have, by name. No other names are allowed."""
 
     untold: Mapping[str, bytes] = {}
-    """The maps that are not sent with the refs, as they are long and few clients need all entries. Each has a selector
-    here: with a key appended it reads the entries after the key, else the first ones. The answer is a msgpack array: a
-    map of entries in key order, and True if no more are left."""
+    """The maps that are not sent with the refs, because they are long and few clients need all entries. Each map has a
+    selector here: with a key appended, it reads the entries after the key, else the first entries. The answer is a
+    msgpack array: a map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
     """True if clients store refs in files, so that `a` and `a/b` cannot both be refs."""

@@ -30,7 +30,7 @@ STALE = 5.0
 
 
 class SharedFiles:
-    """The content of these files in the database. Several threads may use it, and a forked process."""
+    """The content of the shared files in the database. Several threads may use it, and so may a forked process."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: a monotonic clock in seconds."""

@@ -235,9 +235,11 @@ def shown(host: str, port: int) -> str:
 
 
 def counted(host: str) -> str:
-    """Return the key under which connections of an address are counted: for IPv6 its /64, which one machine may have.
+    """Return the key under which connections of an address are counted: for IPv6 its /64 network, which may belong to
+    one machine.
 
-    Connections from this machine have an empty key and are not counted together: a forwarder may carry many clients.
+    Connections from this machine have an empty key and are not counted together, because a forwarder may serve many
+    clients.
     """
     address = _address(host)
     if address is None or address.is_loopback:

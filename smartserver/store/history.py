@@ -111,7 +111,7 @@ class History:
         return self._line.entries[index] if self._start <= index < self._end else None
 
     def after(self, version: int) -> Iterator[LogEntry]:
-        """Return the entries of later versions, oldest first."""
+        """Return the entries of versions after `version`, oldest first."""
         entries = self._line.entries
         first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
         beside = (entry for entry in self._beside if entry.version > version)

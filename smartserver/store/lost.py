@@ -66,7 +66,7 @@ class Findings:
     """The damage of a repository's log, and the changes that it lacks."""
 
     state: State
-    """The state that recovery continues from."""
+    """The state from which recovery continues."""
     is_served: bool
     """True if servers answer from the recovered state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)

@@ -59,7 +59,7 @@ class Quarantine:
 
     @property
     def index_path(self) -> str:
-        """The present path of the index."""
+        """The current path of the index."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:

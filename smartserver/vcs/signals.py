@@ -1,6 +1,6 @@
-"""Holds signals back while an exception from a handler would leave something half done.
+"""Blocks signals while an exception from a handler would leave an operation half done.
 
-In a program that has other threads a signal may reach one of them, and raise the exception all the same.
+In a program with other threads, a signal may reach another thread and still raise the exception.
 """
 
 from __future__ import annotations

@@ -54,8 +54,7 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 class PullResult(Result, frozen=True, array_like=True):
     """`segments`: the number of segments in the body. `size`: the bytes of the body, before a bulk stream compresses
-    them.
-    `common`: a bit for each have, lowest first, which is set if the server has it.
+    them. `common`: a bit for each have, lowest first, which is set if the server has it.
     """
 
     segments: int = 0

@@ -90,9 +90,8 @@ MAX_BULK_RATIO = 32
 """The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
 of zstd can expand to 128 KiB, all of which would be stored. Records are compressed already: 3,000 revisions of a
 project grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base
-grows
-more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a bulk
-stream."""
+grows more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a
+bulk stream."""
 
 BULK_BYTES = "bytes that a bulk stream became"
 """The name of the limit in the error for a stream over `MAX_BULK_RATIO`. By this name, a client knows to send the body

@@ -317,9 +317,9 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
-        """Return the branches of the repository; none for `upgrade`, which treats a repository alone.
+        """Return the branches of the repository; none for `upgrade`, which processes only the repository.
 
-        A check asks for the branches first, and they are verified by the same request.
+        A check calls this first, and the same request verifies the branches.
         """
         if runs("upgrade"):
             return []

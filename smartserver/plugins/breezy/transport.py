@@ -84,7 +84,8 @@ class HpssTransport(ConnectedTransport):
             server.close()
 
     def listable(self) -> bool:
-        """Return True for `brz branches -R`, which lists branches; a server has no folders."""
+        """Tell whether folders can be listed. Only `brz branches -R` is told so, for which branches are listed; a
+        server has no folders."""
         return runs("branches")
 
     def has(self, relpath: str) -> bool:

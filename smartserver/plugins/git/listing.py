@@ -155,8 +155,8 @@ def conditions(
     refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue], leased: Collection[bytes]
 ) -> Sequence[RefUpdate]:
     """Return updates that change nothing, and fail if a guess may be wrong. Other refs that the short target could mean
-    must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in
-    `leased`: the refs that the push itself expects to exist."""
+    must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in `leased`:
+    the refs that the push itself expects to exist."""
     asked: dict[bytes, RefUpdate] = {}
     for guess in found:
         for ref in meanings(guess.short):

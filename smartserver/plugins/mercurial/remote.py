@@ -227,8 +227,8 @@ class Remote:
     def _read(
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
     ) -> ReadAnswer:
-        """Send `Repository.read`. A server also refuses it for a repository of another system, which has other
-        selectors: that is reported as `WrongVcs`."""
+        """Send `Repository.read`. A server also refuses the call for a repository of another system, which has other
+        selectors; this is raised as `WrongVcs`."""
         try:
             content = self.repository.read(selector, refs, ids=ids, haves=haves)
         except CodedError:

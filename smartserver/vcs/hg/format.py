@@ -105,8 +105,8 @@ def file_text(text: bytes) -> bytes:
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Tell whether a version's metadata may extend beyond `begin`. The caller knows that they do not end in the first
-    `searched` bytes."""
+    """Tell whether a version's metadata may extend beyond `begin`. The caller must know that the metadata do not end in
+    the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
