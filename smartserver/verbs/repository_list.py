@@ -43,8 +43,10 @@ class ListResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.list", effect=Effect.READ, site_wide=True, errors=(InvalidPath, LimitExceeded))
 def repository_list(context: Context, request: ListRequest) -> ListResult:
-    """List the repositories at or below the request's path. If the path leads into a repository, only that repository
-    is listed."""
+    """List the repositories at or below the request's path.
+
+    If the path leads into a repository, only that repository is listed.
+    """
     found = context.listing(request.after, request.most)
     repositories: list[RepositoryField] = []
     for each in found:
