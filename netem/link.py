@@ -26,7 +26,7 @@ class Link:
     rtt: float
     """Seconds of one round trip, half of them each way."""
     rate: float | None = None
-    """Bytes a second, each way and for each connection; None: no limit."""
+    """Bytes a second, in each direction and for each connection. None means no limit."""
     up: Sequence[Effect] = ()
     """Further effects from client to server. Effects with `on_the_way` act after the rate, all others before it."""
     down: Sequence[Effect] = ()
@@ -36,7 +36,7 @@ class Link:
     window: int = WINDOW
     """The most bytes of one direction that are sent but not yet read by the receiver."""
     tcp: TcpModel | None = None
-    """The model of TCP's congestion window, in the simulator alone; None: the window has no limit."""
+    """The model of TCP's congestion window, in the simulator only. None means that the window has no limit."""
     seed: int | str = 0
     """The seed of all random numbers. Each effect has its own random numbers in each direction of each connection."""
 

@@ -18,7 +18,7 @@ class Network(Protocol):
 
     @property
     def link(self) -> Link:
-        """The present link."""
+        """The current link."""
 
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too.

@@ -67,11 +67,10 @@ class Proxy:
         """Prepare the proxy; `start` starts it.
 
         `upstream`: (host, port) of the server, or None if `relay` adds the servers. `listen`: (host, port) for clients;
-        port 0 means any free port. `up`, `down`: effects on the bytes from the client and from the server.
-        `handshake`: true if opening a connection costs a round trip. `buffer`: the most bytes that wait for the link,
-        in each direction of each connection; None: see `filled`. `window`: the most bytes of one direction that are
-        sent and not yet taken by the receiver; then the proxy stops reading from the sender. `seed`: of all random
-        numbers.
+        port 0 means any free port. `up`, `down`: effects on the bytes from the client and from the server. `handshake`:
+        true if opening a connection costs a round trip. `buffer`: the most bytes that wait for the link, in each
+        direction of each connection; for None see `filled`. `window`: the most bytes of one direction that are sent and
+        not yet taken by the receiver; then the proxy stops reading from the sender. `seed`: of all random numbers.
 
         The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed;
         without it, only `take` ends an operation. It calls `on_refused` with the error if the server cannot be reached.

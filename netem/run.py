@@ -145,7 +145,7 @@ class Crossing:
     def _serve(self, command: Sequence[str]) -> None:
         """Start a server. Wait until a listening socket appears that belongs to no earlier server's session.
 
-        Its standard output goes to standard error.
+        Its standard output is written to standard error.
         """
         before = self.network.listening(SERVER, besides=self._servers)
         server = self._start(SERVER, command, 2)

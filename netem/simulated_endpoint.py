@@ -41,7 +41,7 @@ class Endpoint(ABC):
         self._network = network
         self._clock = network.clock
         self.link = link
-        """The present link of the connection."""
+        """The current link of the connection."""
         self._up = up
         self._number = number
         self._lane: Lane = link.lane(up=up, connection=number)

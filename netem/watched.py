@@ -61,7 +61,7 @@ class _Client:
 class Watched:
     """A context manager that puts every TCP connection of this process to `servers` on a link.
 
-    `servers`: the (host, port) of each server; None: every server on a loopback address. `options` are those of
+    `servers`: the (host, port) of each server; None means every server on a loopback address. `options` are those of
     `Proxy`.
 
         with Watched(rtt=0.05) as network, round_trips(network, at_most=2):
@@ -123,7 +123,7 @@ class Watched:
 
     @property
     def link(self) -> Link:
-        """The present link."""
+        """The current link."""
         return self._proxy.link
 
     def change(self, link: Link) -> None:

@@ -206,8 +206,8 @@ class Transport(abc.ABC):
         return 0
 
     def local_folder(self) -> str | None:
-        """Return the local folder in which another process finds the same files. Return None if there is none, or if
-        this transport does more than read and write files."""
+        """Return the local folder in which another process finds the same files. Return None if the store has no such
+        folder, or if this transport does more than read and write files."""
         return None
 
     @abc.abstractmethod

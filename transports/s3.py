@@ -11,7 +11,7 @@ S3 has no folders and no rename, so some promises of `transports.base` are kept 
 - *A file in a folder named `incoming` is held by this process*, in memory or in a temporary file without a name. No
   other process sees it. A rename to another folder uploads it, and so does `publish`. It is lost with the process.
 - *Any other new file is uploaded at its first sync*, or when it is closed. `FileExists` is raised only then.
-- *A folder exists if a file lies below it*, or if this process has made it. Making one needs no call to the store. So
+- *A folder exists if a file exists below it*, or if this process has made it. Making one needs no call to the store. So
   making a folder excludes no other client, and no file needs one. A creation does not rely on folders: it publishes
   record 1 and `format`, and a concurrent creation above or below finds the first of them (`store/creation.py`).
 - *A change that was answered is durable*, so a sync does nothing.

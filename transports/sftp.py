@@ -275,7 +275,7 @@ class SftpTransport(Transport):
         return self._line.made
 
     def close(self) -> None:
-        """Close the connection. It is also closed when no transport or file uses it any more."""
+        """Close the connection. It is also closed when its last transport or file is dropped."""
         self._line.close()
 
     def child(self, path: str) -> SftpTransport:

@@ -8,7 +8,7 @@ opening can be sent together with the opening, under the predicted handle.
 The rules:
 
 - A handle is predicted only while no request that opens or closes a handle is unanswered, in a session whose server
-  says that it is OpenSSH's. After one wrong prediction, none is made any more.
+  says that it is OpenSSH's. After one wrong prediction, no more are made.
 - So a predicted handle is one that is not open. A request under it has an effect only if the handle is given to the
   file that was opened just before, since a server performs requests in order (draft, 6.1). If the file could not be
   opened, or got another handle, the server refuses the requests that follow. They write nothing anywhere.

@@ -65,7 +65,7 @@ class Account:
     user: str = ""
     port: int = 0
     host_key: str = ""
-    """The fingerprint of the host's key (`SHA256:...`) or `any`; empty: the key must be in `known_hosts`."""
+    """The fingerprint of the host's key (`SHA256:...`) or `any`. If it is empty, the key must be in `known_hosts`."""
     config: str = CONFIG
 
     def __post_init__(self) -> None:

@@ -31,7 +31,7 @@ class Rate(Effect):
 
     rate: float
     queue: int | None = None
-    """Bytes in the queue of a link of packets; None: `QUEUE_SECONDS` of the rate, but at least `QUEUE_BYTES`."""
+    """Bytes in the queue of a link of packets. None means `QUEUE_SECONDS` of the rate, but at least `QUEUE_BYTES`."""
     name: ClassVar[str] = "rate"
     arguments: ClassVar[str] = "RATE[:BYTES]"
     splits_trains: ClassVar[bool] = True

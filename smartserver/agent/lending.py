@@ -22,7 +22,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
-    """Borrow the connection that was stored under a key; return None if there is none."""
+    """Borrow the connection that was stored under a key. Return None if the agent has none."""
     try:
         lent, descriptors = ask(Borrow(key), decode_lent, environment)
     except NoAgent:

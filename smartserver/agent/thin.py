@@ -1,9 +1,9 @@
 """The thin start of a command: it hands the command over to a process that has all modules loaded.
 
 It sends one packet of fields with a zero byte between them: the parent process, the count of words, the words, and the
-environment as NAME=VALUE. The descriptor of the working folder comes with it. The answer is one of the bytes below. The
-standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and a
-program that reads the command's output to its end would wait for it.
+environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is one of the bytes below.
+The standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and
+a program that reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet of `ask_to_run`, and
 gets the output.

@@ -12,7 +12,7 @@ ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 receive it, because they have their own session."""
 
 AGAIN = 0.001
-"""Seconds until the exception is raised again, if the signal came where Python drops exceptions."""
+"""Seconds until the exception is raised again, if the signal arrived where Python drops exceptions."""
 
 
 def on_ending(come: Callable[[int], object]) -> None:
@@ -45,7 +45,7 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def end(self) -> None:
-        """Raise no exceptions any more."""
+        """Raise no further exceptions."""
         self._over = True
 
     def _come(self, number: int) -> None:

@@ -74,7 +74,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with that name; None if there is none."""
+        """Return the command with that name; None if it does not exist."""
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None

@@ -116,9 +116,9 @@ class CheckedOptions:
     listen: tuple[str, int]
     http: tuple[str, int] | None
     git_cache_size: int | None
-    """The size in bytes; None: no limit."""
+    """The size in bytes; None means no limit."""
     asked: GitCommand | None
-    """The command of git that the client of a login by ssh requests; None: our own protocol."""
+    """The command of git that the client of a login by ssh requests; None means our own protocol."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -230,7 +230,7 @@ def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def encryption_of(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
-    """Return the encryption that the options of TLS describe; None: no TLS."""
+    """Return the encryption that the options of TLS describe; None means no TLS."""
     if certificate is None:
         if required or key is not None:
             raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
@@ -248,7 +248,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Return the address for Prometheus; None: no metrics."""
+    """Return the address for Prometheus; None means no metrics."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")

@@ -1,7 +1,7 @@
 """The server that `smartserver serve` runs, from its sockets to its end.
 
 The order matters. First sockets are opened, and caches that workers share are made. Then workers are forked. The
-reactor, and everything with connections or threads of its own, comes after the fork.
+reactor, and everything with connections or threads of its own, is created after the fork.
 """
 
 from __future__ import annotations

@@ -103,8 +103,8 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the change may have been made, but no valid answer came. Its repeats got no answer either,
-                or were refused.
+            OutcomeUnknown: the change may have been made, but no valid answer was received. Its repeats got no answer
+                either, or were refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         caller = self._caller

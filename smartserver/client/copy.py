@@ -1,7 +1,7 @@
 """Copies one hpss repository into another: all refs or the named ones, with their revisions, tags and maps.
 
 A copy is a push, so revisions that the target has are not sent. It is one request, or several if the refs and maps
-exceed the limits of one; the first brings all revisions. A repository that several requests create is incomplete and
+exceed the limits of one; the first contains all revisions. A repository that several requests create is incomplete and
 hidden until the last one arrives. An interrupted copy continues when it is run again (`resumed`).
 
 `CopySource` has the content of the source, and a `PushSource` reads its revisions; `pull` gets both from another
@@ -260,7 +260,7 @@ def pull(
 
     Raises:
         CannotCopy: no ref has one of the names, or the two repositories are of different systems.
-        SourceFailed: the source failed. Any other error comes from the target, as in `copy`.
+        SourceFailed: the source failed. Any other error is one of the target, as in `copy`.
     """
     there, here = source.repository, target.repository
     new: NewRepository | None = None

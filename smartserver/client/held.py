@@ -45,7 +45,7 @@ class Holder(Protocol):
     """A keeper of connections between commands."""
 
     def take(self) -> Resumed | None:
-        """Return an idle connection, or None if there is none."""
+        """Return an idle connection, or None if the holder has none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
         """Pass an idle connection to the holder. Return True if the holder keeps it. In this process it is closed in

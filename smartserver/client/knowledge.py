@@ -153,7 +153,7 @@ class Knowledge:
 
     @property
     def settings(self) -> dict[str, bytes]:
-        """The repository's settings as last seen."""
+        """The last known settings of the repository."""
         return self._saved.settings
 
     def refs(self) -> dict[bytes, RefValue]:
@@ -165,11 +165,11 @@ class Knowledge:
         return self._saved.refs.get(name)
 
     def maps(self) -> list[str]:
-        """Return the names of the maps as last seen."""
+        """Return the names of the last known maps."""
         return list(self._saved.maps)
 
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
-        """Return a map as last seen. With `of`, return only the entries that belong to that ref, by their own keys."""
+        """Return the last known content of a map."""
         entries = self._saved.maps.get(name, {})
         if of is None:
             return dict(entries)
@@ -195,7 +195,7 @@ class Knowledge:
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
     def learn(self, state: State, capabilities: Iterable[str] = (), opened: OpenResult | None = None) -> None:
-        """Take in the state from an answer, and save it. `opened`: the answer's result about the path.
+        """Store the state from an answer, and save it to the file. `opened`: the answer's result about the path.
 
         The refs are removed from `state`, so that half a million of them are never in memory twice.
 

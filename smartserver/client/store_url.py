@@ -38,7 +38,8 @@ class StoreLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The query of the URL with its `?`, which describes the machine (`?host-key=...`); empty if there is none."""
+        """The query of the URL with its `?`, which describes the machine (`?host-key=...`); empty if the URL has
+        none."""
         _, mark, said = self.above.partition("?")
         return mark + said
 

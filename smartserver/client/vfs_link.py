@@ -56,7 +56,7 @@ class UnsentFile(Protocol):
 
 
 class VfsLink:
-    """A connection to a server, and the folder there that all paths start from; for any number of threads."""
+    """A connection to a server, and the folder there from which all paths start. Any number of threads may use it."""
 
     def __init__(self, client: Client, base: str, name: str) -> None:
         """`name`: the name of the folder in messages."""

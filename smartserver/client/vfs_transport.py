@@ -1,7 +1,8 @@
 """`VfsTransport`: a `Transport` made of the file-level verbs of an hpss server.
 
-The server is behind a link (`vfs_link`). Bytes written to a new file are kept here until the file is synced, closed or
-asked about. An open file is only a name, so it cannot be read after the name was deleted (no `Capability.HANDLES`).
+The server is on another machine (`vfs_link`). Bytes written to a new file are kept here until the file is synced,
+closed or asked about. An open file is only a name, so it cannot be read after the name was deleted (no
+`Capability.HANDLES`).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ MAX_LINE = 65520
 """Bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
 
 Read = Callable[[int], bytes]
-"""A function that reads so many bytes; fewer only at the end."""
+"""A function that reads the given number of bytes; fewer only at the end."""
 
 
 class BadRequest(Exception):

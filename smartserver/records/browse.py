@@ -61,7 +61,7 @@ Name = Annotated[str, msgspec.Meta(max_length=4096)]
 out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
-"""A path inside a tree, without a slash at either end; empty: the root."""
+"""A path inside a tree, without a slash at either end. The empty path is the root."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
@@ -167,9 +167,9 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Selects the newest `limit` (0: all) revisions that `newest` reaches and `oldest` (if not empty) does not, newest
-    first. `path`: only revisions whose tree at the path differs from that of each parent. `messages`: with parents and
-    message. `changes`: with the paths that differ from the first parent.
+    """Selects the newest `limit` revisions that `newest` reaches and `oldest` (if not empty) does not, newest first. A
+    `limit` of 0 means all. `path`: only revisions whose tree at the path differs from that of each parent. `messages`:
+    with parents and message. `changes`: with the paths that differ from the first parent.
     """
 
     newest: Name = ""

@@ -81,7 +81,7 @@ class RepositoryView(Protocol):
         """Return the text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
-        """Read a few records together that will be needed next, if the store is behind a link."""
+        """Read a few records together that will be needed next, if the store is remote."""
 
     def length(self, kind: int, key: Key) -> int | None:
         """Return the bytes of a record's text, without reading the text; None if the record is not stored."""

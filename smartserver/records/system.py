@@ -41,7 +41,7 @@ Changes = tuple[References, References]
 
 
 EntryValues = tuple[bytes | None, bytes | None]
-"""The old and the new value of an entry of a map; None: the entry does not exist."""
+"""The old and the new value of an entry of a map. None means that the entry does not exist."""
 
 
 class MapType(NamedTuple):
@@ -195,7 +195,7 @@ class System:
         return (), ()
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """Return the meta that the own record of a tip of this ref must have; None: any."""
+        """Return the meta that the own record of a tip of this ref must have; None if it may have any."""
         del ref
         return None
 

@@ -25,8 +25,8 @@ REPORT_EVERY = 60.0
 connections."""
 
 IDLE_ENOUGH = 10.0
-"""Seconds that a connection must have been idle before it is evicted for a new one. A client's first request comes one
-round trip after it connected."""
+"""Seconds that a connection must have been idle before it is evicted for a new one. A client's first request arrives
+one round trip after it connected."""
 
 DRAIN_TIME = 10.0
 """The most seconds that an evicted connection stays open; `Limits.idle` if that is less.

@@ -130,9 +130,9 @@ class RequestContext:
         return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
-        """Return the repository, or the place where one may be created. For a push to a store behind a link, the
-        repository is assumed to be in its last known state. It is read when the pack is moved, or before the request is
-        refused (`confirm`).
+        """Return the repository, or the place where one may be created. For a push to a remote store, the repository is
+        assumed to be in its last known state. It is read when the pack is moved, or before the request is refused
+        (`confirm`).
 
         Raises:
             AccessDenied: the user lacks the permission to read the place. `location` is then not set.
@@ -256,7 +256,7 @@ class RequestContext:
         return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
-        """Return the state that a refused client needs to plan again; None if there is none to send."""
+        """Return the state that a refused client needs to plan again; None if no state can be sent."""
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
@@ -270,8 +270,8 @@ class RequestContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository, including one that this request creates; empty if there
-        is none."""
+        """The longest prefix of the path that is a repository, including one that this request creates; empty if no
+        prefix is."""
         return self.find().repository.path if self.transaction.exists else ""
 
     @property
@@ -372,7 +372,7 @@ class RequestContext:
             raise RequestFailure(NoSuchRepository(self.path))
 
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
-        """Run a verb. The ref `.` in its arguments stands for the branch that the path names.
+        """Run a verb. The ref `.` in its arguments denotes the branch that the path names.
 
         Raises:
             CodedError: an error that the verb declares.

@@ -45,7 +45,7 @@ ALWAYS = (
     TransportError,
 )
 """Errors that any verb may raise: a damaged, missing or recreated repository, a user without permission, a banned call,
-a client that is gone, a store that fails, and the limits of a request."""
+a client that has disconnected, a store that fails, and the limits of a request."""
 
 BULK = RequestFlag.BULK
 
@@ -127,8 +127,8 @@ class RequestHeader:
 
     @property
     def has_wrong_body(self) -> bool:
-        """True if the flag BODY is set without a call that brings a body, or missing with such a call. A check may
-        leave its body out. A body that no verb accepts must be refused, because it would be stored without a check of
+        """True if the flag BODY is set without a call that has a body, or missing with such a call. A check may leave
+        its body out. A body that no verb accepts must be refused, because it would be stored without a check of
         permissions."""
         if self.is_vfs:
             return bool(self.flags & RequestFlag.BODY) != bool(self.brought)

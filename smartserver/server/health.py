@@ -25,7 +25,7 @@ FRESH = 2.0
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:
-    """Read something small from the store, and from the database of its logs, if there is one. `mark`: the result of
+    """Read something small from the store, and from the database of its logs, if it has one. `mark`: the result of
     `store.cluster.mark_of` when the server began.
 
     Raises:

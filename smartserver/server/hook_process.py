@@ -121,8 +121,7 @@ class _Output:
             self._take()
 
     def take_rest(self) -> None:
-        """Read the output that is there now. Only a process that left the group can still write, and it is not waited
-        for."""
+        """Read the output that is available now."""
         self.wait(0)
 
     def _take(self) -> None:

@@ -1,5 +1,5 @@
-"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are told of it
-afterwards, by its path.
+"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are notified
+of it afterwards, by the path of the repository.
 
     [[hooks]]
     path = "project/**"

@@ -15,8 +15,9 @@ from smartserver.server.session import Session
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
 PROBE_INTERVAL = 0.375
-"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
-like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
+"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A disconnected peer looks like
+one that waits, until the system refuses bytes that are written to it. So the second PING ends the work for a
+disconnected peer."""
 
 TICKS = 4
 """The number of looks at a connection within its idle time."""
@@ -133,8 +134,8 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Apply the timeouts to the session. Return True if the peer has had its time to read what was sent and to
-        close."""
+        """Apply the timeouts to the session. Return True if the time for the peer to read the sent bytes and to close
+        is over."""
         self._measure(now)
         if self.closing:
             return self._is_over(now)

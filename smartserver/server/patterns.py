@@ -52,7 +52,7 @@ class RefPattern:
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
-    """Return the ref and the entry in a pattern or in the name of an entry; the entry is None if there is none.
+    """Return the ref and the entry in a pattern or in the name of an entry; the entry is None if the pattern has none.
 
     A colon separates them if it is the last character, or if `**` or `MAP/` follows. `MAP` is a map's name or has a
     wildcard. Any other colon is a part of the ref's name.

@@ -308,7 +308,7 @@ class ServedRequest:
         self.pump()
 
     def pump(self) -> None:
-        """Have the next piece of the body read and sent, if the peer takes more."""
+        """Let the next piece of the body be read and sent, if the peer accepts more."""
         answer = self._answer
         if answer is None or answer.body is None or self._reading or not self._session.writable:
             return

@@ -19,7 +19,7 @@ applies only to changes of these refs, and of the entries of maps that belong to
 is any part of a name between slashes, and `**` is any number of names.
 
 `[[limits]]` limits the bytes of a repository and of a file in it, by path (`sizes`). `[[hooks]]` names the commands
-that are run before a change, and the receivers that are told afterwards (`hook_rules`).
+that are run before a change, and the receivers that are notified afterwards (`hook_rules`).
 
 `may` must be the last line of a rule, so that a file that is only half written never gives more than the whole file. If
 the file cannot be read, the rules stay as they were.

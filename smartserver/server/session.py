@@ -1,6 +1,7 @@
 """One connection of the server: `wire.Connection` events in, bytes out. No sockets, clocks or threads of its own.
 
-A shell (TCP, stdio, simulator) gives it bytes and sends its bytes. Work on the store runs in the executor.
+A shell (TCP, stdio, simulator) passes received bytes to the session and sends the session's bytes. Work on the store
+runs in the executor.
 """
 
 from __future__ import annotations
@@ -178,7 +179,7 @@ class Session:
 
     @property
     def discarding(self) -> int:
-        """The id of a refused request whose upload is still being received; 0 if there is none."""
+        """The id of a refused request whose upload is still being received; 0 if no upload is."""
         return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
@@ -266,7 +267,7 @@ class Session:
             self._close()
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that no task of a request runs or waits any more."""
+        """Note that no task of a request runs or waits."""
         self._working.discard(request)
         self._pace_reading()
 

@@ -39,7 +39,7 @@ class SharedFiles:
         self._process = 0
         self._read_at = -STALE
         self._files: dict[str, tuple[int, bytes]] = {}
-        """Version and content of each."""
+        """The version and content of each file, by its name."""
 
     def version(self, name: str) -> int:
         """Return the newest version of a file; 0 if the file does not exist.

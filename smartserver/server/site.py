@@ -105,9 +105,8 @@ def _first_reads(root: Transport, folder: str) -> list[Read]:
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read ahead for `Site.listing` in a store behind a link. One round trip reads all folders of a level, and the logs
-    of the repositories one level above. If the folders are few and their reads cost no money, it also reads their own
-    logs."""
+    """Read ahead for `Site.listing` in a remote store. One round trip reads all folders of a level, and the logs of the
+    repositories one level above. If the folders are few and their reads cost no money, it also reads their own logs."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
@@ -214,7 +213,7 @@ class Site:
 
         Raises:
             InvalidPath: the path cannot name a repository, or points outside the root.
-            NestedRepository: the path lies inside another repository.
+            NestedRepository: the path is inside another repository.
         """
         name = self._inside(path, jail.clean(path))
         around = self._formats(jail.prefixes(name)[1:])
@@ -242,7 +241,7 @@ class Site:
         return RepositoryLocation(repository, True, look)
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """Return the longest prefix of a path that is a repository; if there is none, the path itself. Only places that
+        """Return the longest prefix of a path that is a repository; if no prefix is, the path itself. Only places that
         the user may read are considered.
 
         Raises:
@@ -251,8 +250,8 @@ class Site:
         return self._first_above(path, jail.clean(path), may_read)
 
     def find_below(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """Return the same as `find_above`, for a path that may go on below the repository with a branch and a path in
-        it.
+        """Return the same as `find_above`, for a path that may continue below the repository with a branch and a path
+        in the branch.
 
         Raises:
             InvalidPath: the path leads to no repository and cannot name one, or leads out of the root.

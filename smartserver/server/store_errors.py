@@ -22,9 +22,9 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
     """Return the error to send to the client. `found`: the repository of the request; None if it was not looked up.
     `served`: the name of the served folder in messages.
 
-    If there is no repository, the error names what is there instead, or says that the served folder is missing. A
-    missing file that a state names is damage. Damage is logged, because a client cannot repair it, and the next request
-    opens the files again. Other failures of the store are logged with the refusal (`server.request`).
+    If the repository does not exist, the error describes the place instead, or says that the served folder is missing.
+    A missing file that a state names is damage. Damage is logged, because a client cannot repair it, and the next
+    request opens the files again. Other failures of the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error

@@ -1,7 +1,7 @@
 """Tokens: secrets that identify users over TCP. The server keeps the hash of each in a file beside the access file.
 
-A token is 256 random bits, so one round of SHA-256 hides it: nobody can try all values. The scope of a token limits the
-rights that the access file gives its user, and never adds to them.
+A token is 256 random bits, so one round of SHA-256 hides it: trying all values is impossible. The scope of a token
+limits the rights that the access file gives its user, and never adds to them.
 
 `smartserver token` replaces the file as a whole, by a rename. The lock is a separate file that is never replaced, so
 that concurrent changes wait for each other and none is lost. A crash leaves the old file or the new one.

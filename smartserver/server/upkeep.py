@@ -2,7 +2,7 @@
 
 One thread tidies all repositories, at a slow pace. While it tidies a large one, another that is pushed to once a second
 would get very many packs. So the thread works at full speed once a repository has had `AHEAD` changes while it waited.
-Each change may have brought a pack.
+Each change may have added a pack.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class SlowPace:
 
 
 class UpkeepQueue:
-    """Repositories that were changed since they were tidied; usable from several threads.
+    """Repositories that were changed since they were tidied. Several threads may use it.
 
     The key is the path, because a site closes a repository that was not used for a while, and opens it again.
     """

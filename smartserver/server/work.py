@@ -68,7 +68,7 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a body that are kept in memory while its repository is assumed to be as it was last seen. After so many
+"""Bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After so many
 bytes, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])

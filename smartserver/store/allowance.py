@@ -52,7 +52,7 @@ class Allowance:
     def __init__(self, *, limited: bool = True) -> None:
         """`limited`: False for work that no remote client requested; it can only be cancelled."""
         self.cancelled = False
-        """True once no client waits for the work any more."""
+        """True once no client waits for the work."""
         self._limited = limited
         self._sent = 0
         self._stored = 0
@@ -63,7 +63,7 @@ class Allowance:
         self._set_limits()
 
     def __call__(self) -> None:
-        """Raise Cancelled if no client waits for the work any more."""
+        """Raise Cancelled if no client waits for the work."""
         if self.cancelled:
             raise Cancelled
 

@@ -37,7 +37,7 @@ MARKS_KEPT = 8 << 20
 
 FRONT_LIMIT = 16
 """The most stored revisions that a `_Front` has as a set. Such a set costs no more than the edges from which it was
-made."""
+built."""
 
 MERGES = 8
 """Merges whose second parents' lines are searched before anything is marked: a search takes 2 microseconds, a walk 500.

@@ -60,7 +60,7 @@ def _hash(content: bytes | bytearray) -> bytes:
 
 
 class Blocks:
-    """The body of an index file; usable from several threads at once."""
+    """The body of an index file. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile | bytes, name: str) -> None:
         """`file`: the file open for reading, or its content. `name`: its path, for messages."""

@@ -73,7 +73,7 @@ class ContentBody(PartReader):
     log arrive early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
-        """`level`: the level of zstd; 0: no compression."""
+        """`level`: the level of zstd; 0 means no compression."""
         checked = checked_items(items)
         parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         super().__init__(parts, FIRST_PIECE)

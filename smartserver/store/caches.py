@@ -35,7 +35,7 @@ class Size(NamedTuple):
 class Demand:
     """Follows the use of one cache, to compute the hits of a cache of another size.
 
-    One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
+    One key in 16 is tracked, chosen by its hash, and represents all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
     *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
     between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
     that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
@@ -171,7 +171,7 @@ class SharedCache(Cache[bytes, V]):
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters, form: Form[V] | None = None) -> None:
         """`limit`: the most that all values may cost together; with 0 nothing is stored. `meters`: the meters that
-        count its use. `form`: the conversion for `common`; None: values stay in this process."""
+        count its use. `form`: the conversion for `common`; None means that values stay in this process."""
         super().__init__(limit, cost)
         self._meters = meters
         self._lock = threading.Lock()

@@ -415,7 +415,7 @@ class Commit:
         return head, last if is_last else None
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
-        """Return the step that writes the record to a temporary file; none if the store is not behind a link."""
+        """Return the step that writes the record to a temporary file; none if the store is not remote."""
         if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # The error is raised again when the record is made.
                 entries = (planned.entry,)

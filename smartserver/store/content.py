@@ -29,7 +29,7 @@ PART_BYTES = 4 << 20
 """Bytes of text after which a piece continues in another segment, so that neither side has much more in memory."""
 
 AHEAD = 256
-"""Records that are read together from a store behind a link."""
+"""Records that are read together from a remote store."""
 
 PART_RECORDS = 4096
 """The number of records after which a piece continues in another segment."""

@@ -2,10 +2,9 @@
 
 Existing files are never overwritten. A creation first makes the place of a repository that does not exist yet: folders,
 record 1, and `format`, each exclusively and `format` last. The repository exists from the record of the request that
-creates it, its first push included: no client sees it empty. A creation that is refused leaves the place, which is in
-nobody's way.
+creates it, its first push included: no client sees it empty. A refused creation leaves the place, which is harmless.
 
-No repository lies inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
+No repository is inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
 to the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks
 for the other one. In a store without folders (S3) the trace is record 1 or `format`, after which the folder is listed:
 both are published before the look, and no folder is exclusive there.
@@ -73,7 +72,7 @@ class LookAbove:
             self.steps += [line, *self._foreign[place]]
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
-        """Refuse the place if it lies in a repository, of ours or of another tool.
+        """Refuse the place if it is inside a repository, of ours or of another tool.
 
         `clock` is given if the folder of the new repository exists already. Then a creation above that has not looked
         below yet will see the folder. A creation that has looked must look again, as a record that does nothing takes
@@ -205,8 +204,8 @@ class LookBelow:
 
 
 class Remains:
-    """The signs of an earlier repository in a folder without `format`, read in one trip. No repository is created over
-    them: its packs may be the only copy. Files derived from a pack do not count."""
+    """The signs of an earlier repository in a folder without `format`, read in one round trip. No repository is created
+    over them: its packs may be the only copy. Files derived from a pack do not count."""
 
     def __init__(self, path: str) -> None:
         self._kept = {name: ListDirectory(paths.join(path, name)) for name in (PACKS, LOG)}

@@ -125,7 +125,8 @@ class UploadValidator:
                 self.taken += 1
 
     def _make_prover(self, judges: bool) -> Prover | None:
-        """Make the native prover. Return None behind a link, where Python reads all bases of a segment together."""
+        """Make the native prover. Return None for a remote store, for which Python reads all bases of a segment
+        together."""
         if self._snapshot is not None and self._snapshot.is_remote:
             return None
         bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
@@ -162,7 +163,7 @@ class UploadValidator:
             self._other_metas[revision] = meta
 
     def _read_proved_from(self, prover: Prover, draft: DraftPack) -> None:
-        """Have the prover read the pack by a descriptor, without Python's lock, as soon as it is a local file."""
+        """Let the prover read the pack by a descriptor, without Python's lock, as soon as the pack is a local file."""
         descriptor = draft.quarantine.pack.descriptor
         self._is_read_from_file = descriptor is not None
         if descriptor is not None:

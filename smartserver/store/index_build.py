@@ -49,7 +49,7 @@ def unpaced() -> None:
 
 
 def nowhere(_kind: int, _key: Key) -> None:
-    """Return None: the `Resolve` of the first pack of a repository."""
+    """Return None. This is the `Resolve` of the first pack of a repository."""
 
 
 def _aligned(content: array[int] | bytes) -> bytes:

@@ -73,7 +73,7 @@ change."""
 
 
 class Log(LogView):
-    """The log of the repository in `folder`; usable from several threads at once."""
+    """The log of the repository in `folder`. Several threads may use it at once."""
 
     def __init__(
         self,
@@ -168,7 +168,8 @@ class Log(LogView):
         return self.append(head, judged), kept
 
     def draft(self, content: bytes) -> Put:
-        """Return the step that writes a record to a temporary file, which saves a trip when it is published."""
+        """Return the step that writes a record to a temporary file in advance, which saves a round trip when the record
+        is published."""
         path = self._drafts[content] = self._temporary()
         return Put(path, content)
 
@@ -183,7 +184,7 @@ class Log(LogView):
 
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. Return False if another record has its number, or the record
-        that it follows is gone.
+        that it follows was deleted.
 
         Raises:
             _Unclear: the record may have been published, or may still be.

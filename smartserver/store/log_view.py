@@ -51,7 +51,7 @@ Perform = Callable[[Sequence[Step]], None]
 
 
 class LogView:
-    """Reads the log of the repository in `folder`; usable from several threads at once."""
+    """Reads the log of the repository in `folder`. Several threads may use it at once."""
 
     def __init__(self, folder: Transport, path: str) -> None:
         """`path`: the path of the repository, for errors."""
@@ -71,8 +71,8 @@ class LogView:
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened
-        behind a link. `has_successor`: True if a record is known to follow the head.
+        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened in a
+        remote store. `has_successor`: True if a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.

@@ -4,7 +4,7 @@ and `verify` reports the damage.
 Recovery continues from the newest state that can be computed from checkpoints and records. Servers may answer from
 another one: the record of a checkpoint may be missing. The records that the state follows, back to the first missing
 one, are its *line*. *Misfits* are damaged records and checkpoints, those of another line, and those above the state.
-Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
+Other records below the line are no misfits: they were not deleted yet, or a backup restored them.
 
 *Lost changes* are the entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of
 trailers of unnamed packs. They are not lost if their requests are in the state's entries. A record was published, so

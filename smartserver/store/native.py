@@ -96,7 +96,7 @@ class RecordReader(Protocol):
     def read(self, pack: int, row: int) -> tuple[int, bytes, bytes, bytes, bytes, int, bool] | int | None:
         """Read the record of a row of a pack: kind, key, meta, text, check, the bytes decoded, and whether it was
         proved by its key. A number `n` means that pack `n` must be added first; if `n` is negative, the index of pack
-        `-1 - n`. None: Python must read the record."""
+        `-1 - n`. None means that Python must read the record."""
 
 
 def record_reader(kinds: Sequence[Kind], packs: int) -> RecordReader | None:

@@ -35,7 +35,7 @@ LOOK_AGAIN = 10
 log = logging.getLogger("smartserver")
 
 FilesRead = Mapping[str, bytes | None]
-"""The contents of files by path; None: the file is missing."""
+"""The contents of files by path. None means that the file is missing."""
 NONE_READ: FilesRead = {}
 
 

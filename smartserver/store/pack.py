@@ -1,9 +1,9 @@
 """A pack: an immutable, self-describing file of consecutive segments.
 
 A pack is a header (magic, version, flags, header length, kinds), segments, and the BLAKE2b-16 of all bytes before it.
-The trailer of the change that brought the pack (`trailer`) follows in the same file. A pack is written front to back,
-and read by position. It is never mapped into memory: a truncated mapping kills the process, while a short read is an
-error that names the file.
+The trailer of the change that added the pack (`trailer`) follows in the same file. A pack is written front to back, and
+read by position. It is never mapped into memory: a truncated mapping kills the process, while a short read is an error
+that names the file.
 """
 
 from __future__ import annotations
@@ -206,7 +206,7 @@ class MovedPack(PackReader):
 
     @property
     def descriptor(self) -> int | None:
-        """None: the file has other offsets."""
+        """None, because the file has other offsets."""
         return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:

@@ -40,7 +40,7 @@ class Preview:
         self.entry = entry
         """The changes of the push."""
         self.files: Mapping[str, str] = {}
-        """The present paths of the files of the new pack, by their future paths."""
+        """The current paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}
         """The contents of these files by their future paths, if they are in memory."""
         if upload is not None and pack is not None and upload.quarantine is not None:

@@ -54,7 +54,7 @@ class Quarantine:
 
     @property
     def pack_path(self) -> str:
-        """The present path of the pack."""
+        """The current path of the pack."""
         return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
 
     @property

@@ -108,7 +108,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `parent`: the hash of record `number` - 1. `features`: the features that the repository gains with this record.
     `time`: milliseconds since the epoch, by the writer's clock. `random`: bytes that make record 1 unique. `dropped`:
-    files in `packs` that no state names. `forgotten`: dropped files that are deleted by now.
+    files in `packs` that no state names. `forgotten`: dropped files that were deleted.
     """
 
     number: Natural

@@ -3,7 +3,7 @@
 To repair the log, a checkpoint is made of the state to continue from. It has a new incarnation, since the knowledge of
 clients may be wrong now. The misfits above it move to `lost/`, the lowest record last. Then the record of that
 checkpoint is published, and the other misfits move. Until that record exists, servers answer from the state before the
-damage and refuse changes, because a misfit lies above the head. So an interrupted recovery can be run again.
+damage and refuse changes, because a misfit is above the head. So an interrupted recovery can be run again.
 
 A change is restored like a push: the segments of its pack are checked like any upload, and its entry is carried out
 under the id of its own request. So a client that repeats its request gets its first answer. A key changes only if it

@@ -26,11 +26,11 @@ SMALL = 64 << 10
 """Bytes of the newest packs that are read with their indexes, and kept in memory, because they are mostly needed next.
 Reads of an object store cost money, so there this is done only for the snapshots after the first of a process."""
 NEAR = 4 << 20
-"""Bytes of a record that are read with its header: a saved trip is worth more than the bytes."""
+"""Bytes of a record that are read with its header, because a saved round trip is worth more than the bytes."""
 
 
 def is_remote(transport: Transport) -> bool:
-    """Tell whether a store is behind a link."""
+    """Tell whether a store is on another machine, so that reads take round trips."""
     return Capability.ROUND_TRIPS in transport.capabilities
 
 
@@ -74,7 +74,7 @@ class RemotePack(PackReader):
 
     @property
     def descriptor(self) -> int | None:
-        """None: the file is not on this machine."""
+        """None, because the file is on another machine."""
         return None
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:

@@ -132,8 +132,8 @@ class PackRepository:
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """Return the newest state. Behind a link, the place is looked at in the same trip, in case the request creates
-        the repository."""
+        """Return the newest state. In a remote store, the place is looked at in the same round trip, in case the
+        request creates the repository."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -184,8 +184,9 @@ class PackRepository:
         """Carry out a request: it becomes one record, or none if nothing changes. A repeat gets the first answer.
 
         `upload` must be finished, and cannot be used afterwards. `plan` may be called several times, and `approve`
-        after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0: unknown).
-        `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the push options.
+        after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0 if
+        unknown). `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the
+        push options.
 
         Raises:
             OutcomeUnknown: the request may have been carried out. After any other error nothing has changed.
@@ -303,7 +304,8 @@ class PackRepository:
         upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Make a checkpoint if due and delete leftovers, which does not happen unasked in a store behind a link."""
+        """Make a checkpoint if due and delete leftovers. In a remote store this does not happen without a call of this
+        method."""
         upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 

@@ -1,8 +1,8 @@
 """A snapshot: a state, its packs and their graph. It is immutable; a reader keeps the snapshot that it began with.
 
 A missing index or pack while a snapshot is opened (`NoSuchFile`) means that there is a newer state: the caller looks
-again. In an open snapshot, a missing pack is read where its segments lie now (`open_pack`), as long as the incarnation
-is the same: then neither ordinals nor segments have changed.
+again. In an open snapshot, a missing pack is read from the pack that has its segments now (`open_pack`), as long as the
+incarnation is the same: then neither ordinals nor segments have changed.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A repository after a record, as a value. `after` gives the state after the next record.
 
-A snapshot opens the packs of a state, requests are judged on a state, and the changes that a client is told are read
-from it. `checkpoint` writes a state to a file.
+A snapshot opens the packs of a state, requests are judged on a state, and the changes that are sent to a client are
+read from it. `checkpoint` writes a state to a file.
 """
 
 from __future__ import annotations

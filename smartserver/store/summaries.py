@@ -6,7 +6,8 @@ a missing or damaged file, and upkeep writes a missing one (`summarise`). A pack
 no other pack, so it never becomes stale.
 
 Revisions are grouped in blocks of 256. A block has a column for each part of a revision in a log
-(`records.browse.split_revision`), and equal columns of 32 blocks lie side by side: `log -q` reads one of three columns.
+(`records.browse.split_revision`), and equal columns of 32 blocks are stored side by side: `log -q` reads one of three
+columns.
 """
 
 from __future__ import annotations
@@ -83,7 +84,7 @@ def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) ->
 
 
 class Summaries:
-    """An opened file of summaries; usable from several threads at once."""
+    """An opened file of summaries. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile, entry: PackEntry) -> None:
         """`entry`: the entry of the pack in the log."""

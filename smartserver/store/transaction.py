@@ -236,7 +236,7 @@ of first parents."""
 
 class TipProof:
     """Proves attributes of tips from records and the graph: a `records.content.TipReader` over a repository and the
-    revisions that a request brought.
+    revisions of a request.
 
     The attributes of a tip (the target of a tag, the number of a revision) are shown to all users. So the server never
     stores the values that a client sent. It asks the system, once the revisions of the request are here.
@@ -267,7 +267,7 @@ class TipProof:
     def values(
         self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
     ) -> dict[bytes, RefValue]:
-        """Return the values of refs with proved attributes. `stored`: the present values. `trusts_stored`: True if the
+        """Return the values of refs with proved attributes. `stored`: the stored values. `trusts_stored`: True if the
         attributes of stored refs count as proved; those from an earlier release do not."""
         self._trusts_stored = trusts_stored
         self._allowance.charge(len(claimed))

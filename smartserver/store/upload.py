@@ -26,7 +26,7 @@ from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 
 Report = Callable[[str, int, int], None]
-"""Called with the phase, the part done, and the whole (0: unknown)."""
+"""A function that is called with the phase, the part done, and the whole (0 if unknown)."""
 
 
 def unreported(phase: str, done: int, total: int) -> None:
@@ -143,7 +143,7 @@ class Upload:
         and bases are proved again.
 
         Raises:
-            MissingParents: a revision that was left out as stored or unwanted is neither any more.
+            MissingParents: a revision that was left out as stored or unwanted is no longer stored or unwanted.
         """
         snapshot, left_out = transaction.snapshot, self._validator.left_out
         needed = [*left_out, *(revision for revision in self.unwanted if revision not in unwanted)]
@@ -175,7 +175,7 @@ class Upload:
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:
-        """Append the trailer to the new pack, if there is one, and make the pack durable. A second call does
+        """Append the trailer to the new pack, if the upload has one, and make the pack durable. A second call does
         nothing."""
         draft = self._validator.draft
         if self.entry is not None and draft is not None and not self._written:

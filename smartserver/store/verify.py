@@ -261,7 +261,7 @@ SHOWN = 80
 """Characters of a tip's attributes in a message, at most."""
 
 MOST = 1 << 16
-"""The most entries that one request removes, because the log keeps the old value of each."""
+"""The most entries that one request removes, because the log stores the old value of each entry."""
 
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:

@@ -44,7 +44,7 @@ class RepositoryView:
         own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
         fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
     ) -> None:
-        """`line`: the line of the format file. `allowance`: is charged for the work; None: no limit. `own_meta`:
+        """`line`: the line of the format file. `allowance`: is charged for the work; None means no limit. `own_meta`:
         returns the meta of the own record of an uploaded revision; `fact`: returns its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
         self.snapshot = snapshot
@@ -355,7 +355,7 @@ class RepositoryView:
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
-        """Open the body that a plan describes. `level`: the compression level of a content body; 0: none."""
+        """Open the body that a plan describes. `level`: the compression level of a content body; 0 means none."""
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):

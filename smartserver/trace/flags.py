@@ -31,7 +31,7 @@ class Flags(NamedTuple):
     """All words except rules and the file: the flags of `KNOWN`, and flags of other programs."""
     rules: tuple[str, ...] = ()
     file: str = ""
-    """The file to which the trace is appended; empty if there is none."""
+    """The file to which the trace is appended; empty if no file is named."""
 
     @property
     def shows(self) -> bool:

@@ -29,7 +29,7 @@ Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
 EARLY = 49 * SEGMENT
 """The window at which slow start ends early: Linux checks from 16 segments on, after 8 answers of a round."""
 CUBIC = 0.4
-"""The window then grows by so many segments, times the cube of the seconds (RFC 9438)."""
+"""The window then grows by this number of segments, times the cube of the seconds (RFC 9438)."""
 
 HANDSHAKES = ("TCP", "TLS")
 """Spans of a connection that are one round trip each."""

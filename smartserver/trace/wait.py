@@ -3,9 +3,8 @@
 An instant belongs to the span that began last of those that cover it. The spans of a process nest, so this is the
 innermost one. Of two processes, it is the one that was begun for the other. Time that no span covers is `unnamed`.
 
-While a request waits for the link, its server works. The server has a clock of its own, and the times of the way up and
-the way down cannot be told apart. So its spans are placed in the middle, and may be earlier or later by
-`Placed.within`.
+While a request waits for the link, its server works. The server has its own clock, and the times of the way up and the
+way down cannot be distinguished. So its spans are placed in the middle, and may be earlier or later by `Placed.within`.
 """
 
 from __future__ import annotations

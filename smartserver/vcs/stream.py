@@ -296,7 +296,7 @@ class FileChanges:
         self._control = control
         self._files: Files = {}
         self._folders: set[bytes] = set()
-        """The folders of new files, even if these files do not exist any more."""
+        """The folders of new files, even if these files no longer exist."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
         """Apply a change. Return False if it is left out because it is a submodule. `text_of`: returns a function that

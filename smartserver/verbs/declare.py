@@ -109,7 +109,7 @@ class Context(Protocol):
 
     @property
     def branch(self) -> bytes:
-        """The ref that `.` stands for; empty if the path of the request may not lead below a repository."""
+        """The ref that `.` denotes; empty if the path of the request may not lead below a repository."""
 
     @property
     def inner(self) -> str:

@@ -1,4 +1,4 @@
-"""`Repository.insert_pack`: bring revisions, without a lock."""
+"""`Repository.insert_pack`: store revisions, without a lock."""
 
 from __future__ import annotations
 

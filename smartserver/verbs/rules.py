@@ -1,5 +1,5 @@
-"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, again if another request came
-first."""
+"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, and again if another request was
+committed first."""
 
 from __future__ import annotations
 

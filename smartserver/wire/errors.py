@@ -28,5 +28,5 @@ class NotHpss(RemoteProtocolError):
 
 
 class Interrupted(RemoteProtocolError):
-    """The peer's bytes ended too early. The message says what was still expected. A retry on another connection may
+    """The peer's bytes ended too early. The message names the expected bytes. A retry on another connection may
     help."""

@@ -68,7 +68,7 @@ class Cancel(msgspec.Struct, frozen=True):
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """A test whether the peer is there. The answer is a `Pong` with the same payload."""
+    """A test whether the peer is still connected."""
 
     payload: bytes = b""
 

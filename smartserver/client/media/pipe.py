@@ -19,7 +19,7 @@ TIME_TO_END = 5.0
 """Seconds that the client waits for a subprocess to end, after one of its pipes was closed."""
 
 TIME_TO_END_UNNOTICED = 600.0
-"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, because ssh may serve
+"""Seconds for a subprocess that has answered to end; no command waits for it. The time is long, because ssh may serve
 other connections, too. A master with ControlPersist forks, and the process started here ends. Any other master runs on
 for the sessions that share it."""
 

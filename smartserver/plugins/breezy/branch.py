@@ -143,14 +143,14 @@ class HpssBranch(BzrBranch8):
     # -- features that a branch on a server lacks
 
     def get_bound_location(self) -> None:
-        """Return None: a branch on a server is bound to no other."""
+        """Return None, because a branch on a server is not bound to another branch."""
 
     def get_old_bound_location(self) -> NoReturn:
         """Refuse: a branch on a server was never bound."""
         raise errors.UpgradeRequired(self.user_url)
 
     def get_master_branch(self, possible_transports: object = None) -> None:
-        """Return None: a branch on a server is bound to no other."""
+        """Return None, because a branch on a server is not bound to another branch."""
 
     def bind(self, other: Branch) -> NoReturn:
         """Refuse: a branch on a server cannot be bound."""
@@ -185,7 +185,7 @@ class HpssBranch(BzrBranch8):
         raise errors.StoringUncommittedNotSupported(self)
 
     def get_unshelver(self, tree: object) -> None:
-        """Return None: no changes are stored."""
+        """Return None, because no changes are stored."""
 
     def _get_checkout_format(self, lightweight: bool = False) -> Any:
         return format_2a()

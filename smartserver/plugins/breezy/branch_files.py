@@ -51,7 +51,7 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
         """Write a file of the branch, which is a request to the server.
 
         Raises:
-            Outdated: the branch has changed since it was last seen.
+            Outdated: the branch has changed since its state was received.
             TransportNotPossible: a server has no such file.
         """
         if relpath not in FILES:

@@ -158,7 +158,7 @@ class HpssDir(BzrDir):
         return HpssBranchFormat()
 
     def get_branch_reference(self, name: str | None = None) -> None:
-        """Return None: a server has no branch references."""
+        """Return None, because a server has no branch references."""
 
     def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
         """Refuse: a server has no branch references."""
@@ -215,7 +215,7 @@ class HpssDir(BzrDir):
         return False
 
     def _get_file_mode(self) -> None:
-        """Return None: the files of a mirror get the user's default mode."""
+        """Return None, because the files of a mirror get the user's default mode."""
 
     _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
@@ -228,7 +228,7 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """Say that the branch has no locks."""
+        """Tell the user that the branch has no locks."""
         self.open_branch().break_lock()
 
     # -- pushing and copying

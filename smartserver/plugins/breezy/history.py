@@ -55,7 +55,7 @@ class BranchHistory:
         self._mirror: Mirror | None = None
 
     def mirror(self, *, makes: bool = True) -> Mirror:
-        """Return the mirror of the repository. With `makes`, create a mirror on the disk if there is none."""
+        """Return the mirror of the repository. With `makes`, create it on the disk if it does not exist."""
         if self._mirror is None:
             self._mirror = mirror_of(self._branch, makes=makes)
         return self._mirror

@@ -123,7 +123,7 @@ class Place:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:
-        """Take in the state of this branch from the last answer."""
+        """Store the state of this branch from the last answer."""
         self.is_assumed = False
         if self.knowledge.vcs != VCS:
             raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
@@ -183,5 +183,5 @@ class Place:
 
 
 def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
-    """Return the tags of a branch as last seen."""
+    """Return the last known tags of a branch."""
     return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}

@@ -159,7 +159,7 @@ class Remote(Place):
         """Learn the state for a read of the files.
 
         Raises:
-            NotBranchError: a branch that was opened as it was remembered does not exist any more.
+            NotBranchError: a branch that was opened from its remembered state no longer exists.
         """
         is_known = self.seen is not None
         self.look()
@@ -176,7 +176,8 @@ class Remote(Place):
         return self.writes > 0 and not self.history.checkouts
 
     def _is_copied_there(self) -> bool:
-        """Say whether `brz branch` copies this branch within its repository: the history stays on the server."""
+        """Tell whether `brz branch` copies this branch within its repository, so that the history stays on the
+        server."""
         to = given("to_location")
         if not runs("branch") or not is_ours(given("from_location")) or not is_ours(to) or given("revision"):
             return False
@@ -258,8 +259,8 @@ class Remote(Place):
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """Return the last answer of this command about this branch. Return None if there is none, or it is of another
-        repository."""
+        """Return the last answer of this command about this branch. Return None if no such answer exists, or it is of
+        another repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None
@@ -354,7 +355,7 @@ class Remote(Place):
         self.history.tell_gone(lacking)
 
     def is_named(self, revision: RevisionId) -> bool:
-        """Say whether the user, a tag or a program names a revision, which may then exist without a branch."""
+        """Tell whether the user, a tag or a program names a revision, which may then exist without a branch."""
         if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
             return True
         specs = [str(getattr(spec, "user_spec", "")) for spec in given("revision") or ()]

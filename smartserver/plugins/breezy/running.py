@@ -17,7 +17,7 @@ def current() -> hpss.RunningCommand | None:
 
 
 def runs(name: str) -> bool:
-    """Say whether the running command has this name."""
+    """Tell whether the running command has this name."""
     command = current()
     return command is not None and command.name == name
 
@@ -40,5 +40,5 @@ def given(name: str) -> Any:
 
 
 def is_ours(location: object) -> bool:
-    """Say whether a location is an hpss:// URL."""
+    """Tell whether a location is an hpss:// URL."""
     return isinstance(location, str) and location.startswith(hpss.SCHEMES)

@@ -84,8 +84,8 @@ class HpssTransport(ConnectedTransport):
             server.close()
 
     def listable(self) -> bool:
-        """Tell whether folders can be listed. Only `brz branches -R` is told so, for which branches are listed; a
-        server has no folders."""
+        """Tell whether folders can be listed. This is True only for `brz branches -R`, for which branches are listed,
+        because a server has no folders."""
         return runs("branches")
 
     def has(self, relpath: str) -> bool:

@@ -66,7 +66,7 @@ def reconcile(place: Place) -> ReconcileReport:
 
 
 def raise_damage(found: VerifyResult) -> None:
-    """Print each problem. Raise an error if there is any."""
+    """Print each problem. Raise an error if there was a problem."""
     for problem in found.problems:
         trace.note("%s", plain(problem))
     if found.problems:

@@ -44,11 +44,11 @@ class GitCredentials:
         return self.stored() or self._fill(b"username=%s\n" % USER.encode(), asks=True)
 
     def approve(self) -> None:
-        """Have the helpers store the last token."""
+        """Let the helpers store the last token."""
         self._tell("approve")
 
     def reject(self) -> None:
-        """Have the helpers remove the last token."""
+        """Let the helpers remove the last token."""
         self._tell("reject")
 
     def _fill(self, more: bytes, *, asks: bool) -> str:

@@ -36,7 +36,7 @@ def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
 
 
 def tip_of(written: bytes) -> RevisionId:
-    """Return the tip for an id in hexadecimal digits. Git's zeros stand for a ref that must not exist."""
+    """Return the tip for an id in hexadecimal digits. Git's zeros mean that the ref must not exist."""
     tip = bytes.fromhex(written.decode("ascii"))
     return tip if any(tip) else NO_TIP
 
@@ -45,7 +45,8 @@ class Leases:
     """The leases of one push."""
 
     def __init__(self, hint: Hint, remote: str, local: Local, refspecs: Refspecs, known: Collection[bytes]) -> None:
-        """`remote`: the name of the remote, or its URL if it has no name. `known`: the remote's refs, as last seen."""
+        """`remote`: the name of the remote, or its URL if it has no name. `known`: the last known refs of the
+        remote."""
         self._hint = hint
         self._local = local
         self._known = known

@@ -108,7 +108,7 @@ _UNITS = {"k": 10, "m": 20, "g": 30}
 
 
 def filters_of(spec: str) -> list[Filter] | None:
-    """Return the filters that an option of git stands for, or None if a filter is not supported."""
+    """Return the filters that an option of git denotes, or None if a filter is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
         found = [filters_of(unquote_percent(part)) for part in value.split("+")]

@@ -96,8 +96,8 @@ class MarkerMemory:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """Return the given markers that the server may lack. `incarnation`: that of the server's repository, as last
-        seen."""
+        """Return the given markers that the server may lack. `incarnation`: the last known incarnation of the server's
+        repository."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 

@@ -1,9 +1,9 @@
 """A push: changesets, heads of branches, bookmarks, phases and markers in one request; the server decides.
 
 The first request is planned on cached state, without asking the server. Mercurial's own checks run on that state, but a
-refused change is sent all the same, because other users may have changed the remote since. Each answer brings the state
-of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse it. If
-the server accepts, and its state shows more to send than the cache did, another request sends that.
+refused change is sent all the same, because other users may have changed the remote since. Each answer contains the
+state of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse
+it. If the server accepts, and its state shows more to send than the cache did, another request sends that.
 """
 
 # Theory of operation

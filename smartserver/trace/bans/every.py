@@ -21,7 +21,7 @@ BEHAVIOURS: dict[str, type[Ban]] = {
 Behaviours that cost a round trip come before those that cost bytes."""
 
 SILLY = "silly"
-"""The rule that stands for all behaviours."""
+"""The rule that means all behaviours."""
 
 
 def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:

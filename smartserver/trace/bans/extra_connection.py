@@ -12,8 +12,8 @@ class ExtraConnection(Ban):
 
     Seen: the connections of one client, and the outcome of the last request on each. It counts if the connection before
     has answered all its requests, bodies included, and its server did not refuse further requests. One is enough:
-    requests go one after the other, and each connection costs a round trip, over SSH seven. After a connection that
-    broke off, a new one does not count. The connections of two clients are not compared.
+    requests are sent one after the other, and each connection costs a round trip, over SSH seven. After a connection
+    that broke off, a new one does not count. The connections of two clients are not compared.
     """
 
     name: ClassVar[str] = "extra-connection"

@@ -27,7 +27,7 @@ _decoder: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Ref
 
 
 class Resend(Ban):
-    """Bytes that the server already has, as this client was told in the same operation.
+    """Bytes that the server already has, as this client has learned in the same operation.
 
     Seen: what the server has, and the revisions of each push. The server has the tips of its refs in the state of an
     answer, and the tips that a refusal calls known. It also has the revisions of a push of which no call was refused.

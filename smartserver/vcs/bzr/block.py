@@ -2,9 +2,9 @@
 
 A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, its length, the length of the
 text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127 that follow.
-Copies reach only bytes that lie in the block as they are, and no text that is itself a difference. So the pieces of
-each text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with
-slices of bytes.
+Copies reach only bytes that are in the block unchanged, and no text that is itself a difference. So the pieces of each
+text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with slices
+of bytes.
 """
 
 from __future__ import annotations

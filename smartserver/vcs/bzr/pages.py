@@ -1,8 +1,9 @@
 """Parses the pages of the two maps in an inventory of Breezy's format 2a, strictly.
 
 `id_to_entry` maps a file id to its entry. `by_name` (Breezy's `parent_id_basename_to_file_id`) maps a folder's id and a
-name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It says how many parts its keys have,
-which tells the maps apart. Every function takes time in proportion to the bytes, and raises nothing but `ValueError`.
+name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It has the number of parts of its
+keys, which distinguishes the maps. Every function takes time in proportion to the bytes, and raises nothing but
+`ValueError`.
 """
 
 from __future__ import annotations

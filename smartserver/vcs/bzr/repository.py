@@ -99,7 +99,7 @@ class BrzRepository:
     ) -> list[RevisionId]:
         """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
 
-        `candidates`: tips of the remote as last seen. Those that are here come first, then `heads`, the tips of local
+        `candidates`: the last known tips of the remote. Those that are here come first, then `heads`, the tips of local
         branches. If no candidate is here, ancestors of these heads (or else of the graph's) follow, in case they are
         ahead of the remote. The haves may still lack a ghost: see `absent`.
         """

@@ -1,6 +1,6 @@
 """`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
 
-A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag stands for
+A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag denotes
 its target. Expressions such as `main~2` are not names here.
 """
 

@@ -26,8 +26,8 @@ DEFAULT_UNPACK_LIMIT = 100
 """Git's own default limit: fewer objects than this become loose objects."""
 
 LARGE_PULL = 16 << 20
-"""A pull of so many bytes becomes a pack even with few objects, unless the user set a limit. For loose objects, git
-would inflate and deflate each one again, whole in memory."""
+"""A pull of at least this many bytes becomes a pack even with few objects, unless the user set a limit. For loose
+objects, git would inflate and deflate each one again, whole in memory."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""

@@ -163,7 +163,8 @@ class GitPlan:
         unread: set[Key],
         odd: dict[Key, bytes],
     ) -> NewRecord | HeldRecord:
-        """Return a record for the writer. `odd`: the metas of objects whose type is not what their trees say."""
+        """Return a record for the writer. `odd`: the metas of objects whose type differs from the type in their
+        trees."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # If asked for a blob that was not fetched, git would end.

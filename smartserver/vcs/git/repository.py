@@ -250,7 +250,7 @@ class GitRepository:
         """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
         In a shallow or partial repository, history and objects that were left out on purpose may be missing.
 
-        `candidates`: tips of the remote as last seen. The whole ones of these come first, then the tips of the refs,
+        `candidates`: the last known tips of the remote. The whole ones of these come first, then the tips of the refs,
         and of the refs of alternates. If no candidate is whole, some ancestors of the heads follow, in case the refs
         are ahead of the remote.
         """

@@ -100,7 +100,7 @@ class HgRepository:
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         """Return at most `limit` changesets that are here, the most useful first.
 
-        `candidates`: tips of the remote as last seen. Those that are here come first, then the heads. If no candidate
+        `candidates`: the last known tips of the remote. Those that are here come first, then the heads. If no candidate
         is here, some ancestors of the heads follow, in case the heads are ahead of the remote.
         """
         known = [revision for revision in candidates if self.has(revision)]

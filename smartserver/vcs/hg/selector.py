@@ -22,7 +22,7 @@ ONLY: Final = b"n"
 GRAPH: Final = b"g"
 
 BRANCH: Final = b"branch:"
-"""The prefix of a name that stands for all heads of a branch. Mercurial makes no name with a colon. An old name that
+"""The prefix of a name that denotes all heads of a branch. Mercurial makes no name with a colon. An old name that
 begins with one of these three prefixes is found by its id alone."""
 
 FRAGMENT: Final = b"fragment:"
