@@ -56,7 +56,7 @@ class ServerTransport(Endpoint):
             self._protocol = make(self)
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
-        """Send `content` after earlier writes. After a loss of the connection it is dropped.
+        """Send `content` after earlier writes. After a loss of the connection, `content` is dropped.
 
         Raises:
             ValueError: the transport is closed.

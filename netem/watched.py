@@ -49,7 +49,7 @@ class _Client:
     ends: Ends
     log: SendLog = field(default_factory=SendLog)
     counted: Future[None] = field(default_factory=_promise)
-    """Done when the proxy counts the connection."""
+    """A future that is done when the proxy counts the connection."""
     established: Future[None] = field(default_factory=_promise)
     """A future that is done when the connection's handshake is over."""
     known: bool = False

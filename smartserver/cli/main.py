@@ -174,7 +174,7 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
 
 
 def _say(error: BaseException) -> int:
-    """Print an error as one line and return the exit status. Raise any error that no command may end with."""
+    """Print an error as one line and return the exit status. An error that is not meant for users is raised again."""
     match error:
         case click.exceptions.Abort():
             click.echo("interrupted", err=True)

@@ -31,7 +31,7 @@ DIGEST = 16
 
 
 class KnowledgeFile(msgspec.Struct, array_like=True):
-    """The content of a file; fields are only ever appended."""
+    """The content of a knowledge file. Fields are only ever appended."""
 
     url: str
     incarnation: bytes = b""

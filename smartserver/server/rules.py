@@ -130,7 +130,7 @@ class PublicKey(NamedTuple):
 
     user: str
     kind: str
-    """The type, e.g. `ssh-ed25519`."""
+    """The type of the key, such as `ssh-ed25519`."""
     content: str
     """The key in base64."""
 

@@ -162,7 +162,7 @@ class SessionProtocol(protocol.Protocol):
         self._carrier.pauseProducing()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading from the connection."""
         self.timeouts.note_received(self._now)
         self._carrier.resumeProducing()
 

@@ -20,8 +20,8 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The content of the file. `store`: the identity of the store, which the database has too. `log`: the address of
-    the database, without a password."""
+    """The content of the file `CLUSTER`. `store`: the identity of the store, which is also in the database. `log`: the
+    address of the database, without a password."""
 
     store: str
     log: str

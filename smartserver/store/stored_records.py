@@ -106,7 +106,7 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """Read a record, decoded and proved to match its key or check."""
+        """Read and decode a record. It is proved to match its key or check."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))

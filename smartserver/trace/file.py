@@ -35,7 +35,7 @@ ADJACENT = 50
 
 
 class Narrator:
-    """Makes the events of this process."""
+    """Generates the trace events of this process."""
 
     def __init__(self, tell: Callable[[Event], None], program: str, trace: str = "", *, is_host: bool = False) -> None:
         """`tell` is called with each event. The other arguments are as in `ProcessBegan`. Without `trace`, a new trace

@@ -137,7 +137,7 @@ class _Direction:
         self._ends_early = 2 * self._time(SEGMENT) > gap
 
     def seconds(self, size: int) -> float:
-        """Return the seconds until the last of so many bytes has left."""
+        """Return the seconds until the last of `size` bytes has been sent."""
         waited = 0.0
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window

@@ -61,7 +61,7 @@ MAX_SPANS = 256
 """Spans of an answer, and spans of an END."""
 
 MAX_COUNTS = 128
-"""Counts of an answer, and counts of an END."""
+"""The most counts of an answer, and of an END."""
 
 MAX_SPAN_NAME = 100
 """Characters of the name of a span, which is for a person."""

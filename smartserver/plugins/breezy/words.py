@@ -76,7 +76,7 @@ def _at(location: Place, error: Exception) -> str:
 
 
 def _instead(found: str, location: Place) -> str:
-    """Return a line about another use of a place without a repository, and about how to serve it."""
+    """Return a line about what was found at a place instead of a repository, and about how to serve it."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
 

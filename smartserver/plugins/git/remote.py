@@ -325,5 +325,5 @@ def _listed(name: bytes, tip: Tip) -> list[bytes]:
 
 
 def _sayable(name: bytes) -> bool:
-    """Tell whether a name can be a word of a line. Every name that git allows can."""
+    """Tell whether a name can be a word in a line of git's protocol. All names that git allows can."""
     return bool(name) and min(name) > 0x20 and 0x7F not in name
