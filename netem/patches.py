@@ -44,7 +44,7 @@ def size_of(content: Any) -> int:
 
 
 def sum_of(contents: Any) -> int:
-    """Return the size in bytes of several such objects."""
+    """Return the size in bytes of several objects, as `size_of` does for one."""
     return sum(map(size_of, contents))
 
 

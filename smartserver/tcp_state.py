@@ -26,7 +26,7 @@ SUMS = ("packets", "again", "by_window")
 """The fields that count from the start of the connection."""
 
 PREFIX = "tcp_"
-"""The prefix of these names in the counts that a server sends."""
+"""The prefix of the names of `FIELDS` in the counts that a server sends."""
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:

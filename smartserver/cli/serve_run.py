@@ -94,7 +94,7 @@ class ServingProcess:
     """The state of this process among the processes that serve the same sockets."""
 
     is_first: bool = True
-    """True if this process prints messages for all of them."""
+    """True if this process prints messages for all workers."""
     texts: CommonCache | None = None
     counts: CommonCounts | None = None
 

@@ -45,7 +45,7 @@ class WorkerRank(NamedTuple):
     number: int
     """The number of the worker, from 0. A replacement has the number of the old worker."""
     is_first: bool
-    """True if this worker prints messages for all of them."""
+    """True if this worker prints messages for all workers."""
 
 
 def fork_workers(count: int, listening: Sequence[socket.socket]) -> WorkerRank:

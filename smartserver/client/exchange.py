@@ -176,8 +176,8 @@ class RepositoryExchange:
         at: int = 0,
         options: Sequence[str] = (),
     ) -> Outgoing:
-        """Return a request of these calls. If the server must be asked where the repository is, that call is inserted
-        at index `at`."""
+        """Return a request with the given calls. If the server must be asked where the repository is, that call is
+        inserted at index `at`."""
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW

@@ -49,7 +49,7 @@ class StoreLocation(NamedTuple):
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
     def command(self, flags: Iterable[str] = ()) -> list[str]:
-        """Return the command that serves the place, with these flags of `-D`."""
+        """Return the command that serves the place. `flags`: the flags of `-D` for the server."""
         ours = python("-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags))
         return [*ours, "serve", "--stdio", "--", self.above]
 

@@ -277,8 +277,8 @@ class GitCache:
     def _extend(
         self, current: Current, state: StoreState, pull: Pull, built: float = 0.0, began: float = 0.0
     ) -> Current:
-        """Add the objects that a generation lacks, and set its refs. `built`, `began`: the wall time and the monotonic
-        time at which the build of a new generation began."""
+        """Add the objects that a generation lacks, and set the generation's refs. `built`, `began`: the wall time and
+        the monotonic time at which the build of a new generation began."""
         folder = self._at(current.generation)
         keeps: list[str] = []
         with open_bare(folder, current.vcs, git_programs.environment()) as repository:
@@ -393,7 +393,7 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """Tell whether refs still reach all of these objects."""
+    """Tell whether refs still reach all objects of `left`."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 

@@ -55,7 +55,7 @@ class RequestSpans:
         self._open.append((part, name, self._micro(self.clock())))
 
     def ended(self) -> None:
-        """Note that the span ends that began last."""
+        """Note that the most recent open span ends."""
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 

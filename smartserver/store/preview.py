@@ -42,7 +42,7 @@ class Preview:
         self.files: Mapping[str, str] = {}
         """The current paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}
-        """The contents of these files by their future paths, if they are in memory."""
+        """The contents of the files of the new pack by their future paths, if they are in memory."""
         if upload is not None and pack is not None and upload.quarantine is not None:
             held, places = upload.quarantine.held_files, (upload.quarantine.pack_path, upload.quarantine.index_path)
             self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), places, strict=True))

@@ -152,7 +152,8 @@ class PackRepository:
     def receive(
         self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """Return an `Upload` for the body of a request. `policy`: replaces the repository's."""
+        """Return an `Upload` for the body of a request. `policy`: is used in place of the repository's policy for
+        faults."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders

@@ -89,7 +89,7 @@ class FindingMade(Event, tag="finding"):
     """The part that could be saved: the `request`, the `connection` that was opened for it, or the `body` of the
     request or the answer."""
     requests: list[int]
-    """The `start` of each of these requests."""
+    """The `start` of each request of the finding."""
     where: str
     """The lines of the program that made the last of these requests, the innermost first."""
     share: float = 1.0
@@ -104,7 +104,7 @@ class LinkMeasured(Event, tag="link"):
     """The smoothed round trip time."""
     least_rtt: int
     window: int
-    """The number of packets that may be on their way (cwnd)."""
+    """The number of packets that may be in transit (cwnd)."""
     packet: int
     """Bytes of a packet (MSS)."""
     packets: int

@@ -39,7 +39,7 @@ class Flags(NamedTuple):
         return not self.words.isdisjoint(KNOWN)
 
     def told(self) -> list[str]:
-        """Return the same as flags, for a server that a command starts."""
+        """Return the flags as words, for a server that a command starts."""
         found = [word for word in KNOWN if word in self.words]
         found += [BAN + ",".join(self.rules)] if self.rules else []
         return [*found, FILE + self.file] if self.file else found

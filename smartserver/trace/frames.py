@@ -87,7 +87,7 @@ def _raw(value: object) -> object:
 
 
 def _plain(value: object, *, is_content: bool) -> object:
-    """Return the same without bytes, which JSON does not know."""
+    """Return a value for JSON: bytes, which JSON cannot represent, become text."""
     match value:
         case bytes():
             if is_content:

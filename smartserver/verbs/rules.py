@@ -109,8 +109,8 @@ def add_heads(
 ) -> tuple[RefValue | None, RefValue]:
     """Add tips to a ref, or create it with them. Return its previous and its new value.
 
-    Tips that are replaced by other changesets, according to the repository's system, are left out. If no tip is left,
-    the ref is removed. If the repository had no ref before this request, any heads are allowed.
+    Tips that other revisions replace, according to the repository's system, are left out. If no tip is left, the ref is
+    removed. If the repository had no ref before this request, any heads are allowed.
 
     Raises:
         NoSuchBranch: the ref is absent and must not be created.

@@ -24,10 +24,12 @@ MAX_OPEN_REQUESTS = 128
 """Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
 
 MAX_MESSAGE = 64 * MIB
-"""A message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use, are 60 MB."""
+"""The most bytes of a message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use,
+are 60 MB."""
 
 MAX_REQUEST = 8 * MIB
-"""A request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2 MB."""
+"""The most bytes of a request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2
+MB."""
 
 # What one request may hold
 
@@ -51,7 +53,7 @@ MAX_TIPS = 65_536
 """The most tips of one ref. The largest known number of heads of a branch is some thousands."""
 
 MAX_MAPS = 64
-"""The most maps of an answer. A repository has no more (`store.root.MAX_MAPS`)."""
+"""The most maps of an answer. A repository has no more (`store.state.MAX_MAPS`)."""
 
 MAX_WORDS = 256
 """The most settings of an answer, the most capabilities, and the most pieces of advice. No repository has more than 64

@@ -53,7 +53,7 @@ class Rule(Ban):
         return self._side in (_side(verb), "*") and fnmatchcase(verb.name, self._verb)
 
     def banned(self, path: str, calls: Calls) -> str:
-        """Return the verb of the first of these calls that is banned; empty if none is."""
+        """Return the verb of the first banned call; empty if no call is banned."""
         for verb, arguments in calls:
             if self._names(verb) and (
                 not self._path or any(fnmatchcase(each, self._path) for each in paths_of(path, verb, arguments))

@@ -130,7 +130,7 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
 
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Return the offsets behind the items that are the same in both."""
+    """Return the offsets behind the items that are the same in both leaves."""
     same = common_start(new, old, at, old_at)
     # Only the first line of an item has a NUL. The last item that begins in the common bytes may end differently.
     last = old.rfind(b"\0", old_at, old_at + same)

@@ -183,7 +183,7 @@ class BzrContents:
     def _differing(
         self, one: RevisionId, other: RevisionId | None
     ) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
-        """Return the entries of two trees at the paths where these may differ."""
+        """Return the entries of two trees at the paths where the trees may differ."""
         new = self._tree(one)
         if other is None:
             return {path: entry for path, entry in new.walk() if path}, {}

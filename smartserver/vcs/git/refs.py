@@ -26,7 +26,7 @@ _WHOLE_NAME: Final = re.compile(_NAME)
 
 
 class Unclear(Exception):
-    """Only git can read these refs."""
+    """The refs cannot be read here: only git can read them."""
 
 
 def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:

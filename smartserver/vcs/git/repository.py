@@ -190,7 +190,7 @@ class GitRepository:
         return os.fsdecode(self.run("config", "-z", "--type=path", "--get", name).rstrip(b"\0"))
 
     def flag(self, *names: str) -> bool:
-        """Return the first of these settings that exists, as a boolean; False if none does."""
+        """Return the first of the named settings that exists, as a boolean; False if none does."""
         return next((boolean(value) for name in names if (value := self.config(name)) is not None), False)
 
     def number(self, *names: str, default: int) -> int:

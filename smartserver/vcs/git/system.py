@@ -117,7 +117,8 @@ class GitSystem(System):
         return ((0, _METAS[name], (target,)),)
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Return the objects that differ between trees of the same names, else None. 19 of 20 trees differ so."""
+        """Return the objects that differ between two trees with the same names; None if the names differ. 19 of 20
+        changed trees have the same names."""
         found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None

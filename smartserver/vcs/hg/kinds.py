@@ -50,7 +50,7 @@ Node = bytes
 
 
 def meta_of(first: Node, second: Node) -> bytes:
-    """Return the meta of a record with these parents."""
+    """Return the meta of a record with the given parents."""
     if second != NULL:
         return first + second
     return first if first != NULL else b""

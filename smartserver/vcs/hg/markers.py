@@ -105,7 +105,7 @@ def relevant(entries: Mapping[bytes, bytes], is_wanted: Callable[[Node], bool]) 
     predecessors = set(map(_predecessor, entries))
     found: set[bytes] = set()
     others: dict[Node, list[bytes]] = {}
-    """The other entries, by those anchors that are predecessors; a marker may have 255 anchors."""
+    """The remaining entries, by the anchors of each that are predecessors. A marker may have 255 anchors."""
     for key, value in entries.items():
         anchors = _anchors(value)
         if any(map(is_wanted, anchors)):

@@ -91,7 +91,7 @@ def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequenc
 
 
 def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
-    """Encode the entries after a key, and whether these are all."""
+    """Encode a page of the entries after a key, with a flag that is True if no more follow."""
     entries: dict[bytes, bytes] = {}
     size = 0
     for key, value in table.items():
