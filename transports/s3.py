@@ -2,8 +2,8 @@
 
 Endpoint, region and credentials come from the environment, as obstore reads it: `AWS_ENDPOINT_URL`, with
 `AWS_ALLOW_HTTP=true` for one without TLS, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the role of
-a container or a machine. `AWS_TIMEOUT` is the timeout of one call, by default `30 seconds`. Profiles of `~/.aws`
-are not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
+a container or a machine. `AWS_TIMEOUT` is the timeout of one call, by default `30 seconds`. Profiles of `~/.aws` are
+not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
 `s3:ListBucket`: without it, a store answers "denied" for a missing file.
 
 S3 has no folders and no rename, so some promises of `transports.base` are kept in another way:

@@ -14,11 +14,11 @@ both are published before the look, and no folder is exclusive there.
 - The outer creation looks at everything below `a`. Files and repositories there refuse it. Empty folders, uploads that
   were cut short, and logs without a repository do not; of each such log it takes the next number, too.
 
-Both look each time after they have read the state that their record is to follow. So one of them always sees the
-other. Suppose that both published their records, and consider the look that took a number last. The other creation's
-record follows this number in its log, so the other one has read its state after that, and looked again: a
-contradiction. A look that finds no log takes no number. Then the other creation makes its log and looks later, and the
-same holds from there. A look above ends at the root of the store, so both must have the same root.
+Both look each time after they have read the state that their record is to follow. So one of them always sees the other.
+Suppose that both published their records, and consider the look that took a number last. The other creation's record
+follows this number in its log, so the other one has read its state after that, and looked again: a contradiction. A
+look that finds no log takes no number. Then the other creation makes its log and looks later, and the same holds from
+there. A look above ends at the root of the store, so both must have the same root.
 """
 
 from __future__ import annotations
