@@ -17,7 +17,7 @@ SHOWN_MESSAGES = 60
 
 
 class Countable(Protocol):
-    """An object that counts: any network, or another object with the same method."""
+    """An object that counts traffic: any network, or another object with the same method."""
 
     def take(self) -> Counts:
         """Return the counts since the last call, and begin a new operation."""

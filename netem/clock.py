@@ -54,7 +54,7 @@ class Clock:
         return timer
 
     def step(self, until: int | None = None) -> bool:
-        """Jump to the next event and run it, if it is no later than `until`. Tell whether an event was run."""
+        """Jump to the next event and run it, unless it is later than `until`. Return True if an event was run."""
         while self._events:
             at, _, timer = self._events[0]
             if timer.call is not None and until is not None and at > until:
@@ -71,7 +71,7 @@ class Clock:
     def run_until(self, met: Callable[[], object], timeout: float | None = None) -> bool:
         """Run events until `met()` is true. Return False if it did not become true.
 
-        With a `timeout` that means that so many seconds have passed; without one, that no event is left to run.
+        With a `timeout`, this means that so many seconds have passed; without a timeout, that no event is left to run.
         """
         end = None if timeout is None else self.nanoseconds + nanoseconds(timeout)
         while not met():

@@ -33,9 +33,9 @@ class Message:
     """One message on the link."""
 
     connection: int
-    """The number of its connection, from 1 in each network."""
+    """The number of the message's connection, from 1 in each network."""
     up: bool
-    """True if it goes from client to server."""
+    """True if the message is sent from client to server."""
     size: int
     """The number of bytes so far."""
     depth: int
@@ -44,13 +44,13 @@ class Message:
     sent: float
     """The time when its first byte entered the link, in seconds since the clock's zero."""
     delivered: float | None = None
-    """The time when its first byte came out; None: not yet."""
+    """The time when the first byte was delivered; None until then."""
     end: bool = False
-    """True if the stream ended with it."""
+    """True if the stream ended with this message."""
     content: bytes = field(default=b"", repr=False)
-    """Its first bytes; empty if the network does not give them to the counter."""
+    """The first bytes of the message; empty if the network does not pass bytes to the counter."""
     sites: CallSites = ()
-    """The lines of the program that sent its first bytes; empty if they are unknown."""
+    """The lines of the program that sent the message's first bytes; empty if they are unknown."""
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ class Counts:
     depth: int = 0
     """The greatest depth of a message delivered to the client, including handshakes."""
     depth_without_handshake: int = 0
-    """The greatest depth as if every connection had been open before."""
+    """The greatest depth that the messages would have had if every connection had been open before."""
     packets_up: int = 0
     """Packet network: packets of any kind from the client, including copies and acknowledgements."""
     packets_down: int = 0
@@ -100,7 +100,7 @@ class Counts:
 
     @property
     def rounds_without_handshake(self) -> int:
-        """The round trips as if every connection had been open before."""
+        """The round trips that the operation would have taken if every connection had been open before."""
         return -(-self.depth_without_handshake // 2)
 
     @property
@@ -148,8 +148,8 @@ class Counter:
             self._opened[connection] = self._sides[True].depth + 2
 
     def taken(self, message: Message) -> None:
-        """Note that the server took the bytes of a connection's first packet (TCP Fast Open). Only the client's later
-        bytes wait for the handshake."""
+        """Note that the server accepted the bytes of a connection's first packet (TCP Fast Open). Only the client's
+        later bytes wait for the handshake."""
         self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:
@@ -228,7 +228,7 @@ class Counter:
         self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
-        """Note that bytes of a message come out at the remote end."""
+        """Note that bytes of a message were delivered at the remote end."""
         if message.delivered is None:
             message.delivered = now / 1e9
         receiver = self._sides[not message.up]

@@ -29,7 +29,8 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""The number of places between boundaries, in each direction of each connection, at which it is cut too."""
+"""The number of places between boundaries, in each direction of each connection, at which the connection is cut,
+too."""
 
 S = TypeVar("S")
 
@@ -39,7 +40,7 @@ Frames = Callable[[bytes], Iterable[int]]
 
 @dataclass(frozen=True)
 class CutPoint:
-    """A place at which a link is cut for both ends: after `after` bytes of one direction have come out."""
+    """A place at which a link is cut for both ends: after `after` bytes of one direction were delivered."""
 
     connection: int
     """The number of the connection in the operation, from 1."""
@@ -65,11 +66,11 @@ class Trial(Generic[S]):
 
     point: CutPoint
     state: S
-    """The state from `make`. Its network has no cut any more."""
+    """The state from `make`. The cut has been removed from its network."""
     result: object
-    """The operation's return value; None if it raised."""
+    """The operation's return value; None if it raised an error."""
     error: Exception | None
-    """The error that the operation raised, of the types in `lost`; None if it returned."""
+    """The error that the operation raised, of the types in `lost`; None if it succeeded."""
 
 
 def cut_everywhere(

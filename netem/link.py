@@ -1,4 +1,5 @@
-"""The link: its properties, and the queue of one direction of one connection on it. It reads no clock."""
+"""The link: its properties, and the queue of one direction of one connection. The caller passes the time; no clock is
+read."""
 
 from __future__ import annotations
 
@@ -15,7 +16,7 @@ BUFFER = 128 * 1024
 on the way do not count, so the limit costs no throughput."""
 
 WINDOW = 64 * 1024 * 1024
-"""The most bytes that are sent and not yet taken by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""
+"""The most bytes that are sent and not yet read by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""
 
 
 @dataclass(frozen=True)
@@ -25,19 +26,19 @@ class Link:
     rtt: float
     """Seconds of one round trip, half of them each way."""
     rate: float | None = None
-    """Bytes a second, each way and for each connection; None: no limit."""
+    """Bytes a second, in each direction and for each connection. None means no limit."""
     up: Sequence[Effect] = ()
-    """Further effects from client to server. Those with `on_the_way` act after the rate, the others before it."""
+    """Further effects from client to server. Effects with `on_the_way` act after the rate, all others before it."""
     down: Sequence[Effect] = ()
     """Further effects from server to client, in the same order."""
     buffer: int = BUFFER
     """The most bytes of a sender that wait for the link."""
     window: int = WINDOW
-    """The most bytes of one direction that are sent and not yet taken by the receiver."""
+    """The most bytes of one direction that are sent but not yet read by the receiver."""
     tcp: TcpModel | None = None
-    """The model of TCP's congestion window, in the simulator alone; None: the window has no limit."""
+    """The model of TCP's congestion window, in the simulator only. None means that the window has no limit."""
     seed: int | str = 0
-    """The seed of all random numbers. Each effect has its own ones in each direction of each connection."""
+    """The seed of all random numbers. Each effect has its own random numbers in each direction of each connection."""
 
     def __post_init__(self) -> None:
         """Refuse an impossible link."""
@@ -76,7 +77,7 @@ class Link:
         return self._effects(effect.seeded(f"{stream} {place}") for place, effect in enumerate(extra))
 
     def lane(self, *, up: bool, connection: int) -> Lane:
-        """Return a fresh queue for one direction of the connection with that number."""
+        """Return a new queue for one direction of the connection with that number."""
         return Lane(self, up=up, connection=connection)
 
     def stages(self, *, up: bool, connection: int) -> list[Stage]:
@@ -125,7 +126,8 @@ class Lane:
     def enter(
         self, now: int, content: bytes | memoryview, ending: Ending = Ending.MORE, tag: object = None
     ) -> list[Parcel]:
-        """Put bytes, and the ending that follows them, onto the link at time `now`. Return their parcels."""
+        """Put bytes, and the ending that follows them, onto the link at time `now`. Return the parcels that were
+        created."""
         parcels = [Parcel(content, now, now, ending, tag)]
         for stage in self._stages:
             parcels = [out for parcel in parcels for out in stage(parcel)]
@@ -141,7 +143,7 @@ class Lane:
     def change(self, now: int, link: Link) -> list[Parcel]:
         """Replace the link. Effects that count bytes start again from 0.
 
-        Parcels on the way come out as before. Stuck parcels are sent again; return their new parcels.
+        Parcels in transit are delivered as before. Stuck parcels are sent again; return their new parcels.
         """
         self._use(link)
         stuck = [parcel for parcel in self._queue if parcel.stuck]
@@ -155,7 +157,7 @@ class Lane:
 
     @property
     def next_at(self) -> int:
-        """The time when the next parcel comes out; `NEVER` if there is none, or it is stuck."""
+        """The time when the next parcel is delivered; `NEVER` if the queue is empty or its first parcel is stuck."""
         return self._queue[0].at if self._queue else NEVER
 
     def take(self) -> Parcel:
@@ -181,6 +183,6 @@ class Lane:
         return max(0, min(self._buffer - self.unsent(now), self._window - self.undelivered))
 
     def next_left(self, now: int) -> int:
-        """Return the time when the next bytes leave the sender's buffer; `NEVER` if there are none."""
+        """Return the time when the next bytes leave the sender's buffer; `NEVER` if it is empty."""
         self.unsent(now)
         return self._waiting[0][0] if self._waiting else NEVER

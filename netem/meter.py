@@ -14,11 +14,11 @@ MOST_TILT = 0.1
 into the next."""
 
 MOST_TILT_SHARE = 0.02
-"""The same limit as a share of the slope, if that is more, because each round trip has a wait that can be late."""
+"""The same limit as a share of the slope, used if that is larger. Each round trip has a wait that may be late."""
 
 MOST_RESIDUAL = 0.1
-"""The greatest residual, as a share of the greatest RTT. If all runs at one end were late by so much, with RTTs of 0.2,
-0.6 and 1 s, the slope would be wrong by an eighth of a round trip."""
+"""The greatest residual, as a share of the greatest RTT. If all runs at one end were late by this much, with RTTs of
+0.2, 0.6 and 1 s, the slope would be wrong by an eighth of a round trip."""
 
 APART = 0.9
 """The least difference between slope and count, in round trips, that is reported. The slope is exact to a tenth."""
@@ -41,7 +41,7 @@ class Slope:
 def slope(run: Callable[[float], float], rtts: Sequence[float] = (0.2, 0.6, 1.0), repeat: int = 3) -> Slope:
     """Call `run` at each RTT `repeat` times and fit a line. `run` takes an RTT and returns the seconds of the run.
 
-    The RTTs take turns, so that a machine that becomes slower does not look like a slope.
+    The RTTs alternate, so that a machine that becomes slower is not mistaken for a slope.
 
     Raises:
         ValueError: there are fewer than three different RTTs (two points always lie on a line), or no runs.
@@ -67,10 +67,11 @@ def fit(points: Sequence[tuple[float, float]]) -> Slope:
 
 
 def tilt(found: Slope, late: Sequence[float]) -> float:
-    """Return the most round trips by which lateness may have changed the slope. `late`: each run's most seconds.
+    """Return the most round trips by which lateness may have changed the slope. `late`: for each run, the most seconds
+    that it may have been late.
 
-    Lateness that is equal in all runs is in the intercept. The slope changes most if the runs of the longer RTTs were
-    late and the others were not, or the other way round.
+    Equal lateness of all runs affects only the intercept. The slope changes most if only the runs with the longer RTTs
+    were late, or only the runs with the shorter ones.
     """
     mean = sum(rtt for rtt, _ in found.points) / len(found.points)
     spread = sum((rtt - mean) ** 2 for rtt, _ in found.points)

@@ -18,7 +18,7 @@ class Network(Protocol):
 
     @property
     def link(self) -> Link:
-        """The present link."""
+        """The current link."""
 
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too.
@@ -28,7 +28,7 @@ class Network(Protocol):
         """
 
     def take(self) -> Counts:
-        """Return the counts since the last `take` (or the start), and begin a new operation."""
+        """Return the counts since the last `take` or the start, and begin a new operation."""
 
     def counts(self) -> Counts:
         """Return the counts so far without resetting them."""

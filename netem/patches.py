@@ -28,14 +28,14 @@ class Witness(Protocol):
         """Note that an asyncio loop has connected a socket. The program continues after this."""
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
-        """Send for the program, by calling `send`, and return the number of bytes that the socket took."""
+        """Send for the program, by calling `send`. Return the number of bytes that the socket accepted."""
 
     def write(self, sock: socket.socket, size: int) -> None:
         """Note that the program writes `size` bytes to a transport, which sends them from the socket later."""
 
 
 CONTENT = ("data", "list_of_data", "iovec")
-"""The names of the argument with the bytes to send, in the methods that accept it by name."""
+"""The names of the argument with the bytes to send, in methods that accept it by name."""
 
 
 def size_of(content: Any) -> int:
@@ -44,7 +44,7 @@ def size_of(content: Any) -> int:
 
 
 def sum_of(contents: Any) -> int:
-    """Return the size in bytes of several such objects."""
+    """Return the size in bytes of several objects, as `size_of` does for one."""
     return sum(map(size_of, contents))
 
 
@@ -77,7 +77,7 @@ class Patches:
         self.look_for_twisted()
 
     def look_for_twisted(self) -> None:
-        """Replace Twisted's methods too, if the program has imported it by now."""
+        """Replace Twisted's methods, too, if the program has imported Twisted by now."""
         module = sys.modules.get("twisted.internet.abstract")
         if module is not None and not self._twisted:
             self._twisted = True

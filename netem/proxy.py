@@ -1,8 +1,8 @@
 """The proxy: a TCP relay that puts a link between a client and a server, in wall time, and counts the round trips.
 
-Bytes of each direction come out in order at absolute times. So errors do not add up, and bytes on the way do not wait
-for the bytes ahead of them (pipelining works). TCP's own behaviour over distance (slow start, Nagle, retransmission)
-is absent, because both sockets of a connection are on this machine.
+Bytes of each direction are delivered in order at absolute times. So errors do not add up, and bytes in transit do not
+wait for the bytes ahead of them (pipelining works). TCP's own behaviour over distance (slow start, Nagle,
+retransmission) is absent, because both sockets of a connection are on this machine.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ TURNS = 6
 aborted."""
 
 DOORS: set[tuple[str, int]] = set()
-"""The addresses on which the proxies of this process listen. They count the connections to these addresses."""
+"""The addresses on which the proxies of this process listen. The proxies count the connections to these addresses."""
 
 
 def filled(link: Link) -> Link:
-    """Return the link with a buffer for `REFILL` seconds of its rate, unless it has another buffer than the default."""
+    """Return the link with a buffer for `REFILL` seconds of its rate, unless its buffer differs from the default."""
     # On a fast link, a smaller buffer would be empty before the loop fills it again.
     if link.rate is None or link.buffer != BUFFER:
         return link
@@ -67,11 +67,10 @@ class Proxy:
         """Prepare the proxy; `start` starts it.
 
         `upstream`: (host, port) of the server, or None if `relay` adds the servers. `listen`: (host, port) for clients;
-        port 0 means any free port. `up`, `down`: effects on the bytes from the client and from the server.
-        `handshake`: true if opening a connection costs a round trip. `buffer`: the most bytes that wait for the link,
-        in each direction of each connection; None: see `filled`. `window`: the most bytes of one direction that are
-        sent and not yet taken by the receiver; then the proxy stops reading from the sender. `seed`: of all random
-        numbers.
+        port 0 means any free port. `up`, `down`: effects on the bytes from the client and from the server. `handshake`:
+        true if opening a connection costs a round trip. `buffer`: the most bytes that wait for the link, in each
+        direction of each connection; for None see `filled`. `window`: the most bytes of one direction that are sent and
+        not yet taken by the receiver; then the proxy stops reading from the sender. `seed`: of all random numbers.
 
         The proxy's thread calls `on_operation` with the counts of each operation when its last connection is closed;
         without it, only `take` ends an operation. It calls `on_refused` with the error if the server cannot be reached.
@@ -92,8 +91,8 @@ class Proxy:
         self.on_ended: Callable[[int], None] | None = None
         """A function that the proxy's thread calls with the number of a connection that has ended on both sides."""
         self.sites: Callable[[int, int], CallSites] | None = None
-        """A function that the proxy's thread calls with the number of a connection and a size when a client has sent so
-        many bytes. It returns the lines that sent them."""
+        """A function that the proxy's thread calls with the number of a connection and a size, after a client has sent
+        that many bytes. It returns the lines of code that sent them."""
         self.host, self.port = listen
         self._on_operation = on_operation
         self._on_refused = on_refused
@@ -134,7 +133,7 @@ class Proxy:
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        Bytes on the way come out as before; bytes that were held for ever are sent again. The default `buffer` is
+        Bytes in transit are delivered as before; bytes that were held for ever are sent again. The default `buffer` is
         replaced as by `filled`.
 
         Raises:
@@ -144,11 +143,7 @@ class Proxy:
         self._thread.ask(lambda: self._change(filled(link), also_new=True))
 
     def change_open(self, link: Link) -> None:
-        """Replace the link as `change` does, but only for open connections, as if a router had forgotten them.
-
-        Raises:
-            ValueError, ProxyError: as `change`.
-        """
+        """Replace the link as `change` does, but only for open connections, as if a router had lost their state."""
         link.check_streams()
         self._thread.ask(lambda: self._change(filled(link), also_new=False))
 

@@ -26,17 +26,18 @@ from netem.units import NANOSECONDS, NEVER
 Address = tuple[str, int]
 
 Ends = tuple[Address, Address]
-"""The addresses of a connection's client and of its server. A later connection may have the same ones."""
+"""The addresses of a connection's client and of its server. A later connection may have the same addresses."""
 
 SLACK = 50_000
-"""Nanoseconds by which a parcel may come out early. It is less than one turn of the loop, and saves a timer."""
+"""Nanoseconds by which a parcel may be sent early. They are fewer than one turn of the event loop takes, and save a
+timer."""
 
 KERNEL_BUFFER = 64 * 1024
 """Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.
-Linux begins with this size, so it can be set after the connection is made."""
+Linux begins with this size, so it can be set after the connection was opened."""
 
 UNSENT = 0x894B
-"""The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has taken and not sent."""
+"""The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has accepted and not sent."""
 
 FLUSHING = 0.005
 """Seconds between two checks whether a socket has sent all its bytes and can be reset."""
@@ -152,7 +153,7 @@ class ProxyConnection:
         self.check_over()
 
     def reset(self) -> None:
-        """Reset both sockets after a loss of the connection, each as soon as it has sent its bytes."""
+        """Reset both sockets after a loss of the connection, each as soon as its own bytes are sent."""
         self.over = True
         for end in (self.client, self.server):
             end.forget()
@@ -197,14 +198,14 @@ class ProxySocket(asyncio.Protocol):
         self.made = False
         self.lost = False
         self.ended = False
-        """True if it sends no more: its end of stream has entered the link, or it is lost."""
+        """True if this side sends no more: its end of stream has entered the link, or the connection is lost."""
         self.end_delivered = False
         self.not_before = 0
         """The earliest time at which its bytes count as sent, because of the emulated handshake."""
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Set the socket up, and start the other lane, which may have waited for it."""
+        """Configure the socket, and start the other lane, which may have waited for this socket."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.made = True
@@ -267,7 +268,7 @@ class ProxySocket(asyncio.Protocol):
         self.pump()
 
     def _fit(self) -> None:
-        """On a link with a rate, make the kernel's receive buffer small. It is never enlarged again."""
+        """On a link with a rate, shrink the kernel's receive buffer. It is never enlarged again."""
         if self._connection.link.rate is not None and self.made and not self.lost:
             with contextlib.suppress(OSError):  # the peer has reset it already
                 self.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, KERNEL_BUFFER)
@@ -325,7 +326,7 @@ class ProxySocket(asyncio.Protocol):
             self._connection.close()
 
     def reset(self) -> None:
-        """Reset the socket once it has sent all its bytes, because a reset drops unsent ones."""
+        """Reset the socket once it has sent all its bytes, because a reset drops unsent bytes."""
         self.ended = True
         if not self.made or self.lost:
             return
@@ -349,7 +350,8 @@ class ProxySocket(asyncio.Protocol):
 
 
 def unsent(sock: Any) -> int:
-    """Return the bytes that the kernel has taken and not sent; 0 if the connection is lost, or the system not Linux."""
+    """Return the number of bytes that the kernel has accepted and not sent; 0 if the connection is lost, or the system
+    is not Linux."""
     if sys.platform != "linux":
         return 0
     try:

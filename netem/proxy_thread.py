@@ -20,7 +20,7 @@ _T = TypeVar("_T")
 
 
 class ProxyError(Exception):
-    """The proxy's own thread failed or does not answer, so its counts are invalid. Any call may raise it."""
+    """The proxy's own thread failed or does not answer, so the counts are invalid. Any call may raise it."""
 
 
 class ProxyThread:
@@ -32,7 +32,7 @@ class ProxyThread:
     def __init__(self, serve: Callable[[asyncio.Event], Coroutine[Any, Any, None]], gone: Callable[[], None]) -> None:
         self.loop: asyncio.AbstractEventLoop | None = None
         self.stopping: asyncio.Event | None = None
-        """The event that ends `serve`; set it on the thread alone."""
+        """The event that ends `serve`. It must be set on the thread of `serve`."""
         self.thread: threading.Thread | None = None
         self.listening = threading.Event()
         self._serve = serve
@@ -43,7 +43,7 @@ class ProxyThread:
         """Start the thread and wait until it listens.
 
         Raises:
-            OSError: it cannot listen on that address.
+            OSError: the proxy cannot listen on that address.
         """
         self.thread = threading.Thread(target=self.run, name=THREAD, daemon=True)
         self.thread.start()
@@ -71,7 +71,7 @@ class ProxyThread:
             raise ProxyError(f"the proxy's thread failed: {self._failure!r}") from self._failure
 
     def ask(self, question: Callable[[], _T]) -> _T:
-        """Call a function on the thread and return its result; call it here if the thread does not run."""
+        """Call a function on the thread and return its result. If the thread does not run, call the function here."""
         self.check()
         loop, thread = self.loop, self.thread
         if loop is None or thread is None or not thread.is_alive() or thread is threading.current_thread():

@@ -47,7 +47,8 @@ MEASURED = "round trips of "
 """The prefix of the property of a test's report that has the round trips measured for a budget."""
 
 UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
-"""Options with which pytest does not collect some files. (With `-k` and `-m` it collects them and deselects tests.)"""
+"""Options with which pytest does not collect some files. (With `-k` and `-m`, pytest collects them and deselects
+tests.)"""
 
 _NETWORKS = pytest.StashKey[list[Callable[[], Counts]]]()
 
@@ -108,7 +109,7 @@ class Limit:
 
 
 class Limits:
-    """The limits of one run of pytest. It checks each test against its limit and can lower budgets."""
+    """The limits of one run of pytest: checks each test against its limit, and can lower budgets."""
 
     def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
         self._budgets = budgets
@@ -215,19 +216,20 @@ def _watch(request: pytest.FixtureRequest, counts: Callable[[], Counts]) -> None
 
 @pytest.fixture
 def netem_link() -> Link:
-    """The link of `network`: 1000 ms, no rate. Override it for another."""
+    """The link of `network`: 1000 ms and no rate. Override the fixture for another link."""
     return Link(rtt=1.0)
 
 
 @pytest.fixture
 def netem_rtt() -> float:
-    """The seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override it for another time."""
+    """The seconds of a round trip on `real_network` and `packet_network`: 50 ms. Override the fixture for another
+    time."""
     return 0.05
 
 
 @pytest.fixture
 def netem_packet_link(netem_rtt: float) -> Link:
-    """The link of `packet_network`: `netem_rtt`, no rate. Override it for another."""
+    """The link of `packet_network`: `netem_rtt` and no rate. Override the fixture for another link."""
     return Link(rtt=netem_rtt)
 
 
@@ -252,8 +254,8 @@ def real_network(request: pytest.FixtureRequest, netem_rtt: float) -> Iterator[W
 
 @pytest.fixture
 def packet_network(request: pytest.FixtureRequest, netem_packet_link: Link) -> Iterator[Packets]:
-    """Two network namespaces joined by a link of real TCP, counted by `max_round_trips`. If the system permits none,
-    the test is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
+    """Two network namespaces joined by a link of real TCP, counted by `max_round_trips`. If the system does not permit
+    namespaces, the test is skipped with the reason; with REQUIRE_ALL=1 in the environment it fails."""
     from netem.packets.errors import Unavailable  # as above
     from netem.packets.network import Packets
 

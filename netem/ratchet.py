@@ -1,5 +1,5 @@
-"""The file of budgets: operation -> the most round trips that it may take. A budget falls when fewer were measured, and
-never rises.
+"""The file of budgets: operation -> the most round trips that it may take. A budget is lowered when fewer round trips
+were measured, and is never raised.
 
 The file is TOML that a person edits: any tables, each budget on a line of its own, `"push" = 1`, its reason in a
 comment. A name may occur only once in the file, even in different tables. Only the number of a line is ever rewritten,
@@ -70,11 +70,13 @@ class Budgets:
             raise BudgetsError(f"{self.path} has no budget of {name!r}") from None
 
     def expect(self, name: str) -> None:
-        """Note that an operation will be measured once more. If it is not (a test failed), its budget cannot fall."""
+        """Note that an operation will be measured once more. If the measurement is missing because a test failed, the
+        budget cannot be lowered."""
         self._expected[name] += 1
 
     def measured(self, name: str, rounds: int) -> None:
-        """Note that an operation took `rounds` round trips. The greatest number of several measurements counts."""
+        """Note that an operation took `rounds` round trips. If it is measured several times, the greatest number
+        counts."""
         self._measured.setdefault(name, []).append(rounds)
 
     def falls(self) -> dict[str, tuple[int, int]]:
@@ -109,7 +111,7 @@ class Budgets:
 
 
 def _replace(path: Path, content: bytes) -> None:
-    """Write a file by renaming another over it, so that a reader sees the old or the new content, never a part."""
+    """Replace a file atomically by a rename, so that a reader sees the old or the new content, never a part."""
     number, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
     try:
         with open(number, "wb") as written:

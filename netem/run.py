@@ -35,7 +35,7 @@ class RunResult:
     """The outcome of a client's run."""
 
     status: int
-    """The client's exit status; negative: the signal that ended it."""
+    """The client's exit status; if negative, the number of the signal that ended it."""
     seconds: float
     """The wall time from the client's start to its end."""
     counts: Counts
@@ -56,10 +56,11 @@ class Crossing:
         *,
         on_waiting: Callable[[str], None] | None = None,
     ) -> None:
-        """`servers`: commands in the words of a shell, but run without one; `{server}` is replaced by their address.
+        """`servers`: commands in the syntax of a shell, but run without a shell; `{server}` is replaced by their
+        address.
 
-        `settings`: names and values of kernel settings, set on both sides before a server starts.
-        `on_waiting`: called with a line for the user if a server takes long to listen.
+        `settings`: names and values of kernel settings, set on both sides before a server starts. `on_waiting`: called
+        with a line for the user if a server takes long to listen.
 
         Raises:
             RunError: an item of `servers` is not a command.
@@ -142,9 +143,9 @@ class Crossing:
             raise RunError(str(error)) from error
 
     def _serve(self, command: Sequence[str]) -> None:
-        """Start a server, and wait until one more socket listens that no earlier server's session holds.
+        """Start a server. Wait until a listening socket appears that belongs to no earlier server's session.
 
-        Its standard output goes to standard error.
+        Its standard output is written to standard error.
         """
         before = self.network.listening(SERVER, besides=self._servers)
         server = self._start(SERVER, command, 2)

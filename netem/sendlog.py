@@ -19,7 +19,7 @@ class _OfThread(threading.local):
     """The state of each thread of the program."""
 
     sent = 0
-    """The number of bytes that the socket took from the thread."""
+    """The number of bytes that the socket accepted from the thread."""
 
 
 class SendLog:
@@ -32,7 +32,7 @@ class SendLog:
         self._written = 0
         self._received = 0
         self.sent = 0
-        """The number of bytes that the socket took."""
+        """The number of bytes that the socket accepted."""
 
     def writing(self, size: int, sites: CallSites) -> None:
         """Note that the program writes `size` bytes to a transport, which sends them now or later."""

@@ -28,13 +28,13 @@ class Deadlock(Exception):
 
 
 class SimulatedNetwork:
-    """Connections over one link, on one virtual clock, counted together."""
+    """Connections over one link with one virtual clock. Their traffic is counted together."""
 
     def __init__(self, link: Link, clock: Clock | None = None) -> None:
         link.check_streams(simulated=True)
         self.link = link
         self.links: deque[Link] = deque()
-        """The links of the next connections, one each. Later connections use `link`."""
+        """The links of the next connections, one for each. Later connections use `link`."""
         self.tap: Tap | None = None
         """A function that is called with all bytes that enter the link, or None."""
         self.clock = Clock() if clock is None else clock
@@ -48,7 +48,7 @@ class SimulatedNetwork:
     def change(self, link: Link) -> None:
         """Replace the link from now on, for open connections too. Effects that count bytes start again from 0.
 
-        Bytes on the way come out as before; bytes that were held for ever are sent again.
+        Bytes in transit are delivered as before; bytes that were held for ever are sent again.
         """
         link.check_streams(simulated=True)
         self.link = link
@@ -59,10 +59,12 @@ class SimulatedNetwork:
     def connect(
         self, server_factory: Callable[[ServerTransport], ServerProtocol] | None, *, handshake: bool = True
     ) -> SimulatedStream:
-        """Open a connection to a server that `server_factory` makes from its transport; None: no server listens.
+        """Open a connection to a server that `server_factory` creates from its transport; None means that no server
+        listens.
 
         With `handshake` the client first waits one round trip, of the length that it has at the beginning. The server
-        is made when the handshake's third packet arrives. Without it, the connection counts as open already.
+        is created when the handshake's third packet arrives. Without `handshake`, the connection counts as open
+        already.
 
         Raises:
             ConnectionRefusedError: no server listens.
@@ -91,7 +93,7 @@ class SimulatedNetwork:
         return client
 
     def __enter__(self) -> Self:
-        """Return the network itself, which has nothing to start."""
+        """Return the network itself, which needs no start."""
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
@@ -101,7 +103,7 @@ class SimulatedNetwork:
         """Do nothing: unlike other networks, this one has no thread and no socket."""
 
     def take(self) -> Counts:
-        """Return the counts since the last `take` (or the start), and begin a new operation.
+        """Return the counts since the last `take` or the start, and begin a new operation.
 
         If a server or a timer calls this during a wait, the wait is divided between the two operations.
         """

@@ -41,7 +41,7 @@ class Endpoint(ABC):
         self._network = network
         self._clock = network.clock
         self.link = link
-        """The present link of the connection."""
+        """The current link of the connection."""
         self._up = up
         self._number = number
         self._lane: Lane = link.lane(up=up, connection=number)
@@ -147,7 +147,7 @@ class Endpoint(ABC):
         """Note that bytes have left the sender's buffer."""
 
     def _deliver(self) -> None:
-        """Deliver the next parcel to the peer. A peer that was reset gets nothing more."""
+        """Deliver the next parcel to the peer, unless the peer was reset."""
         peer = self._peer
         if self._error is not None or peer is None:
             return
@@ -171,7 +171,8 @@ class Endpoint(ABC):
         self._pump()
 
     def _acknowledge(self, congestion: CongestionWindow, size: int) -> None:
-        """Tell the sender half a round trip later that bytes came out, which opens and enlarges its window."""
+        """Notify the sender, half a round trip later, that bytes were delivered, which opens and enlarges its
+        window."""
 
         def acknowledged() -> None:
             congestion.acknowledged(size)
@@ -200,5 +201,5 @@ class Endpoint(ABC):
 
     @staticmethod
     def join(client: Endpoint, server: Endpoint) -> None:
-        """Make each end the other's peer, so that bytes move from now on."""
+        """Connect the two ends, so that each delivers its bytes to the other from now on."""
         client._peer, server._peer = server, client

@@ -13,7 +13,7 @@ LOW_WATER = 64 * 1024
 
 
 class ServerProtocol(Protocol):
-    """The server's callbacks for one connection. An exception in one is raised in the waiting client."""
+    """The server's callbacks for one connection. An exception in a callback is raised in the waiting client."""
 
     def data_received(self, data: bytes) -> None:
         """Take bytes from the client."""
@@ -26,7 +26,7 @@ class ServerProtocol(Protocol):
 
 
 class ServerTransport(Endpoint):
-    """The server's end, whose writes never wait."""
+    """The server's end of a connection. Its writes never wait."""
 
     def __init__(self, network: Surroundings, number: int, link: Link) -> None:
         super().__init__(network, number, link, up=False)
@@ -45,17 +45,18 @@ class ServerTransport(Endpoint):
         self._protocol = protocol
 
     def expect(self, make: Callable[[ServerTransport], ServerProtocol]) -> None:
-        """Set the function that makes the protocol at `accept`, or earlier if bytes come earlier."""
+        """Set the function that creates the protocol. It is called by `accept`, or earlier when the first bytes
+        arrive."""
         self._make = make
 
     def accept(self) -> None:
-        """Make the protocol unless it exists, because the handshake is over."""
+        """Create the protocol unless it exists, because the handshake is over."""
         make, self._make = self._make, None
         if make is not None:
             self._protocol = make(self)
 
     def write(self, content: bytes | bytearray | memoryview) -> None:
-        """Send `content` after earlier writes. After a loss of the connection it is dropped.
+        """Send `content` after earlier writes. After a loss of the connection, `content` is dropped.
 
         Raises:
             ValueError: the transport is closed.

@@ -25,11 +25,12 @@ class SimulatedStream(Endpoint):
         return self._buffered
 
     def readable(self) -> bool:
-        """Tell whether `read` would return (or raise) at once; no time passes."""
+        """Tell whether `read` would return or raise an error at once. No time passes."""
         return bool(self._buffered or self._eof or self._error is not None)
 
     def writable(self) -> bool:
-        """Tell whether a third of the socket buffer is free (the kernel's rule), or a write would raise at once."""
+        """Tell whether a third of the socket buffer is free (the kernel's rule), or a write would raise an error at
+        once."""
         return self._error is not None or self._room() * 3 >= min(self.link.buffer, self.link.window)
 
     def write_some(self, content: bytes | bytearray | memoryview) -> int:
@@ -66,8 +67,8 @@ class SimulatedStream(Endpoint):
         """Wait for bytes and return 1 to `size` of them, or none at the end of the stream.
 
         Raises:
-            ConnectionError: the connection is lost, and all received bytes were read.
-            Deadlock: no byte will ever come.
+            ConnectionError: the connection is lost, and all received bytes have been read.
+            Deadlock: no byte can ever arrive.
         """
         self._check_open()
         if size < 1:
@@ -105,12 +106,12 @@ class SimulatedStream(Endpoint):
         return read and self.readable(), write and self.writable()
 
     def half_close(self) -> None:
-        """Send no more; reading is still possible."""
+        """Send no more. Reading is still possible."""
         self._check_open()
         self._put_eof()
 
     def close(self) -> None:
-        """Send no more and read no more. Written bytes are still delivered; closing twice is harmless."""
+        """Send no more and read no more. Written bytes are still delivered. A second call does nothing."""
         if self._closed:
             return
         self._put_eof()

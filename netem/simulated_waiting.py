@@ -8,10 +8,8 @@ from __future__ import annotations
 
 
 class Waiting:
-    """The time that the client of one operation waited, in nanoseconds.
-
-    A wait may be inside another one, if a server is a client too. Its time belongs to the inner wait alone.
-    """
+    """The time that the client of one operation waited, in nanoseconds. If a server is a client too, a wait may be
+    nested in another. Its time counts only for the inner wait."""
 
     def __init__(self) -> None:
         self._waited: dict[int, int] = {}  # by RTT; as whole numbers, ten waits of 0.1 s are exactly one second
@@ -42,7 +40,8 @@ class Waiting:
         self._since = now
 
     def change(self, now: int, rtt: int) -> None:
-        """Note that all open connections have another link, also during waits. A handshake under way keeps its RTT."""
+        """Note that all open connections have another link, even during waits. A handshake in progress keeps its
+        RTT."""
         self.charge(now)
         self._beside.clear()
         for place, (_, connecting) in enumerate(self._open):
@@ -63,8 +62,8 @@ class Waiting:
         self._mixed = self._mixed or len(self._beside) > 1
 
     def rounds(self, rtt: int) -> tuple[float | None, float | None]:
-        """Return the round trips with and without handshakes. They are None if RTTs were mixed, or an RTT was 0; `rtt`
-        is the link's RTT, in case that there was no wait."""
+        """Return the round trips with and without handshakes. They are None if RTTs were mixed, or an RTT was 0. `rtt`:
+        the link's RTT, which is used if there was no wait."""
         if self._mixed or not all(self._waited or [rtt]):
             return None, None
         return (

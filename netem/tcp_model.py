@@ -47,7 +47,7 @@ class TcpModel:
         return (-(-size // self.initial)).bit_length()
 
     def begin(self, round_trip: int) -> CongestionWindow:
-        """Return the window of one direction of a fresh connection; `round_trip` is in nanoseconds."""
+        """Return the window of one direction of a new connection. `round_trip` is in nanoseconds."""
         return CongestionWindow(self, round_trip)
 
 
@@ -96,7 +96,8 @@ class CongestionWindow:
         self._peak = max(self._peak, self._under_way)
 
     def acknowledged(self, size: int) -> None:
-        """Note that `size` more bytes were acknowledged. The window grows by them if more than half of it was used."""
+        """Note that `size` more bytes were acknowledged. The window grows by `size` if more than half of the window was
+        used."""
         self._acknowledged += size
         if self.size < 2 * self._peak:
             self.size += size

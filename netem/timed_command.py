@@ -1,6 +1,7 @@
 """Run a command to its end and measure its time. If this process is stopped or killed, the command is killed too.
 
-Its output goes to files, not pipes: otherwise a child that outlives the command and holds a pipe would make us wait.
+Its output is written to files, not pipes: otherwise a child process that outlives the command and keeps a pipe open
+would make this process wait.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ PATIENCE = 3.0
 """Seconds for a command to end after SIGTERM."""
 
 GUARD = ("/bin/sh", "-c", "trap '' TERM; read _; kill -KILL 0")
-"""The leader of the command's process group. It kills the group when its stdin ends, so when this process ends."""
+"""The leader of the command's process group. It kills the group when its stdin ends, which is also when this process
+ends."""
 
 NOT_FOUND, NOT_RUNNABLE = 127, 126
 """Exit statuses of commands that could not be started, as in shells."""
@@ -36,7 +38,7 @@ class CommandResult:
     seconds: float
     """The time from before the start of the command to its end."""
     stderr: str
-    """The end of its standard error, at most `KEPT` bytes."""
+    """The end of the command's standard error, at most `KEPT` bytes."""
 
 
 def timed(command: Sequence[str]) -> CommandResult:

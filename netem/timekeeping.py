@@ -53,6 +53,6 @@ class Timekeeping:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        """End the thread, which takes one sleep at most."""
+        """End the thread. This takes at most one of its sleeps."""
         self._stopped.set()
         self._thread.join()

@@ -1,5 +1,5 @@
-"""Parse and format times, sizes and rates as people write them. Each parser raises a `ValueError` that says what is
-wrong; a missing unit of a time or a rate is an error."""
+"""Parse and format times, sizes and rates as people write them. Each parser raises a `ValueError` that explains the
+mistake. A missing unit of a time or a rate is an error."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ NANOSECONDS = 1_000_000_000
 """Nanoseconds of a second. Inside netem, times are whole nanoseconds, so sums are exact; the interface has seconds."""
 
 NEVER = 1 << 62
-"""A time in nanoseconds that never comes."""
+"""A time in nanoseconds that is never reached."""
 
 _TIMES = {"ns": 1e-9, "us": 1e-6, "ms": 1e-3, "s": 1.0}
 _SIZES = {
@@ -110,7 +110,7 @@ def show_size(size: int) -> str:
 
 
 def show_address(address: tuple[str, int]) -> str:
-    """Return an address as it is written on the command line: `example.org:9418`, `[::1]:9418`."""
+    """Return an address in the syntax of the command line: `example.org:9418`, `[::1]:9418`."""
     host, port = address
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 

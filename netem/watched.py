@@ -49,9 +49,9 @@ class _Client:
     ends: Ends
     log: SendLog = field(default_factory=SendLog)
     counted: Future[None] = field(default_factory=_promise)
-    """Done when the proxy counts the connection."""
+    """A future that is done when the proxy counts the connection."""
     established: Future[None] = field(default_factory=_promise)
-    """Done when its handshake is over."""
+    """A future that is done when the connection's handshake is over."""
     known: bool = False
     """True if the program's thread has registered the connection."""
     ended: bool = False
@@ -61,7 +61,7 @@ class _Client:
 class Watched:
     """A context manager that puts every TCP connection of this process to `servers` on a link.
 
-    `servers`: the (host, port) of each server; None: every server on a loopback address. `options` are those of
+    `servers`: the (host, port) of each server; None means every server on a loopback address. `options` are those of
     `Proxy`.
 
         with Watched(rtt=0.05) as network, round_trips(network, at_most=2):
@@ -77,9 +77,10 @@ class Watched:
         self._proxy.sites = self._received
         self._doors: dict[Address, Address] = {}
         self._opening_door = threading.Lock()
-        """The lock of `_doors`. Its holder waits for the proxy's thread, which therefore must never take it."""
+        """The lock of `_doors`. Its holder waits for the proxy's thread, so that thread must never acquire it."""
         self._clients: dict[Ends, _Client] = {}
-        """The last connection with those ends; an earlier one may not have ended in the proxy yet."""
+        """The last connection between two addresses. An earlier connection between them may not have ended in the proxy
+        yet."""
         self._lock = threading.Lock()
         """The lock of `_clients`. Its holder never waits."""
         self._numbered: dict[int, _Client] = {}
@@ -122,7 +123,7 @@ class Watched:
 
     @property
     def link(self) -> Link:
-        """The present link."""
+        """The current link."""
         return self._proxy.link
 
     def change(self, link: Link) -> None:
@@ -130,7 +131,7 @@ class Watched:
         self._proxy.change(link)
 
     def take(self) -> Counts:
-        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
+        """Return the counts of all connections since the last `take` or the start, and begin a new operation."""
         return self._proxy.take()
 
     def counts(self) -> Counts:
@@ -158,13 +159,14 @@ class Watched:
         return error
 
     async def connected(self, sock: socket.socket) -> None:
-        """Wait for the emulated handshake; the kernel's own one is over already."""
+        """Wait for the emulated handshake. The kernel's own handshake is over already."""
         client = self._client(sock)
         if client is not None and self._proxy.handshake and threading.current_thread().name != THREAD:
             await wrap_future(client.established)
 
     def _opened(self, sock: socket.socket, door: Address) -> _Client:
-        """Register a connection that is made, or being made. Wait until it is counted, so that `take` includes it."""
+        """Register a connection that is open, or being opened. Wait until the counter has it, so that `take` includes
+        it."""
         ends: Ends = sock.getsockname()[:2], door
         with self._lock:
             client = self._clients.get(ends)

@@ -43,7 +43,7 @@ class SmartServerError(CodedError):
 
 
 class RequestError(SmartServerError):
-    """The base of errors in the request itself, or of the server that got it."""
+    """The base class of errors in the request itself, or in the server that received it."""
 
 
 class RepositoryError(SmartServerError):
@@ -75,8 +75,8 @@ def known_as(above: str, path: str) -> str:
 
 
 def name_from(above: str, error: CodedError) -> None:
-    """Change the paths in an error to those that `known_as` returns. An error without a path, or with a path in a
-    repository's own folder, stays as it is."""
+    """Change the paths in an error to the ones that `known_as` returns. An error without a path, or with a path in a
+    repository's own folder, is not changed."""
     if not above or isinstance(error, CorruptFile):
         return
     for name in ("path", "inside"):
@@ -86,8 +86,8 @@ def name_from(above: str, error: CodedError) -> None:
 
 
 def shown(key: bytes) -> str:
-    """Return an id or key for a message: as text if it is printable, else in hex. Breezy's are text; NUL joins the
-    parts of its keys."""
+    """Return an id or key for a message: as text if it is printable, else in hex. Breezy's ids and keys are text; NUL
+    joins the parts of its keys."""
     try:
         text = " ".join(part.decode() for part in key.split(b"\0"))
     except UnicodeDecodeError:
@@ -102,7 +102,7 @@ def _few(ids: list[bytes]) -> str:
 
 @dataclasses.dataclass(eq=False)
 class Unsupported(RequestError, code="unsupported"):
-    """The peer does not know a verb, field, feature or format that was asked for."""
+    """The peer does not know a verb, field, feature or format that was requested."""
 
     what: str
     speaks: str
@@ -147,15 +147,15 @@ class InvalidName(RequestError, code="invalid-name"):
 
 TOKEN_WANTED = "wanted"
 TOKEN_REFUSED = "refused"
-"""The values of `AccessDenied.token`: no token was sent, and the server identifies users by tokens; or the token that
-was sent is not valid."""
+"""The values of `AccessDenied.token`: no token was sent although the server identifies users by tokens; or the token
+that was sent is not valid."""
 
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """The user lacks a permission. `path`: the path of the repository, if the user may do the same with others.
-    `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not valid, else
-    empty."""
+    """The user lacks a permission. `path`: the path of the repository, if the user may do the same in other
+    repositories. `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not
+    valid, else empty."""
 
     what: str
     why: str
@@ -206,7 +206,7 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
 
 @dataclasses.dataclass(eq=False)
 class Cancelled(RequestError, code="cancelled"):
-    """The client cancelled before the change was made; nothing changed."""
+    """The client cancelled before the change was made. Nothing was changed."""
 
     def __str__(self) -> str:
         return "cancelled by the client; nothing changed"
@@ -214,7 +214,7 @@ class Cancelled(RequestError, code="cancelled"):
 
 @dataclasses.dataclass(eq=False)
 class RequestRefused(RequestError, code="refused"):
-    """Nothing was changed; the outcome of each call says why."""
+    """Nothing was changed. The outcome of each call gives the reason."""
 
     def __str__(self) -> str:
         return "refused; nothing changed"
@@ -230,9 +230,9 @@ class NotDone(RequestError, code="not-done"):
 
 @dataclasses.dataclass(eq=False)
 class ServerBusy(RequestError, code="server-busy"):
-    """The server has as many connections as it accepts. Nothing of the request was read.
+    """The server has as many connections as it accepts. No part of the request was read.
 
-    A client does not retry by itself, because that would be one connection more.
+    A client does not retry by itself, because a retry would be one more connection.
     """
 
     what: str
@@ -254,7 +254,7 @@ class InternalError(RequestError, code="internal"):
 
 @dataclasses.dataclass(eq=False)
 class UnknownRemoteError(RequestError, code="unknown-remote-error"):
-    """The peer reported an error with a code or arguments that this release does not know. They are shown unchanged."""
+    """The peer reported an error whose code or arguments this release does not know. Both are shown unchanged."""
 
     remote_code: str
     detail: str
@@ -282,7 +282,7 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
 
 @dataclasses.dataclass(eq=False)
 class RepositoryExists(RepositoryError, code="repository-exists"):
-    """There is a repository at the path, and the caller required a new one."""
+    """The path already has a repository, and the caller required a new one."""
 
     path: str
 
@@ -337,7 +337,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one. `behind`: true if it is an ancestor of the present one."""
+    """The new tip does not descend from the present tip. `behind`: True if it is an ancestor of the present tip."""
 
     ref: bytes
     tip: bytes
@@ -362,7 +362,7 @@ class NewHeads(RepositoryError, code="new-heads"):
 
 @dataclasses.dataclass(eq=False)
 class IncompleteRepository(RepositoryError, code="incomplete-repository"):
-    """A copy into the repository takes several requests, and the last one has not come yet."""
+    """A copy into the repository takes several requests, and the last one has not arrived yet."""
 
     path: str
 
@@ -372,7 +372,7 @@ class IncompleteRepository(RepositoryError, code="incomplete-repository"):
 
 @dataclasses.dataclass(eq=False)
 class StaleLease(RepositoryError, code="stale-lease"):
-    """The ref is not where the caller expected it."""
+    """The ref does not have the value that the caller expected."""
 
     ref: bytes
     expected: bytes
@@ -408,7 +408,8 @@ class StaleEntry(RepositoryError, code="stale-entry"):
 
 @dataclasses.dataclass(eq=False)
 class WrongMapKind(RepositoryError, code="wrong-map-kind"):
-    """The map has another kind than the request says: `ids` is a map of revision ids, `opaque` one of any bytes."""
+    """The map has another kind than the request says. `ids` is a map of revision ids; `opaque` is a map with any
+    bytes."""
 
     map: str
     kind: str
@@ -508,7 +509,7 @@ class WrongParents(RepositoryError, code="wrong-parents"):
 
 @dataclasses.dataclass(eq=False)
 class MissingReference(RepositoryError, code="missing-reference"):
-    """A record refers to another one that is neither sent nor stored with an ancestor."""
+    """A record refers to another record that is neither sent nor stored with an ancestor."""
 
     revision: bytes
     key: bytes

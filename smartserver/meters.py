@@ -143,7 +143,7 @@ _free_tallies: Final[list[list[int]]] = []
 
 
 class _Lease:
-    """Makes a tally free for another thread when its thread ends."""
+    """Frees a tally for another thread when its own thread ends."""
 
     def __init__(self, tally: list[int]) -> None:
         self._tally = tally

@@ -21,21 +21,21 @@ OF_REPOSITORIES: Final = frozenset(
         "GIT_SHALLOW_FILE", "GIT_WORK_TREE",
     ]
 )  # fmt: skip
-"""Variables that git sets for the repository in which it runs a program: those that `git rev-parse --local-env-vars`
-lists, and a few more. They include the settings of `git -c`."""
+"""Variables that git sets for the repository in which it runs a program: those of `git rev-parse --local-env-vars`,
+which include the settings of `git -c`, and a few more."""
 
 OF_ONE_COMMAND: Final = frozenset(["GIT_CONFIG"])
-"""Variables that only `git config` reads, so that git itself does not follow them."""
+"""Variables that only `git config` reads. They are removed, because git itself does not follow them."""
 
 
 def repository_environment(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a program that works in the repository in which this one was started."""
+    """Return the environment of a program that works in the repository in which this process was started."""
     return {name: value for name, value in environment.items() if name not in OF_ONE_COMMAND}
 
 
 def foreign_environment(environment: Mapping[str, str] | None = None) -> dict[str, str]:
     """Return the environment of a program that works in another repository or on another machine. `environment`: the
-    variables to take it from; by default those of this process."""
+    variables to copy; by default those of this process."""
     found = os.environ if environment is None else environment
     return {name: value for name, value in found.items() if name not in OF_REPOSITORIES}
 

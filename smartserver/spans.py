@@ -30,7 +30,7 @@ if TYPE_CHECKING:
             """Note that the span that began last ends."""
 
         def measured(self, connection: socket.socket) -> None:
-            """Measure a TCP connection that will be closed or given to another process."""
+            """Measure a TCP connection that will be closed or passed to another process."""
 
 
 class Part(enum.StrEnum):
@@ -39,17 +39,17 @@ class Part(enum.StrEnum):
     START = "start"
     """The system and Python start the program, until our code runs."""
     CONNECT = "connect"
-    """The name is resolved, TCP, TLS or ssh connects, or the agent is asked."""
+    """The host name is resolved, a connection by TCP, TLS or ssh is opened, or the agent is asked for one."""
     LOCAL = "local"
     """Work on this machine, which the span names."""
     SEND = "send"
-    """Bytes are given to the connection, or wait because it takes no more."""
+    """The client writes bytes to the connection, or waits because the connection accepts no more."""
     LINK = "link"
     """The program waits for bytes of the peer."""
     RECEIVE = "receive"
-    """Received bytes are taken from the connection."""
+    """Received bytes are read from the connection."""
     QUEUED = "queued"
-    """The server has the request, and no thread for it."""
+    """The server has the request, but no free thread for it."""
     DISK = "disk"
     """Files are read, written or synced."""
     SERVER = "server"
@@ -85,7 +85,7 @@ class span:  # It is used as a function.
 
 
 def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items. The time to make each item is a span."""
+    """Yield the same items. The time to generate each item is recorded as a span."""
     iterator = iter(items)
     while True:
         with span(part, name):
@@ -97,7 +97,7 @@ def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
 
 
 def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
-    """Return a decorator that makes each call of a function a span."""
+    """Return a decorator that records each call of a function as a span."""
 
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @functools.wraps(function)
@@ -111,7 +111,7 @@ def spent(part: Part, name: str) -> Callable[[Callable[P, T]], Callable[P, T]]:
 
 
 def measured(connection: socket.socket) -> None:
-    """Have the listener measure a TCP connection whose use ends here."""
+    """Let the listener measure a TCP connection whose use ends here."""
     listener = _here.listener
     if listener is not None:
         listener.measured(connection)

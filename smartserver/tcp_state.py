@@ -1,4 +1,4 @@
-"""The state of a TCP connection as the kernel has it: struct tcp_info of linux/tcp.h."""
+"""The state of a TCP connection in the kernel: struct tcp_info of linux/tcp.h."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ SUMS = ("packets", "again", "by_window")
 """The fields that count from the start of the connection."""
 
 PREFIX = "tcp_"
-"""The prefix of these names in the counts that a server sends."""
+"""The prefix of the names of `FIELDS` in the counts that a server sends."""
 
 
 def tcp_state(connection: socket.socket) -> dict[str, int]:
-    """Return the kernel's counts of a connection, by the names in `FIELDS`; empty if there are none. `delays` is 1 if
-    small packets are delayed (Nagle's algorithm, RFC 896)."""
+    """Return the kernel's counts of a connection, by the names in `FIELDS`; empty if the system reports none. `delays`
+    is 1 if small packets are delayed (Nagle's algorithm, RFC 896)."""
     if sys.platform != "linux":
         return {}
     try:

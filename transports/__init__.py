@@ -1,1 +1,1 @@
-"""File stores behind one interface, in which repositories keep their files."""
+"""File stores with one common interface. Repositories keep their files in them."""

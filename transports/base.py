@@ -21,7 +21,7 @@ from transports.errors import (
 )
 
 RECORD = "record"
-"""The name of the file inside a folder that `publish_as_folder` made."""
+"""The name of the file inside a folder that `publish_as_folder` created."""
 
 
 class Capability(enum.Flag):
@@ -29,13 +29,13 @@ class Capability(enum.Flag):
 
     NONE = 0
     ROUND_TRIPS = enum.auto()
-    """Each call waits for another machine, so callers pass many steps to one `perform`."""
+    """Each call waits for another machine, so callers should pass many steps to one `perform`."""
     OBJECTS = enum.auto()
     """Files need no folders, and each step is a request of its own, so callers do not read files on a guess."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()
-    """An open file stays readable when its name is deleted or given to another file."""
+    """An open file stays readable when its name is deleted or is given to another file."""
 
 
 class EntryKind(enum.Enum):
@@ -78,7 +78,7 @@ class ReadFile(abc.ABC):
 
     @property
     def descriptor(self) -> int | None:
-        """The file descriptor of an open file of this machine; None if the file lies elsewhere."""
+        """The file descriptor of an open file on this machine; None if the file is elsewhere."""
         return None
 
     @abc.abstractmethod
@@ -87,7 +87,8 @@ class ReadFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file before its last reference is gone. Reads under way still end; closing twice is harmless."""
+        """Close the file before its last reference is dropped. Concurrent reads are completed; closing twice is
+        harmless."""
 
 
 class BytesFile(ReadFile):
@@ -105,7 +106,7 @@ class BytesFile(ReadFile):
         return len(self._content)
 
     def close(self) -> None:
-        """Do nothing: the last reference frees the content."""
+        """Do nothing, because the last reference frees the content."""
 
 
 class WriteFile(abc.ABC):
@@ -135,7 +136,7 @@ class WriteFile(abc.ABC):
 
 @dataclass(eq=False, slots=True)
 class Step(abc.ABC):
-    """One operation that `Transport.perform` is asked for."""
+    """One operation that is passed to `Transport.perform`."""
 
     path: str
 
@@ -145,7 +146,7 @@ class Step(abc.ABC):
         return (self.path,)
 
     def below(self, folder: str) -> Self:
-        """Return a copy of the step with `folder` put before its paths. Both share one result."""
+        """Return a copy of the step whose paths are below `folder`. The copy and the step share one result."""
         made = copy.copy(self)
         made.path = paths.join(folder, self.path)
         return made
@@ -160,7 +161,7 @@ class Step(abc.ABC):
 
 
 def published_folder(source: str) -> str:
-    """Return the path of the temporary folder that `Transport.publish_as_folder` makes for `source`."""
+    """Return the path of the temporary folder that `Transport.publish_as_folder` creates for `source`."""
     return f"{source}.folder"
 
 
@@ -183,18 +184,19 @@ class Transport(abc.ABC):
 
     @abc.abstractmethod
     def describe(self, path: str = "") -> str:
-        """Return the path as a person would name it. It may say where the store is, so show it on this machine only."""
+        """Return the path in a form for messages. It may contain the location of the store, so it must not be sent to
+        clients."""
 
     def real_path(self, path: str = "") -> str:
-        """Return the place to which `path` leads when every symbolic link is followed. It need not exist.
+        """Return the path of `path` with all symbolic links resolved. The file need not exist.
 
         A path stays inside this transport if its real path is `real_path()` or begins with that and a `/`.
         """
         return self.describe(path)
 
     def whole(self) -> tuple[Transport, str]:
-        """Return a transport for the whole store, over the same connection, and the path from its root to this one.
-        Return this transport and `''` if the folders above cannot be named."""
+        """Return a transport for the whole store, over the same connection, and the path from its root to this
+        transport's root. Return this transport and `''` if the folders above cannot be named."""
         return self, ""
 
     @property
@@ -204,8 +206,8 @@ class Transport(abc.ABC):
         return 0
 
     def local_folder(self) -> str | None:
-        """Return the folder of this machine in which another process finds the same files. Return None if there is
-        none, or if this transport does more than read and write them."""
+        """Return the local folder in which another process finds the same files. Return None if the store has no such
+        folder, or if this transport does more than read and write files."""
         return None
 
     @abc.abstractmethod
@@ -319,8 +321,7 @@ class Transport(abc.ABC):
         """Open a published file, in either form, for reading by position.
 
         Raises:
-            NoSuchFile: nothing is published there.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: no file is published at the path. PermissionDenied, TransportFailed.
         """
         try:
             return self.open_read(paths.join(path, RECORD))
@@ -333,8 +334,7 @@ class Transport(abc.ABC):
         """Return the whole content of a published file, in either form.
 
         Raises:
-            NoSuchFile: nothing is published there.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: no file is published at the path. PermissionDenied, TransportFailed.
         """
         with contextlib.closing(self.open_published(path)) as file:
             return file.read_at(0, file.size())
@@ -344,8 +344,7 @@ class Transport(abc.ABC):
         because a rename may replace an emptied folder. Anything that cannot be removed stays at `aside`.
 
         Raises:
-            NoSuchFile: nothing has that name.
-            PermissionDenied, TransportFailed.
+            NoSuchFile: the path does not exist. PermissionDenied, TransportFailed.
         """
         paths.check(aside)
         if self.stat(path).kind is not EntryKind.DIRECTORY:
@@ -406,7 +405,7 @@ class Transport(abc.ABC):
         """
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Perform the steps in order, in as few round trips as the store allows. Queries then hold their results.
+        """Perform the steps in order, in as few round trips as the store allows. Queries then have their results.
 
         The first step that fails ends the call: the steps before it are done, and no change of a later step is made.
         The store is not contacted if there are no steps.

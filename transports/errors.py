@@ -30,7 +30,7 @@ class CodedError(Exception):
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
-        """Register `cls` under its code; a second owner of a code is a `TypeError`."""
+        """Register `cls` under its code; a second owner of a code raises a `TypeError`."""
         super().__init_subclass__()
         if code is None:
             return
@@ -53,7 +53,8 @@ class TransportError(CodedError):
 
 
 def _of(path: str) -> str:
-    """Return the end of a message, which names the path; `''` for the store's own root, which has no name here."""
+    """Return the end of a message, which names the path. For the store's own root it is empty, because the root has no
+    name here."""
     return f": {path!r}" if path else ""
 
 
@@ -79,7 +80,8 @@ class FileExists(TransportError, code="file-exists"):
 
 @dataclasses.dataclass(eq=False)
 class PermissionDenied(TransportError, code="permission-denied"):
-    """The store does not permit this user the operation. `reason`: why it would permit nobody; empty if unknown."""
+    """The store does not permit this user the operation. `reason`: the reason if no user would be permitted; empty if
+    unknown."""
 
     path: str
     reason: str = ""

@@ -41,7 +41,7 @@ NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP
 """The error numbers of a hard link on a file system that has no hard links."""
 
 READ_ONLY = "read-only file system"
-"""The reason of `PermissionDenied` on such a file system, where other permissions would not help."""
+"""The reason of `PermissionDenied` on a read-only file system, where other permissions would not help."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
@@ -81,8 +81,9 @@ def _sync(descriptor: int, path: str) -> None:
 
 
 class _Descriptor:
-    """An open descriptor, closed with the last reference to it. A call that uses the number holds a reference, so that
-    no other thread closes it meanwhile. Otherwise the system could reuse the number, and another file would be read."""
+    """An open descriptor, closed with the last reference to it. A call that uses the descriptor keeps a reference, so
+    that no other thread closes it meanwhile. Otherwise the system could reuse the number, and another file would be
+    read."""
 
     __slots__ = ("number",)
 

@@ -7,7 +7,7 @@ def check(path: str) -> str:
     """Return `path` if it is valid; `''` is the root of the transport.
 
     Raises:
-        ValueError: it is absolute, has an empty, `.` or `..` part or a NUL, or is not UTF-8.
+        ValueError: the path is absolute, has an empty, `.` or `..` part or a NUL, or is not UTF-8.
     """
     if path:
         if "\0" in path:

@@ -13,14 +13,14 @@ OPENERS: dict[str, str] = {
     "sftp": "transports.sftp:from_url",
     "vfs": "smartserver.client.vfs_transport:from_url",
 }
-"""Scheme -> `module:function`; the function takes the URL and returns a `Transport`."""
+"""Maps a scheme to `module:function`. The function takes the URL and returns a `Transport`."""
 
 
 def open_url(url: str) -> Transport:
     """Return the transport that a URL names.
 
     Raises:
-        ValueError: no transport has that scheme, the URL is invalid for its scheme, or a library is not installed.
+        ValueError: the scheme is unknown, the URL is invalid for its scheme, or a library is not installed.
     """
     scheme = urlsplit(url).scheme
     opener = OPENERS.get(scheme)

@@ -2,8 +2,8 @@
 
 Endpoint, region and credentials come from the environment, as obstore reads it: `AWS_ENDPOINT_URL`, with
 `AWS_ALLOW_HTTP=true` for one without TLS, `AWS_REGION`, `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`, or the role of
-a container or a machine. `AWS_TIMEOUT` is the timeout of one call, by default `30 seconds`. Profiles of `~/.aws`
-are not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
+a container or a machine. `AWS_TIMEOUT` is the timeout of one call, by default `30 seconds`. Profiles of `~/.aws` are
+not read: `aws configure export-credentials --format env` prints them as variables. The credentials must allow
 `s3:ListBucket`: without it, a store answers "denied" for a missing file.
 
 S3 has no folders and no rename, so some promises of `transports.base` are kept in another way:
@@ -11,7 +11,7 @@ S3 has no folders and no rename, so some promises of `transports.base` are kept 
 - *A file in a folder named `incoming` is held by this process*, in memory or in a temporary file without a name. No
   other process sees it. A rename to another folder uploads it, and so does `publish`. It is lost with the process.
 - *Any other new file is uploaded at its first sync*, or when it is closed. `FileExists` is raised only then.
-- *A folder exists if a file lies below it*, or if this process has made it. Making one needs no call to the store. So
+- *A folder exists if a file exists below it*, or if this process has made it. Making one needs no call to the store. So
   making a folder excludes no other client, and no file needs one. A creation does not rely on folders: it publishes
   record 1 and `format`, and a concurrent creation above or below finds the first of them (`store/creation.py`).
 - *A change that was answered is durable*, so a sync does nothing.
@@ -69,7 +69,7 @@ from transports.steps import (
 )
 
 INCOMING = "incoming"
-"""The name of a folder whose files are held by this process."""
+"""The name of a folder whose files are kept by this process."""
 PART = 5 << 20
 """Bytes of one part of an upload, the smallest size that S3 accepts for all but the last part."""
 PARTS = 4
@@ -79,10 +79,10 @@ MOST_PARTS = 10_000
 NEAR = 128 << 10
 """The largest gap in bytes between two ranges that are read by one call: 10 ms at 100 Mbit/s, less than a call."""
 MANY = 4
-"""The number of records from which all are read at once. Of fewer, the last is read after the others: usually one of
-those is missing, and the last would have to be read again."""
+"""The number of records from which all are read at once. If there are fewer, the last is read after the others, because
+one of those is usually missing, and the last would then have to be read again."""
 LOOKS = 3
-"""The number of stats in one folder from which a listing is cheaper: the stat of a missing file takes two calls."""
+"""The number of stats in one folder from which a listing is cheaper. The stat of a missing file takes two calls."""
 
 
 class S3Transport(Transport):
@@ -111,7 +111,7 @@ class S3Transport(Transport):
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:
-        """Return the path as errors name it, and the key in the bucket."""
+        """Return the path in the form for errors, and the key in the bucket."""
         full = paths.join(self._prefix, path)
         return full, paths.join(self._root, full)
 
@@ -147,7 +147,7 @@ class S3Transport(Transport):
         return self.open_read(path)
 
     def _ranges(self, path: str, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Return ranges of a file of the bucket. One call reads ranges that are near each other."""
+        """Return ranges of a file of the bucket. Ranges that are close to each other are read by one call."""
         full, key = self._at(path)
         store, pieces = self._bucket.store(), list[tuple[int, int]]()
         for offset, size in sorted(each for each in ranges if each[1]):
@@ -205,7 +205,7 @@ class S3Transport(Transport):
         return bucket.ahead
 
     def _is_kept(self, key: str) -> bool:
-        """Tell whether a key is a folder that exists even if it is empty."""
+        """Tell whether a key is that of a folder which exists even if it is empty."""
         return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
@@ -240,7 +240,7 @@ class S3Transport(Transport):
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        """Tell whether this process holds the files with this key, because their folder is `incoming`."""
+        """Tell whether this process keeps the files with this key, because their folder is `incoming`."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
     def _upload_new(self, path: str, spooled: SpooledFile) -> None:
@@ -265,7 +265,7 @@ class S3Transport(Transport):
         return content
 
     def publish_as_folder(self, source: str, target: str) -> None:
-        """Publish as `publish` does, since S3 has only one form."""
+        """Publish as `publish` does, because S3 has only one form."""
         self._publish(source, target)
 
     def rename(self, source: str, target: str) -> None:
@@ -431,7 +431,7 @@ class S3Transport(Transport):
                 step.settle(answer)
 
     def _ask(self, steps: Sequence[Query[Any]]) -> dict[Query[Any], object]:
-        """Perform queries at once. Return the result or error of each. Stats in a folder become one listing."""
+        """Perform queries concurrently. Return the result or error of each. Stats in a folder become one listing."""
         looks: dict[str, list[Query[Any]]] = {}
         for step in steps:
             if isinstance(step, GetStat) and step.path:
@@ -446,7 +446,7 @@ class S3Transport(Transport):
         return dict(itertools.chain.from_iterable(self._bucket.all_of(asks, "steps")))
 
     def _look_at(self, folder: str, steps: Sequence[Query[Any]]) -> list[tuple[Query[Any], object]]:
-        """Answer stats of files in one folder by one listing."""
+        """Answer stat steps for files in one folder by one listing."""
         try:
             found = self._listing(folder)
         except TransportError as error:

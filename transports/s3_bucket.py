@@ -19,7 +19,7 @@ from transports.errors import FileExists, NoSuchFile, PermissionDenied, Transpor
 from transports.s3_files import SpooledFile
 
 AT_ONCE = 32
-"""The most concurrent calls of one pool: as many records as `store.log` reads at once."""
+"""The most concurrent calls of one pool. `store.log` reads as many records at once."""
 RETRIES = 30
 """Seconds for which the library retries a call if the store fails, ten times at most; as `WAIT` of `store.log`."""
 
@@ -32,7 +32,8 @@ _user: int | None = None
 
 
 def _failure(path: str, error: Exception) -> TransportError:
-    """Return the error for one of the library. Its text may name keys, so only a part of it is shown."""
+    """Return the error for an error of the library. The library's text may contain keys, so only a part of it is
+    shown."""
     text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
@@ -67,7 +68,7 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """The state that all transports of one bucket share; usable from several threads."""
+    """The state that all transports of one bucket share. Several threads may use it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -76,13 +77,13 @@ class Bucket:
         self.spool: dict[str, SpooledFile] = {}
         self.folders: set[str] = set()
         self.ahead: float | None = None
-        """The store's clock minus `time.monotonic` in seconds; None until it is measured."""
+        """The store's clock minus `time.monotonic` in seconds; None until the difference is measured."""
         self.guard = threading.RLock()
         self._stores: dict[bool, S3Store] = {}
         self._pools: dict[str, ThreadPoolExecutor] = {}
 
     def store(self, *, once: bool = False) -> S3Store:
-        """Return the library's store object, which makes the calls. `once`: without retries.
+        """Return the library's store object, which makes the calls. `once`: it makes no retries.
 
         Raises:
             TransportFailed: another process, from which this one was forked, has used the library.
@@ -111,7 +112,7 @@ class Bucket:
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Count one call of `method`, make it and return its result. An error of the library names `path`."""
+        """Count one call of `method`, make it and return its result. Errors of the library are raised with `path`."""
         with self.guard:
             self.calls[method] += 1
         try:
@@ -126,7 +127,7 @@ class Bucket:
 
     def all_of(self, asks: Sequence[Callable[[], Result]], pool: str) -> list[Result]:
         """Run `asks` concurrently and return their results. `pool`: the name of the threads to use. A function that
-        waits for others must use another pool than they do."""
+        waits for other functions must use a different pool from theirs."""
         if len(asks) < 2:
             return [ask() for ask in asks]
         with self.guard:

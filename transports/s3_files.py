@@ -15,16 +15,16 @@ from transports.errors import TransportFailed
 from transports.local import translate
 
 IN_MEMORY = 1 << 20
-"""The most bytes of a file that this process holds in memory; a larger file is a temporary file."""
+"""The most bytes of a file that this process keeps in memory. A larger file is stored in a temporary file."""
 
 FOLDER = Stat(EntryKind.DIRECTORY, 0, 0.0)
-"""The stat of every folder, since S3 has no time of change for one."""
+"""The stat of every folder, because S3 stores no time of change for folders."""
 
 RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
 
 class SpooledFile:
-    """The content of a file that this process holds."""
+    """The content of a file that is stored in this process."""
 
     def __init__(self) -> None:
         self.made = time.monotonic()
@@ -52,14 +52,14 @@ class SpooledFile:
         return self.read_at(0, self.size)
 
     def send(self, put: Callable[[IO[bytes]], object]) -> None:
-        """Pass the file, at its beginning, to `put`, which reads all of it."""
+        """Pass the file, positioned at its beginning, to `put`, which reads the whole file."""
         with self._guard:
             self._file.seek(0)
             put(self._file)
 
 
 class BucketFile(ReadFile):
-    """An open file of the bucket. `size` and `read` ask the store."""
+    """An open file of the bucket. `size` and `read` make requests to the store."""
 
     def __init__(self, size: Callable[[], int], read: RangeReader, path: str) -> None:
         self._size = size

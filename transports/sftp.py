@@ -75,7 +75,7 @@ class Line:
         """False once a server with `HARDLINK` has refused a link: its file system has no hard links."""
 
     def session(self) -> Session:
-        """Return the session, or a new one if it was lost. A request that fails on it is never retried."""
+        """Return the session, or a new one if it was lost. A request that fails on the session is never retried."""
         with self._guard:
             if self._session is None or self._session.lost:
                 self._close()
@@ -86,7 +86,7 @@ class Line:
             return self._session
 
     def close(self) -> None:
-        """Close the session; the next use opens a new one."""
+        """Close the session. The next use opens a new session."""
         with self._guard:
             self._close()
 
@@ -196,17 +196,17 @@ _ASKS = (Get, GetPublished, ReadRanges, GetStat, ListDirectory, SyncDirectory)
 """Steps that change no visible file: they may be sent before earlier steps are answered."""
 
 _FINAL = (Rename, Publish, Withdraw, Delete)
-"""Steps that cannot be undone: they are sent once all earlier steps have succeeded. A step that made a file or folder
-can be undone, since its name was free before."""
+"""Steps that cannot be undone. They are sent once all earlier steps have succeeded. A step that created a file or
+folder can be undone, because its name was free before."""
 
 
 _MOST = 120
-"""The most steps in one flight: so many reads of 32 KiB, each sent with the opening of its file, fit into
+"""The most steps in one flight: as many reads of 32 KiB, each sent with the opening of its file, fit into
 `sftp_session.WINDOW`."""
 
 
 def _groups(steps: Iterable[Step]) -> Iterator[list[Step]]:
-    """Yield the steps in groups that may be sent in one flight."""
+    """Yield the steps in groups. The steps of a group may be sent in one flight."""
     group: list[Step] = []
     for step in steps:
         if group and (isinstance(step, _FINAL) or len(group) == _MOST):
@@ -258,7 +258,7 @@ class SftpTransport(Transport):
     capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
 
     def __init__(self, line: Line, root: str, where: str, _prefix: str = "") -> None:
-        """`root`: the folder as the server names it, without a slash at its end; `where`: its URL, for messages."""
+        """`root`: the path of the folder on the server, without a slash at its end. `where`: its URL, for messages."""
         self._line = line
         self._root = root
         self._where = where
@@ -275,7 +275,7 @@ class SftpTransport(Transport):
         return self._line.made
 
     def close(self) -> None:
-        """Close the connection. It is also closed when no transport or file uses it any more."""
+        """Close the connection. It is also closed when its last transport or file is dropped."""
         self._line.close()
 
     def child(self, path: str) -> SftpTransport:
@@ -382,7 +382,8 @@ class SftpTransport(Transport):
                 self._fly(session, group)
 
     def _fly(self, session: Session, group: Sequence[Step]) -> None:
-        """Perform one group of steps. The server performs requests in the order that they were sent (draft, 6.1)."""
+        """Perform one group of steps. The server performs requests in the order in which they were sent (draft,
+        6.1)."""
         parts: list[_Part] = []
         writes = False
         for step in group:
@@ -420,7 +421,8 @@ class SftpTransport(Transport):
         return _settling(talk, step.settle if isinstance(step, Query) else lambda _: None)
 
     def _result(self, session: Session, place: RemotePath, step: Step, undo: list[sftp.Request]) -> Talk[Any]:
-        """Return the talk of a step. Reads do not ask for the server's extensions, which would take a round trip."""
+        """Return the talk of a step. The talks of reads do not request the server's extensions, which would take a
+        round trip."""
         match step:
             case Get():
                 return talks.content(place, undo, step.size or 0)

@@ -1,7 +1,7 @@
 """The talks of operations over SFTP that change something; see `sftp_talks`.
 
-A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends them if an earlier
-talk fails.
+A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends these requests if an
+earlier talk fails.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ def _created(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk
 
 
 def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[TransportError]:
-    """Return the error for a creation that was refused: `FileExists` if the name is taken, else another one."""
+    """Return the error for a refused creation: `FileExists` if the name is taken, else the error that explains the
+    refusal."""
     if isinstance(there, Attributes):
         return FileExists(place.name)
     error = yield from explain(place, status_of(answer))
@@ -94,7 +95,8 @@ def check_written(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
 
 
 def check_finished(place: RemotePath, answers: Iterable[sftp.Answer]) -> None:
-    """Raise `TransportFailed` if a sync or close was refused. It is never another error: a sync is never retried."""
+    """Raise `TransportFailed` if a sync or close was refused. No other error is raised, because a failed sync must
+    never be retried."""
     for answer in answers:
         if refused := refusal(answer):
             raise TransportFailed(place.name, f"sync failed, {said(refused, takes_room=True)}")
@@ -176,8 +178,8 @@ def _in_the_way(
 
 
 def link(source: RemotePath, target: RemotePath) -> Talk[None]:
-    """Give a file a second name, which must be free or an empty folder. A refusal is `NotSupported`, unless the name is
-    taken or something is missing, because version 3 does not say whether a file system has links."""
+    """Give a file a second name, which must be free or an empty folder. A refusal raises `NotSupported` unless the name
+    is taken or a file is missing, because version 3 does not tell whether a file system has links."""
     _, answer, left, there = yield [
         sftp.remove_directory(target.path),
         sftp.hardlink(source.path, target.path),
@@ -192,8 +194,8 @@ def link(source: RemotePath, target: RemotePath) -> Talk[None]:
 
 
 def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) -> Talk[None]:
-    """Publish as `Transport.publish_as_folder` does, in one flight and without a sync of the folder. The server goes on
-    after a failed request, so each request is harmless whether those before it failed or not."""
+    """Publish as `Transport.publish_as_folder` does, in one flight and without a sync of the folder. The server
+    continues after a failed request, so each request must be harmless even if earlier ones failed."""
     folder = RemotePath(source.root, published_folder(source.name))
     _, made, moved, answer, _, _, _, left, there = yield [
         sftp.remove_directory(target.path),
@@ -223,7 +225,7 @@ def _unpublished(
 
 
 def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]:
-    """Remove a published file. Either form is first renamed to `aside`, so that one flight is enough."""
+    """Remove a published file. Each form that it may have is first renamed to `aside`, so that one flight is enough."""
     *answers, _, _, _ = yield [
         *_renaming(place, aside, posix=posix),
         sftp.remove(aside.path),

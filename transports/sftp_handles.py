@@ -8,7 +8,7 @@ opening can be sent together with the opening, under the predicted handle.
 The rules:
 
 - A handle is predicted only while no request that opens or closes a handle is unanswered, in a session whose server
-  says that it is OpenSSH's. After one wrong prediction, none is made any more.
+  says that it is OpenSSH's. After one wrong prediction, no more are made.
 - So a predicted handle is one that is not open. A request under it has an effect only if the handle is given to the
   file that was opened just before, since a server performs requests in order (draft, 6.1). If the file could not be
   opened, or got another handle, the server refuses the requests that follow. They write nothing anywhere.
@@ -35,7 +35,7 @@ class Handles:
     """The handles of one session. The caller must hold the lock under which the session numbers its requests."""
 
     def __init__(self, *, predictable: bool) -> None:
-        """`predictable`: the server says that it is OpenSSH's."""
+        """`predictable`: True if the server identifies itself as OpenSSH, whose handles can be predicted."""
         self._predictable = predictable
         self._proved = False
         """True if the newest prediction was right."""
@@ -47,7 +47,8 @@ class Handles:
         """The number of unanswered requests that open or close a handle."""
 
     def fill(self, requests: Sequence[Request | Following]) -> list[Request | None]:
-        """Return the requests to send together, with predicted handles filled in; None for one that cannot be sent."""
+        """Return the requests to send together, with predicted handles filled in. A request that cannot be sent is
+        None."""
         closed, count = list(self._closed), self._count
         predicts = self._predictable and not self._unanswered
         handle: bytes | None = None
@@ -70,7 +71,8 @@ class Handles:
         return filled
 
     def answered(self, request: Request, answer: Answer) -> None:
-        """Learn from the next answer. Answers come in the order in which the server performed the requests."""
+        """Process the next answer, to update the prediction. Answers must be passed in the order in which the server
+        performed the requests."""
         if not (request.opens or request.closes):
             return
         self._unanswered -= 1

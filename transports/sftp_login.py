@@ -40,7 +40,7 @@ CONFIG = "~/.ssh/config"
 KNOWN_HOSTS = ("~/.ssh/known_hosts", "~/.ssh/known_hosts2")
 SYSTEM_KNOWN_HOSTS = ("/etc/ssh/ssh_known_hosts", "/etc/ssh/ssh_known_hosts2")
 IDENTITIES = ("~/.ssh/id_ed25519", "~/.ssh/id_ecdsa", "~/.ssh/id_rsa")
-"""The files in which OpenSSH looks by default."""
+"""The files in which OpenSSH looks for keys by default."""
 
 ANY_KEY = "any"
 """The value given instead of a fingerprint to accept any key of the host."""
@@ -65,7 +65,7 @@ class Account:
     user: str = ""
     port: int = 0
     host_key: str = ""
-    """The fingerprint of the host's key (`SHA256:...`) or `any`; empty: the key must be in `known_hosts`."""
+    """The fingerprint of the host's key (`SHA256:...`) or `any`. If it is empty, the key must be in `known_hosts`."""
     config: str = CONFIG
 
     def __post_init__(self) -> None:
@@ -94,7 +94,7 @@ class _Way:
 
     @property
     def where(self) -> str:
-        """The account as messages name it, without the default port."""
+        """The account in the form that messages use, without the default port."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"{self.user}@{host}" if self.port == PORT else f"{self.user}@{host}:{self.port}"
 
@@ -121,7 +121,7 @@ def log_in(account: Account, patience: float = PATIENCE) -> Session:
 
 @contextlib.contextmanager
 def _told(what: str) -> Iterator[None]:
-    """Raise errors of the block as `TransportFailed`, with `what` before their message."""
+    """Raise errors of the block as `TransportFailed`, with `what` at the start of the message."""
     try:
         yield
     except TimeoutError:
@@ -135,7 +135,7 @@ def _told(what: str) -> Iterator[None]:
 
 
 class _Refused(paramiko.SSHException):
-    """The login is refused, by this client or by the server; the message says why."""
+    """The login is refused, by this client or by the server; the message gives the reason."""
 
 
 # -- the connection
@@ -178,11 +178,11 @@ class _Carrier:
 
     @property
     def is_openssh(self) -> bool:
-        """True if the server says that it is OpenSSH's."""
+        """True if the server identifies itself as OpenSSH."""
         return str(self._connection.remote_version).startswith("SSH-2.0-OpenSSH")
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Return at most `nbytes` bytes, once some have come; none at the end."""
+        """Wait for bytes and return at most `nbytes` of them; empty at the end."""
         assert self._channel is not None, "it is given by `channel`"
         received: bytes = self._channel.recv(nbytes)
         error = None if received else self._connection.get_exception()
@@ -204,7 +204,7 @@ class _Carrier:
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def close(self) -> None:
-        """Close the connection and end its command; closing twice is harmless."""
+        """Close the connection and end its command. A second call does nothing."""
         self._connection.close()
         self._socket.close()
         if self._process is not None:
@@ -249,7 +249,7 @@ def _way(account: Account) -> _Way:
 
 
 def _hops(account: Account) -> list[str]:
-    """Return the jump hosts in the order of the connection, with the jump hosts of the first one before it."""
+    """Return the jump hosts in the order of the connection. The jump hosts of the first one precede it."""
     hops: list[str] = []
     seen = set[str]()
     while account.host not in seen:
@@ -331,7 +331,7 @@ class _Known:
         options.key_types = sorted(names, key=lambda name: RSA.get(name, name) not in types)
 
     def check(self, key: paramiko.PKey) -> None:
-        """Check the key that the host has.
+        """Check the key of the host.
 
         Raises:
             _Refused: the key is revoked, unknown or not the expected one.
@@ -351,7 +351,7 @@ class _Known:
 
 
 def fingerprint(blob: bytes) -> str:
-    """Return the fingerprint of a key as `ssh-keygen -l` shows it."""
+    """Return the fingerprint of a key in the form of `ssh-keygen -l`."""
     return "SHA256:" + base64.b64encode(hashlib.sha256(blob).digest()).decode().rstrip("=")
 
 
@@ -402,8 +402,8 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
 
 
 def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:
-    """Yield each key with its name; add the unusable ones to `tried` with the reason. Keys in files come first: a
-    server accepts six attempts, and a user with many keys in the agent names the right one in a file."""
+    """Yield each key with its name. Add unusable keys to `tried`, with the reason. Keys in files come first: a server
+    accepts six attempts, and a user with many keys in the agent usually names the right key in a file."""
     offered = set[bytes]()
     for path in way.identities:
         try:

@@ -23,7 +23,7 @@ PIECE = 32 * 1024
 this size is short at the end of the file alone (6.4)."""
 
 MAX_PACKET = 256 * 1024
-"""The most bytes of an answer, as OpenSSH's own client accepts (SFTP_MAX_MSG_LENGTH)."""
+"""The most bytes of an answer: the limit of OpenSSH's own client (SFTP_MAX_MSG_LENGTH)."""
 
 POSIX_RENAME = b"posix-rename@openssh.com"
 FSYNC = b"fsync@openssh.com"
@@ -93,7 +93,7 @@ class BadPacket(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A request without the id that it is sent under."""
+    """A request without its id, which is added when it is sent."""
 
     kind: int
     body: bytes
@@ -107,7 +107,7 @@ class Request:
 
     @property
     def opens(self) -> bool:
-        """True if its answer may be a handle."""
+        """True if the answer to the request may be a handle."""
         return self.kind in (_Kind.OPEN, _Kind.OPENDIR)
 
     @property
@@ -154,12 +154,12 @@ def open_file(path: bytes, how: Open) -> Request:
 
 
 def close(handle: bytes) -> Request:
-    """Close a handle; the answer is a `Status`, as it is for each request below that names no other."""
+    """Close a handle. The answer is a `Status`, like that of each request below unless its docstring names another."""
     return Request(_Kind.CLOSE, _string(handle))
 
 
 def read(handle: bytes, offset: int, size: int) -> Request:
-    """Read from a file; the answer is `Content`, or the status `EOF` at the end."""
+    """Read from a file. The answer is `Content`, or the status `EOF` at the end."""
     return Request(_Kind.READ, _string(handle) + struct.pack(">QI", offset, size), size)
 
 
@@ -220,7 +220,7 @@ def real_path(path: bytes) -> Request:
 
 
 def rename(source: bytes, target: bytes) -> Request:
-    """Rename a file. By the draft a server refuses if the target exists; some replace it."""
+    """Rename a file. By the draft a server refuses if the target exists; some servers replace it."""
     return Request(_Kind.RENAME, _string(source) + _string(target))
 
 
@@ -280,7 +280,7 @@ class Names:
 
 @dataclass(frozen=True, slots=True)
 class Attributes:
-    """A server's description of a file; a field that it leaves out is 0."""
+    """A server's description of a file. A missing field is 0."""
 
     size: int
     mode: int
@@ -295,7 +295,7 @@ class Attributes:
 
     @property
     def stat(self) -> Stat:
-        """The attributes as a transport returns them."""
+        """The attributes in the form that a transport returns."""
         return Stat(self.kind, self.size, float(self.modified))
 
 

@@ -18,7 +18,8 @@ from transports.errors import TransportFailed
 from transports.sftp_handles import Handles
 
 WINDOW = 4 * 1024 * 1024
-"""The most bytes of files that one exchange has under way, which also bounds its memory: 32 Mbit/s at 1000 ms."""
+"""The most bytes of files that one exchange requests ahead. It also bounds the memory of an exchange, and allows 32
+Mbit/s at 1000 ms."""
 
 PATIENCE = 120.0
 """Timeout in seconds: the session is lost if the server sends no byte while answers are due, or receives no byte, for
@@ -29,13 +30,13 @@ CHUNK = 256 * 1024
 
 
 class Channel(Protocol):
-    """The connection that carries the bytes; paramiko's, or that of a test."""
+    """The connection that carries the bytes: a channel of paramiko, or a channel in tests."""
 
     def recv(self, nbytes: int, /) -> bytes:
-        """Return at most `nbytes` bytes, once some have come; none at the end.
+        """Wait for bytes and return at most `nbytes` of them; empty at the end.
 
         Raises:
-            TimeoutError: no byte came within the channel's timeout; the caller may try again.
+            TimeoutError: no byte was received within the channel's timeout; the caller may retry.
             OSError: the channel is closed.
         """
 
@@ -51,11 +52,11 @@ class Channel(Protocol):
         """Close the channel and end every wait in `recv` and `sendall`."""
 
     def hang_up(self) -> None:
-        """Make `recv` return its end, without taking a lock or waiting."""
+        """Let `recv` return the end of the stream. This neither takes a lock nor waits."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
-"""The queue of the answers to one exchange, each with the number of its request in the exchange. None ends it."""
+"""The queue of the answers to one exchange, each with the number of its request in the exchange. None marks the end."""
 
 
 class Session:
@@ -70,18 +71,18 @@ class Session:
         window: int = WINDOW,
         is_openssh: bool = False,
     ) -> None:
-        """Send nothing yet: the greeting is sent with the first request, or by `has`.
+        """Nothing is sent yet: the greeting is sent with the first request, or by `has`.
 
         `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
         """
         self.is_openssh = is_openssh
-        """True if the server says that it is OpenSSH's."""
+        """True if the server identifies itself as OpenSSH."""
         self._channel = channel
         self._where = where
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """The lock of the channel's sending side. Its holder may wait for the channel."""
+        """The lock of the channel's sending side. The thread that has it may wait for the channel."""
         self._guard = threading.Lock()
         """The lock of `_due`, `_handles` and `_why`. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
@@ -89,7 +90,8 @@ class Session:
         self._why = ""
         """The reason why the session is lost; empty while it is usable."""
         self._later: deque[sftp.Request | sftp.Following] = deque()
-        """Requests to send with the next ones. The finalizer of a file adds to it, so no lock may be taken."""
+        """Requests to send together with the next ones. The finalizer of a file appends to this list, so no lock may be
+        needed for it."""
         self._number = 0
         self._heard = 0
         """The number of times that the server has sent something."""
@@ -119,9 +121,9 @@ class Session:
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
         """Send requests in order and return their answers in the same order. Requests beyond `window` wait for answers
-        to those under way. If some follow openings, they wait for all answers: only then can handles be predicted.
-        An opening is sent together with all requests that follow it. Otherwise a folder that is read on under its own
-        handle would lack the names of the first answers."""
+        to those under way. If some requests follow openings, they wait for all answers, because handles can be
+        predicted only then. An opening is sent together with all requests that follow it. Otherwise a folder that is
+        read on under its own handle would lack the names of the first answers."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
@@ -155,7 +157,7 @@ class Session:
         return Pending(self, box)
 
     def later(self, request: sftp.Request) -> None:
-        """Send a request with the next ones and ignore its answer, which saves a round trip."""
+        """Send a request together with the next ones and ignore its answer, which saves a round trip."""
         self._later.append(request)
 
     def close(self) -> None:
@@ -173,7 +175,7 @@ class Session:
     def _post(
         self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
     ) -> list[sftp.Request | None]:
-        """Send requests. Return the request that was sent for each of them, or None if it was not sent."""
+        """Send requests. For each, return the request that was actually sent, or None if it was not sent."""
         with self._sending:
             with self._guard:
                 self._check()
@@ -190,7 +192,8 @@ class Session:
         return filled[len(later) :]
 
     def _send(self, packets: bytes) -> None:
-        """Send packets. A partial send ends the session, since the server would take the next bytes for the rest."""
+        """Send packets. A partial send ends the session, because the server would treat the next bytes as the rest of a
+        packet."""
         greeting, self._greeting = self._greeting, b""
         if not (greeting or packets):
             return
@@ -211,7 +214,7 @@ class Session:
         return f"the server takes nothing for {self._patience:.0f} s"
 
     def _take(self, box: _Box) -> list[tuple[int, sftp.Answer]]:
-        """Wait for an answer, and return all that have come."""
+        """Wait for an answer. Return all answers that have arrived."""
         heard, taken = self._heard, list[tuple[int, sftp.Answer] | None]()
         while not taken:
             try:
@@ -225,7 +228,7 @@ class Session:
         return [each for each in taken if each is not None]
 
     def _check_heard(self, before: int) -> int:
-        """Return `_heard`; end the session and raise if it is still `before`."""
+        """Return `_heard`. If it is still `before`, end the session and raise an error."""
         if self._heard == before:
             self._end(f"no sign of life for {self._patience:.0f} s")
         self._check()
@@ -313,6 +316,6 @@ class Pending:
         self._box = box
 
     def answer(self) -> sftp.Answer:
-        """Wait for the answer and return it; call this once."""
+        """Wait for the answer and return it. This may be called only once."""
         ((_, answer),) = self._session._take(self._box)
         return answer

@@ -59,7 +59,7 @@ READ_ON = 1024
 """The number of requests for names in each later flight. An answer has up to 256 KiB, so a flight up to 256 MiB."""
 
 NAME = 64
-"""Bytes to count for each name and each answer besides the names themselves: about the overhead in Python."""
+"""Bytes to count for each name and each answer in addition to the names themselves: about the overhead in Python."""
 
 MOST_NAMES = 32 << 20
 """The most bytes of names accepted from one folder: 350,000 names of 30 letters, in answers of any size. A server that
@@ -69,7 +69,7 @@ NO_FILE = "not a plain file"
 
 PIECES = 1024
 """The most reads in one flight: 32 MiB, eight times the window of a session. A larger file takes several flights. If
-the server only claims that a file is large, no more than one flight is requested in vain."""
+the server reports a wrong size, at most one flight is requested in vain."""
 
 EARLY = 64
 """The most reads or writes that are sent with the opening of a file: 2 MiB. A larger file does not need the saved round
@@ -78,14 +78,14 @@ trip."""
 
 @dataclass(frozen=True, slots=True)
 class RemotePath:
-    """A path: `root` as the server knows it, and `name` below it, as errors name it."""
+    """A path: `root` in the form that the server uses, and `name` below it, which errors use."""
 
     root: str
     name: str
 
     @property
     def path(self) -> bytes:
-        """The path as the server knows it."""
+        """The path in the form that the server uses."""
         return f"{'' if self.root == '/' else self.root}/{self.name}".encode() if self.name else self.root.encode()
 
     @property
@@ -118,8 +118,8 @@ def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
 
 
 def failed(place: RemotePath, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
-    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: true if a full disk
-    may be the reason, for which version 3 has no code."""
+    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: True if the request
+    needs disk space: a full disk may then be the reason, for which version 3 has no code."""
     error = ERRORS.get(status.code)
     return error(place.name) if error else TransportFailed(place.name, what + said(status, takes_room=takes_room))
 
@@ -131,7 +131,7 @@ def said(status: Status, *, takes_room: bool) -> str:
 
 
 def status_of(answer: sftp.Answer) -> Status:
-    """Return the answer if it is a status, else a status that says that the answer was unexpected."""
+    """Return the answer if it is a status, else a status which says that the answer was unexpected."""
     return answer if isinstance(answer, Status) else Status(Code.BAD_MESSAGE, f"{type(answer).__name__}, unasked")
 
 
@@ -145,7 +145,7 @@ def refusal(answer: sftp.Answer) -> Status | None:
 
 
 def stat(place: RemotePath) -> Talk[Stat | None]:
-    """Return the stat of a path; None if nothing has it."""
+    """Return the stat of a path; None if the path does not exist."""
     (answer,) = yield [sftp.stat(place.path)]
     if isinstance(answer, Attributes):
         return answer.stat
@@ -171,8 +171,8 @@ def must(place: RemotePath, talk: Talk[Result | None]) -> Talk[Result]:
 
 
 def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """Return the names in a folder, sorted; None if it is missing. A name that is not UTF-8 cannot be a path of a
-    transport and is left out."""
+    """Return the names in a folder, sorted; None if the folder is missing. A name that is not UTF-8 cannot be a path of
+    a transport and is left out."""
     for times in (*LISTED, READ_ON):
         reads = [] if times == READ_ON else [*[Following(sftp.read_directory)] * times, Following(sftp.close)]
         opened, found, *early = yield [sftp.open_directory(place.path), sftp.stat(place.path), *reads]
@@ -219,7 +219,7 @@ def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
 
 
 def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
-    """Return the answers that have names, which are fewer than the requests if the folder has no more."""
+    """Return the answers that have names. They are fewer than the requests if the folder has no more names."""
     for answer in answers:
         if not isinstance(answer, Names) and status_of(answer).code != Code.EOF:
             raise failed(place, status_of(answer))
@@ -227,7 +227,7 @@ def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
 
 
 def names_of_folder(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
-    """Return the same as `names`, but None also if a file has that path."""
+    """Return the same as `names`, but return None also if the path is a file."""
     try:
         return (yield from names(place, undo))
     except NotADirectory:
@@ -268,7 +268,7 @@ class _Piece:
     """A part of a range, no larger than one read."""
 
     at: int
-    """The index of its range."""
+    """The index of the piece's range."""
     offset: int
     size: int
     got: bytes = b""
@@ -292,8 +292,8 @@ class _Piece:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
-    """Yield the pieces of the ranges. They are made one by one, because a size may be a false claim of the server.
-    `ended`: the indexes of ranges at the end of the file, to which the caller adds."""
+    """Yield the pieces of the ranges. They are generated one by one, because the server may report a wrong size.
+    `ended`: the indexes of ranges whose end of file was reached. The caller adds to it between pieces."""
     for at, (offset, size) in enumerate(ranges):
         for start in range(0, size, sftp.PIECE):
             if at in ended:
@@ -312,7 +312,7 @@ class _Opening:
     """A file that is being opened for reading. If the handle is predictable, the same flight reads and closes it."""
 
     def __init__(self, place: RemotePath, ranges: Sequence[tuple[int, int]]) -> None:
-        """`ranges`: read with the opening if they are no more than `EARLY` pieces."""
+        """`ranges`: the ranges that are read with the opening if they are no more than `EARLY` pieces."""
         self._place = place
         pieces = list(itertools.islice(_pieces(ranges, set()), EARLY + 1))
         self._pieces = pieces if len(pieces) <= EARLY else []
@@ -339,7 +339,7 @@ class _Opening:
 
     @property
     def kind(self) -> EntryKind | None:
-        """The kind of the file or folder; None if nothing has the path."""
+        """The kind of the file or folder; None if the path does not exist."""
         found = self._answers[1]
         return found.kind if isinstance(found, Attributes) else None
 
@@ -390,7 +390,7 @@ def _read_once(
     undo: list[Request],
     others: Sequence[bytes] = (),
 ) -> Talk[list[_Piece]]:
-    """Read each range up to its first short piece. Close the file and `others` in the last flight."""
+    """Read each range up to its first short piece. Close the handle, and the handles `others`, in the last flight."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
     closes, last = [sftp.close(other) for other in (handle, *others)], False
@@ -473,7 +473,7 @@ def _more_than(size: int) -> list[tuple[int, int]]:
 
 
 def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list[Request]) -> Talk[list[bytes]]:
-    """Return ranges of a file; shorter only at its end."""
+    """Return ranges of a file. A range is shorter only at the end of the file."""
     for _ in range(TRIES):
         opening = _Opening(place, ranges)
         opening.take((yield opening.requests))

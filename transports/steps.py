@@ -1,6 +1,7 @@
-"""Steps: operations that `Transport.perform` takes as one list, so that a remote store needs one round trip for many.
+"""Steps: operations that `Transport.perform` receives as one list, so that many of them need one round trip to a remote
+store.
 
-A step describes one operation and, once performed, holds its result. It is performed once.
+A step describes one operation and, once performed, holds its result. A step is performed only once.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def result(self) -> Result:
-        """The result.
+        """The result of the step.
 
         Raises:
             LookupError: the step was not performed.
@@ -37,7 +38,7 @@ class Query(Step, Generic[Result]):
 
     @property
     def was_performed(self) -> bool:
-        """True if there is a result."""
+        """True if the step was performed and has a result."""
         return bool(self._results)
 
     def settle(self, result: Result) -> None:
@@ -53,7 +54,7 @@ class Query(Step, Generic[Result]):
 
 @dataclass(eq=False, slots=True)
 class OptionalQuery(Query[Result | None]):
-    """A query whose result is None if nothing has that path. Later steps are performed all the same."""
+    """A query whose result is None if the path does not exist. Later steps are still performed."""
 
     @abc.abstractmethod
     def ask(self, transport: Transport) -> Result:
@@ -76,11 +77,12 @@ class Get(OptionalQuery[bytes]):
     """Read the whole content of a file."""
 
     size: int | None = None
-    """Expected bytes of the file, a hint that saves some stores a round trip; None if unknown. It may be wrong."""
+    """The expected size of the file; None if unknown. It is a hint that saves some stores a round trip, and may be
+    wrong."""
 
     @property
     def content(self) -> bytes:
-        """The content.
+        """The content of the file.
 
         Raises:
             NoSuchFile: the file is missing.
@@ -197,7 +199,7 @@ class Delete(Step):
 
 @dataclass(eq=False, slots=True)
 class SyncDirectory(Step):
-    """Make durable every name that was made, renamed or removed in the folder."""
+    """Make durable every name that was created, renamed or removed in the folder."""
 
     def do(self, transport: Transport) -> None:
         transport.sync_directory(self.path)

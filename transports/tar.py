@@ -1,4 +1,4 @@
-"""`TarTransport`: the files in tar archives, read in place. If several archives have a path, the last one counts."""
+"""`TarTransport`: the files in tar archives, read in place. If several archives have a path, the last one is used."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class TarTransport(Transport):
     capabilities = Capability.HANDLES
 
     def __init__(self, archives: Mapping[str, BinaryIO]) -> None:
-        """`archives`: open files of this machine, by the names that the user gave.
+        """`archives`: open local files, by the names that the user gave.
 
         Raises:
             DamagedArchive: a file is not a tar archive, or is incomplete.
@@ -122,7 +122,7 @@ class TarTransport(Transport):
 
 
 def is_archive(file: BinaryIO) -> bool:
-    """Tell whether a file begins like a tar archive; the rest of it is not read."""
+    """Tell whether a file begins like a tar archive. The rest of the file is not read."""
     return os.pread(file.fileno(), len(MAGIC), MAGIC_AT) == MAGIC
 
 

@@ -1,4 +1,4 @@
-"""The list of commands: read the command line and run the command that it names."""
+"""Reads the command line and runs the command that it names. The list of commands is here."""
 
 from __future__ import annotations
 
@@ -34,7 +34,8 @@ def parser() -> argparse.ArgumentParser:
 
 
 def run(argv: Sequence[str] | None = None) -> int:
-    """Run the command that `argv` names and return its exit status; 1 for a system error that it did not handle."""
+    """Run the command that `argv` names and return its exit status. The status is 1 for a system error that the command
+    did not handle."""
     words = list(sys.argv[1:] if argv is None else argv)
     # The words after `--` are another program's command line, so argparse must not see them.
     client = words[words.index("--") + 1 :] if "--" in words else []
@@ -50,7 +51,7 @@ def run(argv: Sequence[str] | None = None) -> int:
 
 
 def _let_go() -> None:
-    """Drop output that stdout does not take. Otherwise the interpreter would fail to flush it at its end."""
+    """Discard output that stdout does not accept. Otherwise the interpreter would fail to flush it when it exits."""
     try:
         if sys.stdout is not None:
             sys.stdout.flush()

@@ -49,7 +49,7 @@ the server could not be reached; 1: the proxy or the system failed; 2: wrong arg
 
 
 class NothingToMeasure(Exception):
-    """The measurement ended early. It has the exit status and the reason."""
+    """The measurement ended early. The exception has the exit status and the reason."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -102,7 +102,7 @@ def filled(word: str, host: str, port: int) -> str:
 
 @dataclass
 class Measurement:
-    """A measurement of a command: each call runs it at one RTT, and adds to `runs`."""
+    """A measurement of a command. Each call runs the command at one RTT, and adds the result to `runs`."""
 
     command: Sequence[str]
     to: tuple[str, int]
@@ -114,7 +114,7 @@ class Measurement:
     """The error of the proxy's connection to the server; None if there was none."""
 
     def __call__(self, rtt: float) -> float:
-        """Run the command once and return its seconds.
+        """Run the command once and return the seconds that it took.
 
         Raises:
             NothingToMeasure: the command failed or did not use the proxy, the proxy could not listen, or the server
@@ -151,7 +151,8 @@ class Measurement:
 
     @property
     def late(self) -> list[float]:
-        """The most seconds by which each run was late, if all messages that waited for each other were late."""
+        """For each run, the most seconds by which it was late, assuming that all messages that waited for each other
+        were late."""
         return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: CommandResult, what: str) -> None:

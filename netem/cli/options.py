@@ -89,7 +89,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Add the option for the address on which a proxy listens. It is required if there is no `default`."""
+    """Add the option for the address on which a proxy listens. The option is required if there is no `default`."""
     told = "" if default is None else f" (default: {default})"
     parser.add_argument(
         "--listen", required=default is None, type=argument(parse_address), default=default, metavar="HOST:PORT",
@@ -98,5 +98,5 @@ def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> N
 
 
 def add_json(parser: argparse.ArgumentParser, what: str) -> None:
-    """Add the option for output as JSON. `what`: the end of its help."""
+    """Add the option `--json`. `what`: the end of its help text, which says what is printed."""
     parser.add_argument("--json", action="store_true", help=f"print {what}")

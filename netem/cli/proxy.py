@@ -53,7 +53,7 @@ def add(commands: Commands) -> None:
 
 
 class Report:
-    """The output: each operation, and the total. If its reader goes away, the run ends without an error."""
+    """The output: each operation, and the total. If its reader disconnects, the run ends without an error."""
 
     def __init__(self, out: TextIO, *, as_json: bool, gone: Callable[[], None]) -> None:
         self._out = out
@@ -73,7 +73,7 @@ class Report:
         """Print the total as the last line.
 
         Raises:
-            OSError: it could not be written, and not because the reader went away.
+            OSError: the total could not be written, for another reason than a disconnected reader.
         """
         totals = self.totals
         if self._json:

@@ -30,7 +30,8 @@ from netem.units import NANOSECONDS, parse_share, plural
 FAILED = 125
 """The exit status if the run itself failed, as in `timeout` and `env`. A client's own status is seldom the same."""
 LATE = 0.02
-"""The lateness of one packet in a hundred, as a share of the round trip, from which the machine is called too busy."""
+"""If one packet in a hundred is late by more than this share of the round trip, the user is told that the machine is
+too busy."""
 
 EXAMPLES = """examples:
   netem run --rtt 600ms --server 'git daemon --export-all --base-path=/srv --reuseaddr' -- \\
@@ -55,7 +56,7 @@ run failed."""
 
 
 class Stopped(Exception):
-    """A signal came while no client ran, or a second time."""
+    """A signal arrived while no client ran, or a second signal arrived."""
 
 
 def add(commands: Commands) -> None:
@@ -140,10 +141,8 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 @contextlib.contextmanager
 def _opened(path: str | None) -> Iterator[TextIO | None]:
-    """Open the file for the picture before anything is run, and yield it; None without a `path`.
-
-    If the run fails, the file is unchanged, or deleted if it is new.
-    """
+    """Open the file for the picture before the command is run, and yield it. Yield None if `path` is None. If the run
+    fails, the file is unchanged, or deleted if it is new."""
     if path is None:
         yield None
         return
@@ -165,7 +164,7 @@ def _opened(path: str | None) -> Iterator[TextIO | None]:
 
 @contextlib.contextmanager
 def _signals(crossing: Crossing) -> Iterator[Crossing]:
-    """Enter the crossing. Pass the first signal on to the client; each later one ends the run."""
+    """Enter the crossing. The first signal is passed on to the client; each later signal ends the run."""
     told = False
 
     def stop(number: int, _: FrameType | None) -> None:

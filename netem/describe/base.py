@@ -17,7 +17,8 @@ DESCRIBERS: list[Describer] = []
 
 
 def register(describer: Describer) -> Describer:
-    """Add a describer after the registered ones; for use as a decorator. It must accept bytes cut off anywhere."""
+    """Add a describer after the registered ones; for use as a decorator. A describer must accept bytes that are cut off
+    anywhere."""
     if describer not in DESCRIBERS:
         DESCRIBERS.append(describer)
     return describer
@@ -26,7 +27,7 @@ def register(describer: Describer) -> Describer:
 def describe(content: bytes) -> str:
     """Describe a message in one line of printable characters; empty if no describer knows it, or it has no bytes.
 
-    If a describer fails, its name and error come before the description of another one.
+    If a describer fails, its name and error are put before the description by another.
     """
     said: list[str] = []
     for describer in DESCRIBERS if content else ():

@@ -9,12 +9,13 @@ from netem.describe.base import register
 LENGTH = re.compile(rb"[0-9a-f]{4}")
 SPECIAL = {0: "flush", 1: "delimiter", 2: "response end"}
 LINES = 3
-"""The most lines shown; a list of refs has thousands."""
+"""The most lines shown. A list of refs has thousands."""
 
 
 @register
 def describe_pkt_line(content: bytes) -> str:
-    """Return the first lines of a pkt-line message, as `want 1f0c... | done` or `flush`; empty if it is none."""
+    """Return the first lines of a pkt-line message, as `want 1f0c... | done` or `flush`; empty if the message is not
+    one."""
     said: list[str] = []
     at = 0
     while at < len(content) and len(said) <= LINES:

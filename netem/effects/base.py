@@ -27,13 +27,14 @@ class Ending(enum.Enum):
 
 @dataclass(slots=True)
 class Parcel:
-    """Some bytes on their way through one direction of a connection."""
+    """Bytes in transit in one direction of a connection."""
 
     content: bytes | memoryview
     at: int
-    """The time when they come out at the remote end (ns). Effects only move it later."""
+    """The time when the bytes are delivered at the remote end (ns). Effects only move it later."""
     left: int
-    """The time when they leave the sender's buffer (ns). After it they are on the way and take no room there."""
+    """The time when the bytes leave the sender's buffer (ns). From then on they are in transit and take no space
+    there."""
     ending: Ending = Ending.MORE
     tag: Any = None
     """Data for the counter, which effects pass through."""
@@ -58,7 +59,7 @@ class Parcel:
 
     @property
     def stuck(self) -> bool:
-        """True if the parcel never comes out."""
+        """True if the parcel will never be delivered."""
         return self.at >= NEVER
 
 
@@ -78,24 +79,25 @@ class Effect(ABC):
     arguments: ClassVar[str]
     """The form of its arguments on the command line, for the help: `BYTES[:TIME]`."""
     of_streams: ClassVar[bool] = True
-    """True if it is possible for streams, in simulator and proxy."""
+    """True if the effect is possible for streams, in simulator and proxy."""
     of_packets: ClassVar[bool] = True
-    """True if it is possible for packets, in the packet network."""
+    """True if the effect is possible for packets, in the packet network."""
     on_the_way: ClassVar[bool] = False
-    """True if it acts on bytes that have left the sender, so after the rate of the link; other effects act before."""
+    """True if the effect acts on bytes that have left the sender, and so after the rate of the link. All other effects
+    act before the rate."""
     splits_trains: ClassVar[bool] = False
-    """True if it must see packets one by one (see `packets.trains`)."""
+    """True if the effect must see packets one by one (see `packets.trains`)."""
 
     @abstractmethod
     def begin(self) -> Stage:
         """Return a fresh stage for one direction of one connection."""
 
     def begin_packets(self) -> Stage:
-        """Return a fresh stage for one direction of a link of packets. A parcel is one IP packet and stays whole."""
+        """Return a new stage for one direction of a packet link. A parcel is one IP packet, and must not be split."""
         return self.begin()
 
     def seeded(self, stream: str) -> Effect:
-        """Return the same effect with random numbers of its own: an effect with a seed appends `stream` to it."""
+        """Return the same effect with its own random numbers: an effect with a seed appends `stream` to the seed."""
         return self
 
     def check_streams(self) -> None:
@@ -111,11 +113,13 @@ class Effect(ABC):
     @classmethod
     @abstractmethod
     def parse(cls, *words: Any, **_: Any) -> Effect:
-        """Return the effect with these arguments of the command line. An override takes as many as it needs."""
+        """Return the effect with these arguments of the command line. An override may accept any number of
+        arguments."""
 
 
 def register(effect: _E) -> _E:
-    """Add an effect to `EFFECTS`; for use as a class decorator. A second effect with its name is a `TypeError`."""
+    """Add an effect to `EFFECTS`; for use as a class decorator. A second effect with the same name raises a
+    `TypeError`."""
     owner = EFFECTS.setdefault(effect.name, effect)
     if owner is not effect:
         raise TypeError(f"effect {effect.name!r} is already {owner.__name__}")

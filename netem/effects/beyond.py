@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from netem.effects.base import Parcel, Stage
 
 Fate = Callable[[Parcel], Iterable[Parcel]]
-"""A function from a parcel to the parcels that take its place."""
+"""A function that maps a parcel to the parcels that replace it."""
 
 
 def beyond(after: int, fate: Fate) -> Stage:

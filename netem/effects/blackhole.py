@@ -17,7 +17,7 @@ from netem.units import NEVER, parse_size
 @register
 @dataclass(frozen=True)
 class Blackhole(Effect):
-    """Let nothing arrive after the first `after` bytes, not even the end of a stream."""
+    """Deliver nothing after the first `after` bytes, not even the end of a stream."""
 
     after: int = 0
     name: ClassVar[str] = "blackhole"

@@ -1,4 +1,4 @@
-"""Cut: the connection is lost for both ends when byte n has come out. Bytes sent after it are lost.
+"""Cut: the connection is lost for both ends when byte n has been delivered. Bytes sent after it are lost.
 
 A link of packets knows no connections and cannot cut one. The similar effect for packets is `blackhole`.
 """
@@ -16,7 +16,7 @@ from netem.units import parse_size
 @register
 @dataclass(frozen=True)
 class Cut(Effect):
-    """Lose the connection as soon as `after` bytes have come out. With 0, the first byte is lost with it."""
+    """Lose the connection as soon as `after` bytes were delivered. With 0, the first byte is lost, too."""
 
     after: int
     name: ClassVar[str] = "cut"

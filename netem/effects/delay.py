@@ -1,4 +1,4 @@
-"""Delay: every byte comes out later by the same time. Bytes on the way take no room in the sender's buffer."""
+"""Delay: delivers every byte later by the same time. Bytes in transit take no space in the sender's buffer."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from netem.units import nanoseconds, parse_time
 @register
 @dataclass(frozen=True)
 class Delay(Effect):
-    """Let every byte come out `seconds` later."""
+    """Deliver every byte `seconds` later."""
 
     seconds: float
     name: ClassVar[str] = "delay"

@@ -1,4 +1,4 @@
-"""Jitter: packets come out later by random times; one may overtake another if order need not be kept."""
+"""Jitter: delays packets by random times. A packet may overtake another if the order need not be kept."""
 
 from __future__ import annotations
 

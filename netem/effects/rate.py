@@ -1,6 +1,6 @@
 """Rate: bytes leave the sender one after the other, at a limited number of bytes a second.
 
-On a stream they wait in the sender's buffer. A link of packets has a queue and drops packets while it is full.
+On a stream, the bytes wait in the sender's buffer. A link of packets has a queue and drops packets while it is full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from netem.tcp_model import SEGMENT
 from netem.units import NANOSECONDS, parse_rate, parse_size
 
 GRAIN = 0.005
-"""The largest piece of a stream that comes out at once, in seconds of the rate; it has at least one segment."""
+"""The largest piece of a stream that is delivered at once, in seconds of the rate. A piece has at least one segment."""
 
 QUEUE_SECONDS = 1.0
 """The default size of the queue of a link of packets, in seconds of the rate: about one round trip of a long link."""
@@ -31,7 +31,7 @@ class Rate(Effect):
 
     rate: float
     queue: int | None = None
-    """Bytes in the queue of a link of packets; None: `QUEUE_SECONDS` of the rate, but at least `QUEUE_BYTES`."""
+    """Bytes in the queue of a link of packets. None means `QUEUE_SECONDS` of the rate, but at least `QUEUE_BYTES`."""
     name: ClassVar[str] = "rate"
     arguments: ClassVar[str] = "RATE[:BYTES]"
     splits_trains: ClassVar[bool] = True

@@ -30,7 +30,8 @@ class Stall(Effect):
             nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """Return a stage that holds everything after byte `after` until one time, which the first held byte sets."""
+        """Return a stage that holds everything after byte `after` until a fixed time, which is set when the first byte
+        is held."""
         return beyond(self.after, self._holding())
 
     def begin_packets(self) -> Stage:

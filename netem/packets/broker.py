@@ -25,7 +25,7 @@ from netem.packets.errors import Unavailable
 from netem.packets.namespaces import Namespace, become_owner, die_with_parent, show_own_processes
 
 Answer = tuple[Any, list[int]]
-"""An answer and its descriptors, which are closed here after they are sent."""
+"""An answer and its descriptors, which this process closes after they are sent."""
 
 
 class Broker:
@@ -101,7 +101,7 @@ class Broker:
             return None, [socket.socket(family, kind).detach()]
 
     def _on_listening(self, side: int, besides: Sequence[int]) -> Answer:
-        """Answer with the number of listening TCP sockets, without those of the processes of some sessions."""
+        """Answer with the number of listening TCP sockets, except sockets of processes in the given sessions."""
         with self._sides[side].entered():
             found = [each for name in ("tcp", "tcp6") for each in _listening(f"/proc/thread-self/net/{name}")]
         held = _sockets(set(besides)) if besides else set()
@@ -120,7 +120,7 @@ def _listening(path: str) -> list[str]:
 
 
 def _sockets(sessions: Container[int]) -> set[str]:
-    """Return the inodes of the sockets that the processes of some sessions hold."""
+    """Return the inodes of the sockets of the processes in some sessions."""
     found = set()
     for process in filter(str.isdecimal, os.listdir("/proc")):
         with contextlib.suppress(OSError):  # the process has ended, or the descriptor is closed
@@ -148,7 +148,8 @@ def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.P
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
-    """Fork the emulator and return its pid and a channel to it. `others`: the channel to close in the emulator."""
+    """Fork the emulator. Return its pid and a channel to it. `others`: a channel that only the parent uses, which the
+    emulator closes."""
     here, there = Channel.pair()
     pid = os.fork()
     if pid == 0:

@@ -1,4 +1,4 @@
-"""A command that runs in a namespace, as the process that uses the network sees it."""
+"""A command that runs in a namespace, as seen by the process that uses the network."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Command:
     """A command that was started in a namespace."""
 
     def __init__(self, pid: int, status: int) -> None:
-        """`status`: the reading end of the pipe to which its exit status is written."""
+        """`status`: the reading end of the pipe to which the command's exit status is written."""
         self.pid = pid
         """The process id, which is also the id of its session and process group."""
         self._status = status
@@ -59,7 +59,7 @@ class Command:
         return self._ended
 
     def kill(self, number: int = signal.SIGTERM) -> None:
-        """Send a signal to the process group of the command; after its end this does nothing."""
+        """Send a signal to the process group of the command. This does nothing after the command has ended."""
         if not self.ended():
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self.pid, number)

@@ -4,7 +4,7 @@ Each side has a pair of interfaces (veth). The emulator reads the local one thro
 device node, so it works in an ordinary user's namespaces too. A packet may be a train of segments, up to 64 KB, each of
 them no longer than the link allows: see `trains`.
 
-Before each packet comes the header of virtio (linux/virtio_net.h). It has the length of a train's segments, and says
+Each packet is preceded by the header of virtio (linux/virtio_net.h). It has the length of a train's segments, and says
 that a checksum is missing. The remote kernel accepts both, so header and packet are passed on unchanged.
 """
 
@@ -28,9 +28,10 @@ INTERFACE = "emu0"
 MTU = 1500
 """Bytes of an IP packet: TCP segments of 1,448 bytes, as on most of the Internet."""
 QUEUE = 50_000
-"""The most packets that wait in the kernel for the emulator: so many that only the link itself drops packets."""
+"""The most packets that wait in the kernel for the emulator. There is room for so many that only the link itself drops
+packets."""
 SOCKET_BUFFER = 64 << 20
-"""Bytes of each buffer of a packet socket: so many that only the link itself drops packets."""
+"""Bytes of each buffer of a packet socket. The buffer is so large that only the link itself drops packets."""
 
 _PACKET_LEVEL, _PACKET_VIRTIO_HEADER, _PACKET_IGNORE_OUTGOING = 263, 15, 23
 _IPV4 = 0x0800
@@ -47,7 +48,8 @@ _SETTINGS = {
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """The emulator's end of one side: a read returns a packet from that side, and a write sends one to it."""
+    """The emulator's end of one side. A read returns a packet sent by that side, and a write delivers a packet to
+    it."""
 
     descriptor: int
     header: int
@@ -57,7 +59,7 @@ class Port:
 def join(sides: tuple[Namespace, Namespace], *, congestion: str) -> tuple[Port, Port]:
     """Give both sides an interface, addresses and routes to each other, and return their ports.
 
-    After an error no descriptor is left open. Interfaces are removed with their namespaces.
+    After an error no descriptor remains open. Interfaces are removed with their namespaces.
     """
     hub = Namespace()
     ports: list[Port] = []

@@ -32,16 +32,18 @@ from netem.timekeeping import PAUSE, percentile_99
 from netem.units import NANOSECONDS, NEVER, nanoseconds
 
 AT_ONCE = 32
-"""The most packets (or whole trains) read from one port before the other port, and due packets, have their turn."""
+"""The most packets (or whole trains) that are read from one port before the other port, and due packets, are
+processed."""
 LARGEST = 65536 + 64
 """The most bytes of a packet or train with the headers before it."""
 NAP = nanoseconds(PAUSE)
 """The longest sleep of the loop in nanoseconds. It is short because the time of arrival within a sleep is unknown."""
 KEPT_DELAYS = 100_000
-"""The number of last packets whose lateness is kept, for its 99th percentile."""
+"""The number of most recent packets whose lateness is stored, for its 99th percentile."""
 
 _TRANSIENT = (errno.EIO, errno.EINVAL, errno.EAGAIN, errno.ENOBUFS, errno.ENETDOWN)
-"""The errors of a device that cannot take a packet now, or that refuses a packet that an effect has damaged."""
+"""The errors of a device that cannot accept a packet at the moment, or that refuses a packet that an effect has
+damaged."""
 _UNCHECKED = b"\0"
 """The first byte of a virtio header after which the receiver checks the packet's checksum."""
 _AT = attrgetter("at")
@@ -49,11 +51,12 @@ _AT = attrgetter("at")
 
 @dataclass(slots=True)
 class PacketCounts:
-    """The packets of one direction in one operation; a train counts as the packets that it is on the wire."""
+    """The packets of one direction in one operation. A train counts as the number of its packets on the wire."""
 
     packets: int = 0
     dropped: int = 0
-    """Packets dropped by an effect, by a full queue of the link, or because the remote end could take no more."""
+    """Packets that were dropped by an effect, by a full queue of the link, or because the remote end could not accept
+    more."""
 
 
 _Carried = tuple[bytes, memoryview, Delivery | None, int, int]
@@ -69,7 +72,7 @@ class _Direction:
     target: Port
     stages: Sequence[Stage]
     whole: bool
-    """True if trains pass unchanged; otherwise they are cut, so that the stages see each packet."""
+    """True if trains pass unchanged. Otherwise they are cut, so that the stages see each packet."""
     passed: PacketCounts = field(default_factory=PacketCounts)
     queue: deque[Parcel] = field(default_factory=deque)
     """The parcels by due time, and in order of arrival if their due times are equal."""
@@ -87,7 +90,7 @@ class Emulator:
         self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
         """The most nanoseconds by which each packet was late, including the time that it may have waited unread."""
         self._least_late: deque[int] = deque(maxlen=KEPT_DELAYS)
-        """The least nanoseconds by which each packet was late: from its due time to its output."""
+        """For each packet, the least number of nanoseconds by which it was late: from its due time to its output."""
 
     def run(self, control: Channel) -> None:
         """Emulate the link and answer requests on `control`, until its other end is closed."""
@@ -114,7 +117,7 @@ class Emulator:
                     return
 
     def _read(self, direction: _Direction, since: int) -> None:
-        """Read waiting packets, which did not come before the time `since`."""
+        """Read the waiting packets, which have arrived after the time `since`."""
         source, clock = direction.source, time.monotonic_ns
         left = AT_ONCE
         while left > 0:
@@ -149,7 +152,7 @@ class Emulator:
                     insort(queue, parcel, key=_AT)
 
     def _deliver(self, direction: _Direction, now: int) -> int:
-        """Let out the packets that are due. Return the due time of the next one."""
+        """Deliver the packets that are due. Return the due time of the next packet."""
         queue, target, clock = direction.queue, direction.target, time.monotonic_ns
         late, least_late = self._late, self._least_late
         told: Delivery | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 
 class Unavailable(Exception):
-    """The system has no packet networks; the message says why."""
+    """The system does not support packet networks; the message gives the reason."""
 
 
 class PacketsError(Exception):

@@ -26,7 +26,7 @@ class Namespace:
     """One network namespace."""
 
     def __init__(self) -> None:
-        """Make a new namespace; the calling thread stays in its own."""
+        """Create a new namespace. The calling thread stays in its own namespace."""
         with _staying():
             _call("a network namespace", "unshare", _NEW_NETWORK)
             self._descriptor = os.open(_THIS_THREAD, os.O_RDONLY | os.O_CLOEXEC)
@@ -37,7 +37,8 @@ class Namespace:
 
     @contextlib.contextmanager
     def entered(self) -> Iterator[None]:
-        """Enter the namespace with the calling thread. Sockets and processes that it makes meanwhile stay in it."""
+        """Enter the namespace with the calling thread. Sockets and processes that the thread creates meanwhile belong
+        to the namespace."""
         with _staying():
             _call("entering a network namespace", "setns", self._descriptor, _NEW_NETWORK)
             yield
@@ -50,7 +51,7 @@ class Namespace:
 
 
 def become_owner() -> None:
-    """Let this process, which must have one thread, make network namespaces. Put its children into a PID namespace.
+    """Let this process, which must have one thread, create network namespaces. Put its children into a PID namespace.
 
     The first child is that namespace's first process: when it ends, the kernel kills all others, and no process can be
     started there any more. An ordinary user keeps his user id.
@@ -81,12 +82,12 @@ def show_own_processes() -> None:
 
 
 def die_with_parent() -> None:
-    """Have the kernel kill this process when its parent ends."""
+    """Let the kernel kill this process when its parent ends."""
     _call("the end of the parent", "prctl", _DIE_WITH_PARENT, signal.SIGKILL, 0, 0, 0)
 
 
 def wake_up_in_time() -> None:
-    """Have the kernel end this thread's sleeps within a microsecond; by default they may be 50 us longer."""
+    """Let the kernel end this thread's sleeps within a microsecond. By default they may be 50 us longer."""
     _call("timer slack", "prctl", _TIMER_SLACK, 1, 0, 0, 0)
 
 

@@ -1,4 +1,4 @@
-"""The part of rtnetlink that a link needs: make, set up and address interfaces of the thread's network namespace.
+"""The part of rtnetlink that a link needs: create and configure interfaces in the thread's network namespace.
 
 Formats: rtnetlink(7), linux/rtnetlink.h and linux/if_link.h. It needs only the standard library and no command. Each
 function raises `OSError` with the name of the step if the kernel refuses it.
@@ -82,7 +82,7 @@ def attribute(kind: int, value: bytes) -> bytes:
 
 
 def message(kind: int, flags: int, number: int, body: bytes) -> bytes:
-    """Encode one message to the kernel that requests an acknowledgement."""
+    """Encode one message to the kernel. The message requests an acknowledgement."""
     return _MESSAGE.pack(_MESSAGE.size + len(body), kind, flags | _REQUEST | _ACK, number, 0) + body
 
 

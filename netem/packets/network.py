@@ -28,7 +28,8 @@ from netem.units import NANOSECONDS
 CLIENT, SERVER = 0, 1
 """The numbers of the two sides."""
 CONGESTION = "cubic"
-"""The default congestion control, as in Linux. It is not paced; with a paced one (BBR), round trips are fractions."""
+"""The default congestion control, as in Linux. It sends without pacing. With paced congestion control (BBR), counted
+round trips are fractions."""
 
 
 class Packets:
@@ -62,7 +63,7 @@ class Packets:
         self.close()
 
     def start(self) -> None:
-        """Make the namespaces and the link.
+        """Create the namespaces and the link.
 
         Raises:
             Unavailable: this system, or this user, has no packet networks.
@@ -110,7 +111,7 @@ class Packets:
     # -- sockets and commands
 
     def make_socket(self, side: int, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> socket.socket:
-        """Return a new socket on one side, which this process uses like any other."""
+        """Return a new socket on one side. This process uses it like any other socket."""
         _, (descriptor,) = self._ask(self._broker, "socket", side, int(family), int(kind))
         os.set_inheritable(descriptor, False)
         return socket.socket(fileno=descriptor)
@@ -197,8 +198,8 @@ class Packets:
     # -- the link
 
     def change(self, link: Link) -> None:
-        """Replace the link from now on. Packets on the way come out as before; packets that were held for ever are sent
-        again.
+        """Replace the link from now on. Packets in transit are delivered as before; packets that were held for ever are
+        sent again.
 
         Raises:
             ValueError: an effect is impossible for packets.
@@ -208,7 +209,7 @@ class Packets:
         self.link = link
 
     def take(self) -> Counts:
-        """Return the counts of all connections since the last `take` (or the start), and begin a new operation."""
+        """Return the counts of all connections since the last `take` or the start, and begin a new operation."""
         return self._counts("take")
 
     def counts(self) -> Counts:
@@ -218,8 +219,9 @@ class Packets:
     def lateness(self) -> float:
         """Return the most seconds by which 99 in 100 packets since the last `take` were late.
 
-        That includes the time that each packet may have waited unread. The emulator does not know when a packet came.
-        So a time without the processor counts for all packets that it finds afterwards, even if they came at its end.
+        That includes the time that each packet may have waited unread. The emulator does not know when a packet
+        arrived. So a time in which it was not scheduled counts for all packets that it reads afterwards, even if they
+        arrived at the end of that time.
         """
         return self._lateness("lateness")
 

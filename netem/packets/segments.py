@@ -22,13 +22,13 @@ class _Stream:
     """One direction of a connection."""
 
     next: int | None = None
-    """The sequence number after the highest one seen."""
+    """The sequence number after the highest one that was seen."""
     message: Message | None = None
     ended: bool = False
     after: int | None = None
-    """The sequence number after its FIN."""
+    """The sequence number after the stream's FIN."""
     taken: bool = False
-    """True if its sender got the acknowledgement of the whole stream, including the FIN."""
+    """True if the sender of the stream got the acknowledgement of the whole stream, including the FIN."""
 
 
 @dataclass(slots=True)
@@ -37,26 +37,27 @@ class _Connection:
     ends: bytes
     """The addresses and ports of both ends, as in the packets of its client."""
     opening: int
-    """The sequence number of its SYN. A SYN with another number opens another connection between the same ports."""
+    """The sequence number of the connection's SYN. A SYN with another number opens a new connection between the same
+    ports."""
     undecided: Delivery | None = None
-    """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server took them."""
+    """The delivery of a SYN with bytes (TCP Fast Open), until the answer shows whether the server accepted them."""
     up: _Stream = field(default_factory=_Stream)
     down: _Stream = field(default_factory=_Stream)
 
 
 @dataclass(slots=True)
 class Delivery:
-    """The effects of a packet's delivery on the counter of the operation in which it was sent."""
+    """The effects that the delivery of a packet has on the counter of the operation in which it was sent."""
 
     counter: Counter
     established: int = 0
-    """The number of a connection that the packet opens or refuses for its client; 0 if there is none."""
+    """The number of the connection that the packet opens or refuses for its client; 0 if it does neither."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
     """A function to call if the packet may be the last of its connection."""
 
     def delivered(self, now: int) -> None:
-        """Note that the packet came out of the link."""
+        """Note that the packet left the link."""
         if self.established:
             self.counter.established(self.established, now)
         if self.message is not None:
@@ -66,25 +67,25 @@ class Delivery:
 
 
 class SegmentCounter:
-    """The counter of the packets of one link, which calls a `Counter`."""
+    """The packet counter of one link. It reports the messages to a `Counter`."""
 
     def __init__(self, counter: Counter) -> None:
         self.counter = counter
         self._connections: dict[bytes, _Connection] = {}
-        """The connections, each under its ends in both directions."""
+        """The connections, each stored under its address pair in both directions."""
         self._count = 0
         self.not_tcp = 0
         """The number of packets that are not TCP."""
 
     def begin(self, counter: Counter) -> None:
-        """Begin another operation with its own counter. Open connections stay known."""
+        """Begin another operation with its own counter. Open connections are kept."""
         self.counter, self.not_tcp = counter, 0
         for connection in self._connections.values():
             connection.up.message = connection.down.message = None
 
     def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
-        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller calls
-        `delivered` of the result when the frame, or its first packet, comes out."""
+        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller must call
+        `delivered` of the result when the frame, or its first packet, leaves the link."""
         segment = parse(frame, at)
         if segment is None:
             self.not_tcp += packets
@@ -118,8 +119,8 @@ class SegmentCounter:
         return Delivery(self.counter, established, message, closing) if established or message or closing else None
 
     def _closing(self, connection: _Connection, segment: Segment, other: _Stream) -> None:
-        """Handle the delivery of a segment that resets the connection, or may acknowledge the end of the other stream.
-        Forget the connection if no more segments can come."""
+        """Handle the delivery of a segment that resets the connection, or that may acknowledge the end of the other
+        stream. Drop the connection if no more segments can arrive."""
         if segment.flags & ACK and other.after is not None and _ahead(segment.acknowledged, other.after) >= 0:
             other.taken = True
         done = segment.flags & RST or (connection.up.taken and connection.down.taken)
@@ -165,6 +166,7 @@ class SegmentCounter:
 
 
 def _ahead(number: int, before: int) -> int:
-    """Return the distance from the sequence number `before` to `number`, negative if it is behind; they wrap."""
+    """Return the distance from the sequence number `before` to `number`; negative if `number` is behind. Sequence
+    numbers wrap."""
     difference = (number - before) & _ALL
     return difference if difference < _HALF else difference - _ALL - 1

@@ -1,4 +1,4 @@
-"""Parse the TCP part of an IPv4 packet. Other packets, and broken ones, give None. No I/O here."""
+"""Parses the TCP part of an IPv4 packet. For other or malformed packets the result is None. No I/O is done here."""
 
 from __future__ import annotations
 
@@ -15,12 +15,13 @@ FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 
 
 class Segment(NamedTuple):
-    """One TCP segment, or a train of them. One is made for each packet, so it has the packet's fields undecoded."""
+    """One TCP segment, or a train of segments. One is created for each packet, so it has the packet's fields
+    undecoded."""
 
     ends: bytes
-    """The IPv4 addresses of source and target, then their ports."""
+    """The IPv4 addresses of source and target, followed by their ports."""
     number: int
-    """The sequence number of its first byte, or of its SYN."""
+    """The sequence number of the segment's first byte, or of its SYN."""
     size: int
     """The bytes of content."""
     flags: int
@@ -29,7 +30,8 @@ class Segment(NamedTuple):
 
 
 def parse(frame: bytes, at: int) -> Segment | None:
-    """Return the segment in a frame whose IPv4 header begins at `at`; None if it is not TCP, or broken."""
+    """Return the segment in a frame whose IPv4 header begins at `at`. Return None if the frame is not TCP, or is
+    malformed."""
     room = len(frame) - at
     if room < _IP.size + _TCP.size:
         return None

@@ -34,7 +34,7 @@ def packets_in(frame: bytes, at: int) -> int:
 
 
 def cut(frame: bytes, at: int) -> list[bytes]:
-    """Return the packets that a frame is on the wire, each with the headers before its IPv4 header.
+    """Return the packets that a frame becomes on the wire, each with the headers before its IPv4 header.
 
     They are the packets that a network card would send. But like the train, they have the sum of the pseudo-header in
     place of the checksum of TCP or UDP, and the receiver accepts that.

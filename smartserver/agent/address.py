@@ -29,19 +29,19 @@ MAX_PATH = 107
 
 
 class NoAgent(Exception):
-    """No agent can be used; the text says why. Sending to an agent that has ended raises `OSError` instead."""
+    """No agent can be used; the text gives the reason. Sending to an agent that has ended raises `OSError` instead."""
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """True if SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
+    """Tell whether SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
     if any(environment.get(name) for name in PRELOADED):
         return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
 
 
 def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the folder of the sockets, below the first of `BASES` that belongs to the user. `make`: create it if
-    missing."""
+    """Return the folder of the sockets, below the first of `BASES` that belongs to the user. `make`: create the folder
+    if it is missing."""
     user = os.geteuid()
     own = (f"{environment[name]}/{below}" for name, below in BASES if _is_of(environment.get(name, ""), user))
     folder = next(own, f"/tmp/smartserver-{user}")
@@ -61,7 +61,7 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """True if a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
+    """Tell whether a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
     try:
         return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:
@@ -69,8 +69,8 @@ def _is_of(folder: str, user: int) -> bool:
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the path of a socket. Its name depends on the release, the installation and its time, the network
-    namespace, and the machine, because a home may be shared. So an agent serves only commands that match it."""
+    """Return the path of a socket. Its name depends on the release, on the installation and its time, on the network
+    namespace and, because a home may be shared, on the machine. So an agent serves only commands that match it."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -21,7 +21,7 @@ class Circumstances(NamedTuple):
     """The rights and settings of one process."""
 
     facts: bytes
-    """A text that is equal for processes that may stand in for each other."""
+    """A text that is equal for two processes if one may run a command for the other."""
     mask: int
     """The mask for the permissions of new files (umask)."""
 

@@ -29,8 +29,7 @@ KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "ag
 """The files with which the C program must agree."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""The code that the program has Python run. Its first argument is the program itself. Lists of processes show the
-code."""
+"""The Python code that the program runs; its first argument is the program itself. Lists of processes show the code."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")
@@ -40,16 +39,16 @@ SECONDS = 60
 
 
 class NotCompiled(Exception):
-    """The program could not be made; the text says why."""
+    """The program could not be compiled; the text gives the reason."""
 
 
 def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Sequence[str] = OPTIONS) -> None:
-    """Compile the program to each path, with the compiler that CC names, else `cc`. A file there is replaced
+    """Compile the program to each path, with the compiler that CC names, else `cc`. An existing file is replaced
     atomically.
 
     Raises:
-        NotCompiled: this system is not Linux, there is no compiler, it fails, its program does not run, or a path
-            cannot be written.
+        NotCompiled: this system is not Linux, there is no compiler, the compiler fails, the compiled program does not
+            run, or a path cannot be written.
     """
     if sys.platform != "linux":  # There `cc` may open a window that offers to install one.
         raise NotCompiled("the program in C needs Linux")
@@ -74,7 +73,7 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
 
 
 def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Compile one program, and copy it to each path."""
+    """Compile the program once, and copy it to each path."""
     for path in paths[:1]:
         compiler = shlex.split(environment.get("CC") or "cc")
         _run([*compiler, *options, "-o", path, os.path.join(_folder(), "agent", "thin.c")], environment)
@@ -84,7 +83,7 @@ def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str
 
 
 def installed() -> list[str]:
-    """Return the paths of `PROGRAMS` that pip made, and will remove."""
+    """Return the paths of the `PROGRAMS` that pip created, and will remove."""
     try:
         files = distribution("smartserver").files or []
     except PackageNotFoundError:

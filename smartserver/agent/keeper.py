@@ -37,19 +37,20 @@ IDLE = 600.0
 """Seconds for which a connection is held, and for which an unused agent lives."""
 
 MOST_OF_SERVER = 8
-"""The most connections under one key, for as many concurrent commands."""
+"""The most connections under one key. Each concurrent command needs one."""
 
 MOST = 64
 """The most connections to all servers."""
 
 ASLEEP = 1.0
-"""Seconds of sleep of the machine after which its connections count as gone: routers drop them without notice."""
+"""Seconds of sleep of the machine after which its connections are treated as lost, because routers drop them without
+notice."""
 
 TIME_TO_SAY = 1.0
-"""Seconds that a command has to send its message, while others wait."""
+"""Seconds that a command has to send its message, because other commands wait meanwhile."""
 
 PAUSE = 0.1
-"""Seconds between two attempts to accept a command while there is no descriptor left."""
+"""Seconds between two attempts to accept a command while no descriptor is left."""
 
 
 class Kept(NamedTuple):
@@ -57,10 +58,10 @@ class Kept(NamedTuple):
 
     given: Give
     descriptors: list[int]
-    """Its descriptors; the one that is read from comes first."""
+    """The descriptors of the connection; the one to read from comes first."""
     since: float
     slept: float
-    """Seconds that this machine had slept by then."""
+    """The seconds that this machine had slept by `since`."""
 
 
 def seconds_slept() -> float:
@@ -70,7 +71,8 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, the zygote ends, or no message comes for `IDLE` seconds."""
+    """Serves one listening socket until it is told to stop, the zygote ends, or no message is received for `IDLE`
+    seconds."""
 
     def __init__(
         self,
@@ -79,7 +81,8 @@ class Keeper:
         slept: Callable[[], float] = seconds_slept,
         zygote: socket.socket | None = None,
     ) -> None:
-        """`zygote`: a connection to the zygote. When it ends the keeper ends, so that the next command starts both."""
+        """`zygote`: a connection to the zygote. When the connection ends, the keeper ends, so that the next command
+        starts both processes."""
         self._listener = listener
         self._zygote = zygote
         self._clock = clock
@@ -181,7 +184,7 @@ class Keeper:
         send(connection, None)
 
     def _close(self, gone: list[Kept]) -> None:
-        """Close connections in this process. A lent one stays open in the process that borrowed it."""
+        """Close connections in this process. A lent connection stays open in the process that borrowed it."""
         for kept in list(gone):
             self._kept.remove(kept)
             close_all(kept.descriptors)

@@ -1,4 +1,4 @@
-"""A command's side of the keeper: take a connection, and give it back."""
+"""The side of a command in its exchange with the keeper: borrow a connection, and return it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smartserver.agent.start import start
 
 class Borrowed(NamedTuple):
     """A borrowed connection: its descriptors, the id of its last request, and the seconds within which its server sends
-    a sign of life if it is there."""
+    a sign of life if it is still connected."""
 
     descriptors: Sequence[int]
     last_id: int
@@ -22,7 +22,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
-    """Borrow a connection that was given under a key; return None if there is none."""
+    """Borrow the connection that was stored under a key. Return None if the agent has none."""
     try:
         lent, descriptors = ask(Borrow(key), decode_lent, environment)
     except NoAgent:
@@ -31,8 +31,8 @@ def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
 
 
 def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
-    """Give a connection to the agent, which is started if there is none. Return True if that succeeded. This does not
-    wait for the agent, because the packet waits at its socket."""
+    """Pass a connection to the agent, and start the agent if none is running. Return True if that succeeded. This does
+    not wait for the agent, because the packet waits at the agent's socket."""
     try:
         try:
             keeper = _keeper(environment)

@@ -1,4 +1,5 @@
-"""The messages between a command and the keeper: one packet each way, in JSON, with the descriptors of connections."""
+"""The messages between a command and the keeper: one packet in each direction, in JSON, with the descriptors of
+connections."""
 
 from __future__ import annotations
 
@@ -17,22 +18,22 @@ MAX_DESCRIPTORS = 3
 
 
 class Borrow(msgspec.Struct, tag=True):
-    """A request for a connection that was given under `key`."""
+    """A request for a connection that was stored under `key`."""
 
     key: str
 
 
 class Give(msgspec.Struct, tag=True):
-    """A connection to hold, whose descriptors come with the message. It is at rest: neither side must send anything,
-    and no bytes are unread."""
+    """A connection to hold, whose descriptors come with the message. The connection is at rest: neither side has
+    anything left to send, and no bytes are unread."""
 
     key: str
     where: str
     """The URL of the server, which `status` shows and `forget` names."""
     last_id: int
-    """The id of its last request."""
+    """The id of the last request on the connection."""
     patience: float
-    """Seconds within which a server that is there sends a sign of life."""
+    """Seconds within which a connected server sends a sign of life."""
 
 
 class Status(msgspec.Struct, tag=True):
@@ -40,7 +41,7 @@ class Status(msgspec.Struct, tag=True):
 
 
 class Forget(msgspec.Struct, tag=True):
-    """A request to close the connections to the server at `where`, or all if it is empty."""
+    """A request to close the connections to the server at `where`, or all connections if it is empty."""
 
     where: str
 
@@ -50,7 +51,7 @@ class Stop(msgspec.Struct, tag=True):
 
 
 class Lent(msgspec.Struct):
-    """The facts about a lent connection, whose descriptors come with the message."""
+    """A lent connection. Its descriptors are sent with the message."""
 
     last_id: int
     patience: float
@@ -61,7 +62,7 @@ class HeldLine(msgspec.Struct):
 
     where: str
     seconds: float
-    """Seconds since it was given."""
+    """Seconds since the connection was passed to the agent."""
 
 
 class Held(msgspec.Struct):
@@ -87,7 +88,7 @@ def send(connection: socket.socket, message: object, descriptors: Sequence[int] 
 
 
 def receive(connection: socket.socket, decode: Callable[[bytes], T]) -> tuple[T, list[int]]:
-    """Receive one packet, and the descriptors that come with it."""
+    """Receive one packet and the descriptors that were sent with it."""
     descriptors: list[int] = []
     try:
         packet, descriptors, flags, _ = socket.recv_fds(connection, MAX_PACKET, MAX_DESCRIPTORS)

@@ -22,13 +22,13 @@ from smartserver.agent.address import NoAgent, path_of
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "time", "user", "uts")
 
 OF_STATUS = (b"Uid:", b"Gid:", b"Groups:", b"Cap", b"NoNewPrivs:", b"Seccomp")
-"""Lines of /proc/PROCESS/status that say what a process may do."""
+"""The lines of /proc/PROCESS/status with the credentials and capabilities of a process."""
 
 LABELS = ("attr/current", "attr/apparmor/current")
-"""Files with the labels that SELinux, AppArmor and similar systems give a process."""
+"""The files with a process's labels from SELinux, AppArmor and similar systems."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
-"""Errors if this system does not have a kind of namespace, or labels."""
+"""The errors if this system lacks a kind of namespace, or labels."""
 
 CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""
@@ -37,7 +37,7 @@ SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
 
 TIME_TO_ANSWER = 2.0
-"""Seconds that an agent has to answer, before a command goes on without it."""
+"""Seconds that an agent has to answer. After them, a command continues without an agent."""
 
 
 class Gone(NoAgent):
@@ -46,8 +46,8 @@ class Gone(NoAgent):
 
 def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
     """Connect to a part of the agent; each message is one packet (SOCK_SEQPACKET). `waits`: wait for an agent that is
-    loading, whose sockets were made by a command that has ended. `foreign`: accept an agent with other rights than this
-    process, for messages that are no secret.
+    loading, whose sockets were created by a command that has ended. `foreign`: accept an agent with other rights than
+    this process, for messages that are no secret.
 
     Raises:
         Gone: the process that made the socket has ended, and no agent listens there yet.
@@ -87,8 +87,8 @@ def _wait_until_refused(connection: _socket.socket) -> None:
 
 
 def check_user(connection: _socket.socket) -> int:
-    """Check that the process at the other end runs as this user, and return its process id. It is the process that made
-    the connection, or that listened when it was made."""
+    """Check that the process at the other end runs as this user, and return its process id. That process opened the
+    connection, or was listening when it was opened."""
     process, user, _ = CREDENTIALS.unpack(
         connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, CREDENTIALS.size)
     )
@@ -98,8 +98,8 @@ def check_user(connection: _socket.socket) -> int:
 
 
 def open_peer(connection: _socket.socket) -> int:
-    """Open the folder in /proc of the process at the other end. Reads below it are of that process, or fail once it has
-    ended, even if another process has its number by then.
+    """Open the folder in /proc of the process at the other end. Reads below the folder fail once the process has ended,
+    even if another process has its id by then.
 
     Raises:
         Gone: the process has ended.
@@ -154,8 +154,8 @@ def _check_agent(connection: _socket.socket) -> None:
 
 
 def bounds(folder: int) -> bytes:
-    """Return a text about the confinement of a process. It is equal for two processes if neither is confined, or both
-    are in the same way. `folder`: the descriptor of the process's folder in /proc."""
+    """Return a text about the confinement of a process. The texts of two processes are equal if neither is confined, or
+    both are confined in the same way. `folder`: the descriptor of the process's folder in /proc."""
     root = os.stat("root", dir_fd=folder)
     facts = [
         *[_if_there(_link, f"ns/{name}", folder) for name in NAMESPACES],
@@ -177,7 +177,8 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """Return the result of `get`; empty if this system has no such file. If the process ended, a later read fails."""
+    """Return the result of `get`; empty if this system has no such file. If the process has ended, a later read
+    fails."""
     try:
         return get(name, folder)
     except OSError as error:

@@ -1,20 +1,20 @@
-"""The commands of `smartserver` that the agent may run. `thin.c` repeats it."""
+"""The commands of `smartserver` that the agent may run. `thin.c` has the same list."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 NAME = b"smartserver"
-"""The first word of a command that is handed over to the agent; a command of git is handed over without its name."""
+"""The first word of a command that is passed to the agent. A command of git is passed without its name."""
 
 READING = ("export", "ls", "cat", "log", "list", "stats")
-"""Commands that make one request, which changes nothing on the server. None of them asks the user anything."""
+"""Commands that make one request, which changes nothing on the server. These commands never prompt the user."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
 """The schemes of URLs for which no other program logs in."""
 
 
 def is_for_agent(words: Sequence[str]) -> bool:
-    """True if these are the arguments of a command that the agent may run."""
+    """Tell whether these are the arguments of a command that the agent may run."""
     command = next((word for word in words if not word.startswith("-D")), "")
     return command in READING and any(word.lower().startswith(SCHEMES) for word in words)

@@ -1,4 +1,5 @@
-"""Starts an agent. The process that starts it makes its sockets, so that no command waits until it is loaded."""
+"""Starts an agent. The starting process creates the agent's sockets, so that no command waits for the agent to be
+loaded."""
 
 from __future__ import annotations
 
@@ -15,15 +16,15 @@ from smartserver.programs import python
 PROGRAM = "smartserver.cli.agent_run"
 
 KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
-"""The variables that an agent keeps, besides LC_*: a command brings the others itself."""
+"""The variables that an agent keeps from its environment, besides LC_*. All others are sent with each command."""
 
 BACKLOG = 64
 """The most commands that wait for the agent."""
 
 
 def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
-    """Start an agent unless there is one, and return True if it was started. `here`: run it in this process; the call
-    does not return then."""
+    """Start an agent unless one is running. Return True if it was started. `here`: run the agent in this process; the
+    call then does not return."""
     paths = [path_of(part, environment, make=True) for part in (KEEPER, ZYGOTE)]
     try:
         lock = os.open(f"{paths[0]}.lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -42,7 +43,7 @@ def start(environment: Mapping[str, str], *, here: bool = False) -> bool:
 
 
 def _listen(path: str) -> int:
-    """Make a socket that listens at a path, in place of one that an earlier agent left."""
+    """Create a socket that listens at a path, and replace a socket that an earlier agent left there."""
     made = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     if os.path.lexists(path):
         os.unlink(path)

@@ -1,9 +1,9 @@
 """The thin start of a command: it hands the command over to a process that has all modules loaded.
 
 It sends one packet of fields with a zero byte between them: the parent process, the count of words, the words, and the
-environment as NAME=VALUE. The descriptor of the working folder comes with it. The answer is one of the bytes below. The
-standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and a
-program that reads the command's output to its end would wait for it.
+environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is one of the bytes below.
+The standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and
+a program that reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet of `ask_to_run`, and
 gets the output.
@@ -27,11 +27,11 @@ ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
 second byte."""
 
 BEGIN = b"b"
-"""The message that starts the command. The streams come with it. Later bytes are numbers of signals."""
+"""The message that starts the command. The standard streams are sent with it. Later bytes are numbers of signals."""
 
 RUN, OUTPUT = b"r", b"o"
-"""A request of the worker to run a program, whose words are in the rest of the packet; and the answer with its output,
-which is empty if it failed."""
+"""The request of the worker to run a program, whose words are in the rest of the packet; and the answer with the
+program's output, which is empty if it failed."""
 
 MAX_PACKET = 64 * 1024
 """The most bytes of a program's words and input, and of its output."""
@@ -49,13 +49,12 @@ LAST_WORDS = (
 
 
 TIME_TO_END = 10
-"""Seconds that a worker has to end after a signal, unless a second one comes. Then the signal ends this process.
-"""
+"""Seconds that a worker has to end after a signal. A second signal, or the end of this time, ends this process."""
 
 
 def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int | None:
-    """Have a worker run the command, and return its exit status. None means that nothing was done, and the command must
-    run here."""
+    """Let a worker run the command. Return its exit status, or None if nothing was done, so that the command must run
+    here."""
     try:
         packet = [b"%d" % os.getppid(), b"%d" % len(words), *words]
         packet += [name + b"=" + value for name, value in environment.items()]
@@ -126,21 +125,21 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
 
 
 def _end(number: int) -> None:
-    """End this process by a signal, although the worker has not ended: it may be stopped."""
+    """End this process by a signal. The worker may not have ended, because it may be stopped."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 
 
 def ask_to_run(words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-    """Return the packet that has a program run. `variables`: additional variables of its environment. `said`: its
-    input, without zero bytes. `quiet`: true to drop its standard error."""
+    """Return the packet that requests a run of a program. `variables`: additional variables of its environment. `said`:
+    its input, without zero bytes. `quiet`: true to drop its standard error."""
     packet = [b"q" if quiet else b"", said, b"%d" % len(words), *map(os.fsencode, words)]
     return RUN + b"\0".join([*packet, *[os.fsencode(f"{name}={value}") for name, value in variables.items()]])
 
 
 def _run(packet: bytes, environment: Mapping[bytes, bytes], told: list[Callable[[int], None]]) -> bytes:
-    """Run the program that a packet names, and return its output. `told`: the receivers of signals, one of which is the
-    program while it runs."""
+    """Run the program that a packet names, and return its output. `told`: the functions that pass on signals; while the
+    program runs, one of them signals it."""
     import subprocess  # It takes 8 ms to load, and hardly any command needs it.
 
     quiet, said, count, *rest = packet.split(b"\0")

@@ -178,7 +178,7 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
 
 
 def _serve(file: str, root: str, place: str, key: PublicKey) -> str:
-    """Return the command of a key with absolute paths, since sshd runs it in the account's home."""
+    """Return the command of a key with absolute paths, because sshd runs it in the account's home."""
     program = Path(sys.argv[0]).absolute()
     if not program.is_file():
         raise CommandError(f"{program} is not a program that sshd can run: call `smartserver` by its path")

@@ -1,4 +1,4 @@
-"""The rules and tokens of an access file, or those that the servers of a store share."""
+"""The rules and tokens of an access file, or the ones that the servers of a store share."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ FILE = click.argument("file", metavar="FILE|STORE")
 
 
 def open_access(place: str) -> AccessFile:
-    """Return the rules of a file, or those that the servers of a store share."""
+    """Return the rules of a file, or the rules that the servers of a store share."""
     source = _source(place, "access")
     try:
         return AccessFile(source or Path(place))
@@ -33,7 +33,7 @@ def open_access(place: str) -> AccessFile:
 
 
 def open_tokens(place: str) -> TokenFile:
-    """Return the tokens beside an access file, or those that the servers of a store share."""
+    """Return the tokens next to an access file, or the tokens that the servers of a store share."""
     source = _source(place, "tokens")
     path = token_path(Path(place))
     try:
@@ -63,7 +63,7 @@ def _source(place: str, name: str) -> WatchedSource | None:
 
 @functools.cache
 def _shared_files(place: str) -> SharedFiles:
-    """Return one object for all shared files of a store, because it has a thread that asks for their versions."""
+    """Return one object for all shared files of a store, because each object has a thread that polls their versions."""
     database = database_of(place)
     from smartserver.server.shared_files import SharedFiles
 

@@ -1,4 +1,4 @@
-"""Open the repository in the files that `dump` wrote, in place. A file comes after the one that it continues."""
+"""Open the repository in the files that `dump` wrote, in place. A file must follow the file that it continues."""
 
 from __future__ import annotations
 

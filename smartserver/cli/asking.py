@@ -12,7 +12,7 @@ def confirm(question: str, otherwise: str) -> None:
 
     Raises:
         click.Abort: the user pressed ^C.
-        CommandError: the answer was no, or there was none.
+        CommandError: the answer was no, or no answer could be read.
     """
     try:
         if click.confirm(question, err=True):

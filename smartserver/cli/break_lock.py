@@ -1,4 +1,4 @@
-"""`smartserver break-lock`: say that repositories have no locks any more; kept for one release."""
+"""`smartserver break-lock`: reports that repositories no longer have locks. It is kept for one release."""
 
 from __future__ import annotations
 
@@ -9,5 +9,5 @@ import click
 @click.argument("path")
 @click.option("--force", is_flag=True)
 def command(path: str, force: bool) -> None:
-    """Say that there are no locks to break."""
+    """Report that there are no locks to break."""
     click.echo(f"{path}: there are no locks any more, so there is nothing to break")

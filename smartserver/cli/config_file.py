@@ -22,7 +22,7 @@ FILE = "smartserver.config"
 """The entry of a context's `meta` with the path of the file."""
 
 GIVEN = (ParameterSource.COMMANDLINE, ParameterSource.DEFAULT_MAP)
-"""The sources of a value that the user gave."""
+"""The sources of a value that was given by the user."""
 
 OTHERS = "Other options"
 
@@ -31,7 +31,7 @@ class GroupedCommand(click.Command):
     """A command whose help shows its options in groups."""
 
     def __init__(self, *arguments: Any, groups: Mapping[str, Sequence[str]], **more: Any) -> None:
-        """`groups`: the names of options by the title of their group. Options without a group are in a last one."""
+        """`groups`: the names of options by the title of their group. Options without a group are in a final group."""
         super().__init__(*arguments, **more)
         self.groups = groups
 
@@ -73,7 +73,7 @@ def read_config(ctx: click.Context, _: click.Parameter, path: str | None) -> Non
 
 
 def _unknown(ctx: click.Context, key: str, value: object, options: Mapping[str, click.Option]) -> str:
-    """Return the message for an unknown key, with a hint what to write."""
+    """Return the message for an unknown key, with a hint about the right key or place."""
     if isinstance(value, dict):
         return f"[{key}] is a table: write the options without it, as {next(iter(value), 'workers')} = ..."
     if key in [param.name for param in ctx.command.params if isinstance(param, click.Argument)]:
@@ -89,7 +89,7 @@ def _key(option: click.Option) -> str:
 
 
 def _checked(ctx: click.Context, option: click.Option, value: object, where: str) -> object:
-    """Check the value of a key and return it for click. Numbers of options that take text become text."""
+    """Check the value of a key and return it for click. Numbers are converted to text for options that expect text."""
     expected: tuple[str, bool]
     if option.is_flag:
         expected = "true or false", isinstance(value, bool)
@@ -121,7 +121,8 @@ def given(ctx: click.Context) -> dict[str, str]:
 
 @contextmanager
 def named_as_given(ctx: click.Context) -> Iterator[None]:
-    """In an error that begins with an option, name the file and its key instead if the value comes from the file."""
+    """Report errors in options by their origin: an error that begins with an option names the file and the key instead,
+    if the value is from the file."""
     try:
         yield
     except CommandError as error:

@@ -86,7 +86,8 @@ def repository_at(place: str, flags: Set[str], *, writes: bool = True) -> Iterat
 
 
 def act_as_owner_at(place: str) -> None:
-    """If root runs this, become the owner of the folder of a place, or of the folder in which it will be made."""
+    """If root runs this process, change to the owner of a place's folder, or of the folder in which that will be
+    created."""
     if not is_store_url(place):
         served, name = _parts(place)
         folders = [each for each in (os.path.join(served, name), served) if os.path.isdir(each)]
@@ -126,7 +127,7 @@ def _parts(place: str) -> tuple[str, str]:
 
 
 def _begins(parts: Sequence[str], least: int) -> int:
-    """Return the index, at least `least`, from which on a server would serve all names."""
+    """Return the lowest index, at least `least`, from which on a server would accept all names."""
     odd = (at for at in range(len(parts), least, -1) if "/" in parts[at - 1] or not jail.is_name(parts[at - 1]))
     return next(odd, least)
 
@@ -145,7 +146,7 @@ def of_snapshot(snapshot: Snapshot) -> CopySource:
 
 
 class StoreSource:
-    """A `PushSource` of a repository in a store, whose segments are sent as they are stored."""
+    """A `PushSource` of a repository in a store. Its segments are sent in their stored form."""
 
     def __init__(self, repository: PackRepository) -> None:
         """Read the newest state.
@@ -168,7 +169,7 @@ class StoreSource:
             return StorePlan(self.snapshot, plan)
 
     def beyond(self, tips: Sequence[RevisionId], others: Sequence[RevisionId]) -> Iterator[GraphNode]:
-        """Yield the revisions that `tips` reach and `others` do not."""
+        """Yield the revisions that `tips` reach and `others` do not reach."""
         snapshot = self.snapshot
         wants, haves = ([at for at in map(snapshot.ordinal, ids) if at is not None] for ids in (tips, others))
         with of_source():
@@ -190,7 +191,7 @@ class StorePlan:
         """The bytes of each segment."""
 
     def segments(self) -> Iterator[bytes]:
-        """Yield each segment as it is stored. Many are read at a time."""
+        """Yield each segment in its stored form. Many segments are read at a time."""
         left = iter(self.sizes)
         for start, stop in self._plan.ranges:
             while start < stop:

@@ -32,7 +32,7 @@ Made = tuple[Iterator[bytes], int, int]
 @click.option("--since", multiple=True, metavar="DUMP", help="Leave out what this earlier dump has; may be repeated.")
 @click.pass_obj
 def command(flags: frozenset[str], source: str, file: str, since: tuple[str, ...]) -> None:
-    """Write the repository at URL into FILE, a tar archive. Without FILE, or if FILE is `-`, it goes to standard
+    """Write the repository at URL into FILE, a tar archive. Without FILE, or if FILE is `-`, it is written to standard
     output. `smartserver load` loads it into a repository, and `verify`, `stats` and `push` accept it in place of a
     folder.
 

@@ -17,7 +17,7 @@ from transports.errors import CodedError
 
 
 class CommandError(Exception):
-    """A command failed. Any function of a command may raise it; `main` prints it in one line."""
+    """A command failed. Any function of a command may raise it; `main` prints it on one line."""
 
     status = 1
     """The exit status of the process."""
@@ -32,7 +32,8 @@ class UsageConflict(CommandError):
 @contextmanager
 def one_line(what: str = "", above: str = "") -> Iterator[None]:
     """Turn the errors of a client into a `CommandError`. `what`: the place, put before the message unless the message
-    names it. `above`: the place to which paths in an error are relative (`errors.known_as`), if it is not in it yet."""
+    names it. `above`: the place to which paths in an error are relative (`errors.known_as`), if the error does not
+    include it yet."""
     try:
         yield
     except (CodedError, MediumError, ProtocolError, NotOurProtocol, BadUrl, BadFlag) as error:
@@ -43,6 +44,6 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
 
 
 def _names(said: str, what: str) -> bool:
-    """Tell whether a message names a place, or one below it, at its beginning or in quotes."""
+    """Tell whether a message names the place `what`, or one below it, at its beginning or in quotes."""
     name = what.partition("?")[0].removeprefix(PREFIX).rstrip("/")
     return "/" in name and bool(re.search(rf"\A{re.escape(name)}(?=[/: ]|\Z)|'{re.escape(name)}(?=['/])", said))

@@ -49,7 +49,8 @@ def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
 
 @contextmanager
 def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield a temporary folder beside the place, and a function that renames it to the place. Delete it at the end."""
+    """Yield a temporary folder next to the place, and a function that renames the folder to the place. An unrenamed
+    folder is deleted at the end."""
     place = os.path.abspath(folder)
     above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
@@ -73,7 +74,7 @@ class _Writer:
         self._stream = stream
         self._called = called
         self._open = [(b"", os.open(root, _FOLDER))]
-        """The folders that lead to the last entry, and their descriptors."""
+        """The folders on the path of the last entry, and their descriptors."""
         self._files = self._bytes = 0
         self._line = CountLine("export", sys.stderr.isatty(), done="written")
 

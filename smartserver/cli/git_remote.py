@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _by_agent(words: list[bytes]) -> int | None:
-    """Let the user's agent serve git. Return the exit status, or None if this process must do it."""
+    """Let the user's agent serve git. Return the exit status, or None if this process must serve git."""
     url = words[1].lower()
     # The other schemes start programs, which may need this terminal. Git's traces need descriptors of this process.
     if not url.startswith((b"hpss://", b"hpss+tls://", b"hpss+ssh://")) or any(

@@ -42,7 +42,7 @@ FAILED = 128
 INTERRUPTED = 130
 
 FALSE = ("0", "false", "no", "off", "")
-"""The values of a variable that git takes for false."""
+"""The values of a variable that git treats as false."""
 
 
 def serve(
@@ -103,7 +103,7 @@ def is_of_user(environment: Mapping[str, str]) -> bool:
 
 
 def check_origin(url: str, environment: Mapping[str, str]) -> None:
-    """Check a URL that git's user did not write: it must not change how the server's identity is checked.
+    """Check a URL that the user of git did not write. Such a URL must not change how the server's identity is checked.
 
     Raises:
         BadUrl: the URL, which comes from a repository, would change that check.
@@ -118,7 +118,8 @@ def check_origin(url: str, environment: Mapping[str, str]) -> None:
 def run_here(
     environment: Mapping[str, str], words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool
 ) -> bytes:
-    """Run a program on this process's terminal and return its output, empty if it failed. `said`: its input."""
+    """Run a program on this process's terminal. Return its output; empty if it failed. `said`: the input of the
+    program."""
     import subprocess
 
     errors = subprocess.DEVNULL if quiet else None

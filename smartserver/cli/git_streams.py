@@ -142,7 +142,7 @@ def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool) -> None:
 
 
 def _mark_options(import_marks: str | None, export_marks: str | None) -> list[str]:
-    """Return git's options for marks, with absolute paths, since git runs in another folder."""
+    """Return git's options for marks, with absolute paths, because git runs in another folder."""
     options = [f"--import-marks={os.path.abspath(import_marks)}"] if import_marks else []
     return [*options, f"--export-marks={os.path.abspath(export_marks)}"] if export_marks else options
 
@@ -225,7 +225,7 @@ def _errors(place: str) -> Iterator[None]:
 
 @contextmanager
 def _workplace(keep: str | None) -> Iterator[str]:
-    """Yield a folder for a bare repository: `keep`, or a temporary one that is deleted at the end."""
+    """Yield a folder for a bare repository: `keep`, or a temporary folder that is deleted at the end."""
     if keep:
         folder = os.path.abspath(keep)
         check_kept(folder, os.environ)

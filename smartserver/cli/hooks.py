@@ -80,7 +80,7 @@ def test(
     send: bool,
 ) -> None:
     """Run the hooks that FILE has for the repository at PATH below the served folder ROOT, and print the result of
-    each. The change that they judge is not made. The exit status is 1 if a hook refuses it, or a receiver fails.
+    each. The change that the hooks judge is not made. The exit status is 1 if a hook refuses it, or a receiver fails.
 
     SMARTSERVER_NEW names the repository itself.
 
@@ -203,7 +203,7 @@ def mirror(url: str, folder: str) -> None:
 
 
 def _git(environment: Mapping[str, str], *words: str) -> None:
-    """Run git, which may not ask the user anything. Raise `CommandError` if it fails."""
+    """Run git without prompting the user. Raise `CommandError` if it fails."""
     try:
         done = subprocess.run(["git", *words], env={**environment, "GIT_TERMINAL_PROMPT": "0"}, check=False)
     except OSError as error:

@@ -243,7 +243,7 @@ def _joined(keys: KeyTable) -> bytes:
 
 
 def _identity(author: str | None, environment: Mapping[str, str]) -> bytes:
-    """Return the author as `NAME <EMAIL> `, as it is in a commit."""
+    """Return the author as `NAME <EMAIL> `, the form in a commit."""
     if author is not None:
         found = _AUTHOR.fullmatch(author)
         if found is None:

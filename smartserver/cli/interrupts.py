@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import NoReturn
 
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-"""The signals that end a command. SIGHUP is sent when a terminal is closed. Servers that a command started do not get
-it, because they have a session of their own."""
+"""The signals that end a command. SIGHUP is sent when a terminal is closed. Servers that a command started do not
+receive it, because they have their own session."""
 
 AGAIN = 0.001
-"""Seconds until the exception is raised again, if the signal came where Python drops exceptions."""
+"""Seconds until the exception is raised again, if the signal arrived where Python drops exceptions."""
 
 
 def on_ending(come: Callable[[int], object]) -> None:
@@ -26,7 +26,7 @@ class Interrupts:
     """The handler of `ENDING` for a command. The first signal raises KeyboardInterrupt (^C) or SystemExit; `number`
     keeps it even if the exception is lost.
 
-    The later ones do nothing, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
+    Later signals are ignored, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
     (^\\) and SIGKILL end the command. A server has its own handlers (`serve`).
 
     The later ones are not set to be ignored. Otherwise Python would print an error for a signal that comes just before,
@@ -35,7 +35,7 @@ class Interrupts:
 
     def __init__(self) -> None:
         self.number = 0
-        """The first signal; 0 if none came."""
+        """The number of the first signal; 0 if none was received."""
         self._over = False
 
     def heed(self) -> None:
@@ -45,7 +45,7 @@ class Interrupts:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, ENDING)
 
     def end(self) -> None:
-        """Raise no exceptions any more."""
+        """Raise no further exceptions."""
         self._over = True
 
     def _come(self, number: int) -> None:

@@ -55,7 +55,7 @@ def command(
 
 
 def _ends(span: str | None, revision: str) -> tuple[str, str]:
-    """Return the oldest and the newest revision that the user named; empty for one that is not named."""
+    """Return the oldest and the newest revision that the user named; each is empty if it was not named."""
     if span is None:
         return "", revision
     oldest, dots, newest = span.partition("..")

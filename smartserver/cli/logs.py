@@ -17,7 +17,7 @@ from smartserver.client.plain import plain
 from smartserver.server.logfmt import logfmt
 
 SYSLOG = "/dev/log"
-"""The socket of syslog, which systemd gives to the journal."""
+"""The socket of syslog, which systemd connects to the journal."""
 
 NO_SYSLOG = f"there is no syslog on this machine ({SYSLOG})"
 
@@ -53,7 +53,7 @@ class RateLimit(logging.Filter):
 
 
 class Lines(logging.Formatter):
-    """A formatter that escapes names from clients, so that a message is one line. A traceback adds more lines."""
+    """A formatter that escapes names from clients, so that a message is one line. Only a traceback adds lines."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
         """Return the message as one line."""
@@ -84,8 +84,8 @@ class RequestLines(logging.Formatter):
 
 
 def is_journal(file: int, environment: Mapping[str, str]) -> bool:
-    """Tell whether a descriptor is the journal. The file is compared with the one that systemd names, because child
-    processes inherit the name even if their output is redirected."""
+    """Tell whether a descriptor is the journal. Its device and inode are compared with those in JOURNAL_STREAM, because
+    child processes inherit that variable even if their output is redirected."""
     with contextlib.suppress(OSError):
         found = os.fstat(file)
         return environment.get("JOURNAL_STREAM") == f"{found.st_dev}:{found.st_ino}"
@@ -93,10 +93,10 @@ def is_journal(file: int, environment: Mapping[str, str]) -> bool:
 
 
 def log_to(place: str | None, verbose: bool, *, journal: bool, audits: bool, is_login: bool = False) -> None:
-    """Send the log to a file, to syslog, or (None) to standard error.
+    """Send the log to a file or to syslog; with None, to standard error.
 
-    `journal`: true if standard error is the journal. `audits`: true to log changes too. `is_login`: true for the login
-    of one user, which works even if syslog is missing.
+    `journal`: True if standard error is the journal. `audits`: True to log changes, too. `is_login`: True for the login
+    of one user, which must work even if syslog is missing.
     """
     stream: logging.Handler
     try:

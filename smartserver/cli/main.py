@@ -74,7 +74,7 @@ class Commands(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        """Return the command with that name; None if there is none."""
+        """Return the command with that name; None if it does not exist."""
         module = COMMANDS.get(cmd_name)
         if module is None:
             return None
@@ -148,7 +148,8 @@ def _say_counts(counts: Counts) -> None:
 
 
 def main(command: click.Command = group, name: str = "smartserver") -> None:
-    """Run a command and exit. An error is one line on stderr. After a signal, it removes its servers and folders."""
+    """Run a command and exit. An error is one line on stderr. After a signal, the command stops its servers and removes
+    its temporary folders."""
     interrupts = Interrupts()
     try:
         interrupts.heed()
@@ -173,7 +174,7 @@ def main(command: click.Command = group, name: str = "smartserver") -> None:
 
 
 def _say(error: BaseException) -> int:
-    """Print an error as one line and return the exit status. Raise any error that no command may end with."""
+    """Print an error as one line and return the exit status. An error that is not meant for users is raised again."""
     match error:
         case click.exceptions.Abort():
             click.echo("interrupted", err=True)

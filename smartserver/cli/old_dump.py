@@ -73,7 +73,7 @@ class _Reader:
         _, content = self._block(b"H")
         self.header = self._decoded(_header, content)
         self.pages: list[tuple[str, dict[bytes, bytes]]] = []
-        """Pages of the maps, which come last in the file; complete after `segments` has ended."""
+        """Pages of the maps, which are stored last in the file. The list is complete after `segments` has ended."""
 
     def segments(self) -> Iterator[bytes]:
         left, kind = self.header.size, b"R"

@@ -108,7 +108,7 @@ def _copy(run: StreamRun, vcs: str, *, may_create: bool) -> Iterator[tuple[Any, 
 
 
 def _kept(folder: str) -> str:
-    """Return a folder of --keep that has the mark; create the folder and the mark if it is missing or empty.
+    """Return the folder of --keep, which must have the mark. A missing or empty folder is created and marked.
 
     Raises:
         VcsError: the folder has other files, or belongs to another user.

@@ -72,7 +72,7 @@ def open_store(place: str, flags: Set[str] = frozenset(), *, obeys_preview: bool
 
 @contextmanager
 def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
-    """Open the store of one command. The trace has a summary of its calls at the end."""
+    """Open the store of one command. At its end, the trace gets a summary of the store's calls."""
     is_remote = place.startswith(f"{VFS}://")
     with tracing_for(flags) if is_remote else nullcontext(Untraced()) as tracing:
         yield _open(place, lambda: tracing.observers, obeys_preview=True)
@@ -143,7 +143,7 @@ def cluster_of(place: str, store: Transport | None = None) -> tuple[Transport, s
 
 
 def postgres() -> ModuleType:
-    """Return the module that keeps logs in PostgreSQL."""
+    """Return the module that stores logs in PostgreSQL."""
     try:
         from smartserver.store import postgres
     except ModuleNotFoundError:
@@ -172,8 +172,9 @@ def check_folder(path: str) -> None:
 
 
 def check_meant(place: str) -> None:
-    """Check that a missing folder is not a mistake: a folder of another machine in the form of scp (HOST:PATH), or one
-    below a `~` that no shell has replaced. An existing folder, or one that begins with `./`, is accepted."""
+    """Refuse a missing folder that is probably a mistake: a folder of another machine in the form of scp (HOST:PATH),
+    or one below a `~` that the shell did not expand. An existing folder, or a path that begins with `./`, is
+    accepted."""
     first, _, rest = place.partition("/")
     if "://" in place or os.path.lexists(first):
         return
@@ -193,7 +194,8 @@ def call(url: str, flags: Set[str], verb: Verb[RequestT, ResultT], arguments: Re
 
 
 def act_as_owner(folder: str) -> None:
-    """If root runs this, become the owner of a folder for good: otherwise the owner could not read the new files."""
+    """If root runs this process, become the owner of a folder until the process ends. Otherwise the owner could not
+    read the new files."""
     owner = os.stat(folder)
     if os.geteuid() == 0 and owner.st_uid:
         os.setgroups([])

@@ -8,18 +8,19 @@ DESCRIPTORS = 65_536
 """The number of open files to request. The usual limit of 1,024 is meant for shells, not for servers."""
 
 _ARENA_MAX = -8
-"""mallopt: the number of heaps from which threads take memory (malloc.h of glibc)."""
+"""The parameter of mallopt for the number of heaps from which threads allocate memory (malloc.h of glibc)."""
 
 _TRIM_THRESHOLD = -1
-"""mallopt: the free bytes at the end of a heap from which it is shrunk."""
+"""The parameter of mallopt for the free bytes at the end of a heap from which the heap is shrunk."""
 
 _MMAP_THRESHOLD = -3
-"""mallopt: the bytes of a block from which it is mapped alone, and returned to the system when it is freed."""
+"""The parameter of mallopt for the size from which a block is mapped separately, and returned to the system when it is
+freed."""
 
 LARGE_BLOCK = 2 << 20
-"""Bytes of a block that is mapped alone. The columns of a large push are larger, and would leave holes in the heap:
-with it a push of 62,510 commits took 374 MB, without it 393. The pieces of a clone (1 MiB) are smaller, because mapping
-each would take four times the CPU."""
+"""Bytes from which a block is mapped separately. The columns of a large push are larger, and would leave holes in the
+heap: with this setting a push of 62,510 commits took 374 MB, without it 393 MB. The pieces of a clone (1 MiB) are
+smaller, because mapping each would take four times the CPU."""
 
 
 def raise_descriptors() -> int:
@@ -37,7 +38,7 @@ def raise_descriptors() -> int:
 
 
 def use_one_heap() -> None:
-    """Make all threads share one heap. After two pushes of a large history that saves a quarter of the memory."""
+    """Make all threads share one heap. After two pushes of a large history this saves a quarter of the memory."""
     import ctypes
 
     with contextlib.suppress(AttributeError, OSError):  # Only glibc has such heaps.

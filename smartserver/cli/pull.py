@@ -1,4 +1,5 @@
-"""`smartserver pull`: copy a repository of ours into one of this machine. The other side decides what is sent."""
+"""`smartserver pull`: copy a repository of ours into one of this machine. The other side decides which revisions are
+sent."""
 
 from __future__ import annotations
 

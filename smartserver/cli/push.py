@@ -1,4 +1,4 @@
-"""`smartserver push`: copy a repository of ours into another. This side decides what is sent."""
+"""`smartserver push`: copy a repository of ours into another. The sending side decides which revisions are sent."""
 
 from __future__ import annotations
 

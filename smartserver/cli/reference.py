@@ -1,4 +1,4 @@
-"""The generated reference pages, each made from the declarations that it documents."""
+"""The generated reference pages. Each is generated from the declarations that it documents."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def _verb(verb: AnyVerb) -> Iterator[str]:
 
 
 def _type(annotation: object) -> str:
-    """Return a type and its bounds as the wire has them."""
+    """Return a type and its bounds in the form that the wire uses."""
     origin = typing.get_origin(annotation)
     if origin is typing.Annotated:
         inner, *metas = typing.get_args(annotation)
@@ -156,7 +156,7 @@ def errors() -> str:
 
 
 def bans() -> str:
-    """Return the page of the bans: rules for calls that must not be made."""
+    """Return the page of the bans: rules that forbid calls."""
     rules: list[type[Ban]] = [Rule, *BEHAVIOURS.values()]
     lines = [
         "# Bans\n",

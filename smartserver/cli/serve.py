@@ -336,7 +336,7 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
 
 def _git_command(original: str) -> GitCommand | None:
     """Return the command of git that the client requested from sshd; None if it requested `smartserver serve`.
-    `original`: SSH_ORIGINAL_COMMAND. Refuse any other command, whose client would wait for ever for an answer."""
+    `original`: SSH_ORIGINAL_COMMAND. Refuse any other command, because its client would wait for ever for an answer."""
     asked = git_command(original)
     try:
         words = shlex.split(original)
@@ -360,7 +360,7 @@ def _check_folder(root: str, options: ServeOptions) -> None:
 
 def _check_asked(root: str, original: str) -> None:
     """Check that the client requested the folder that this server serves. `original`: SSH_ORIGINAL_COMMAND, the
-    client's command, which sshd replaced by the forced one.
+    client's command, which sshd replaced by the forced command.
 
     A client sends paths relative to the folder that its command names. If this server served another folder, each path
     would name a different place. The exception is a home (`.`): the path after /~/ in a URL is relative to ROOT.

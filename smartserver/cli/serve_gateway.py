@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from smartserver.server.tokens import TokenFile
 
 TIDY_AFTER = 20.0
-"""Seconds from the update of a cache to its cleanup: the client that waited for the update has its clone by then."""
+"""Seconds from the update of a cache to its cleanup. The client that waited for the update has its clone by then."""
 
 
 def git_folder(cache_dir: Path | None, environment: Mapping[str, str]) -> str:

@@ -41,7 +41,7 @@ GROUPS = {
         "compression", "fast_open",
     ),
 }  # fmt: skip
-"""The groups of options in the help, by title. Options without a group are in a last one."""
+"""The groups of options in the help, by title. Options without a group are in a final group."""
 
 FOR_TCP = (
     "listen",
@@ -116,9 +116,9 @@ class CheckedOptions:
     listen: tuple[str, int]
     http: tuple[str, int] | None
     git_cache_size: int | None
-    """The size in bytes; None: no limit."""
+    """The size in bytes; None means no limit."""
     asked: GitCommand | None
-    """The command of git that the client of a login by ssh requests; None: our own protocol."""
+    """The command of git that the client of a login by ssh requests; None means our own protocol."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -129,7 +129,7 @@ class CheckedOptions:
 
 
 MAX_LEVEL = 19
-"""The highest level of zstd to accept; higher ones double the memory for each client."""
+"""The highest level of zstd that is accepted. Higher levels double the memory for each client."""
 
 
 def parse_listen(text: str, option: str = "--listen", default: int | None = DEFAULT_PORT) -> tuple[str, int]:
@@ -154,7 +154,7 @@ def refuse_cache(ctx: click.Context) -> None:
 
 
 def git_cache_size_of(gigabytes: int | None, ctx: click.Context) -> int | None:
-    """Return the bytes that `--git-cache-size` names; None: no limit."""
+    """Return the bytes that `--git-cache-size` names; None means no limit."""
     if gigabytes is None:
         return None
     if not ctx.params["stdio"] and ctx.params["http"] is None:
@@ -208,7 +208,7 @@ def peer_of(user: str, connection: str) -> str:
 
 def check_root(root: Path, *, makes: bool) -> None:
     """Check that a folder can be served, and print a warning if it is not writable or is itself a repository. `makes`:
-    true if clients may make repositories there."""
+    True if clients may create repositories there."""
     from smartserver.store.format import recognise
 
     if not root.is_dir():
@@ -230,7 +230,7 @@ def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def encryption_of(certificate: str | None, key: str | None, *, required: bool) -> Encryption | None:
-    """Return the encryption that the options of TLS describe; None: no TLS."""
+    """Return the encryption that the options of TLS describe; None means no TLS."""
     if certificate is None:
         if required or key is not None:
             raise UsageConflict(f"{'--require-tls' if required else '--tls-key'} needs --tls CERTIFICATE or --tls auto")
@@ -248,7 +248,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Return the address for Prometheus; None: no metrics."""
+    """Return the address for Prometheus; None means no metrics."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")
@@ -308,7 +308,7 @@ def policy_of(level: str, ignored: tuple[str, ...]) -> Policy:
 
 
 def level_of(text: str) -> int | None:
-    """Return the level of zstd that `--compression` names; None: auto."""
+    """Return the level of zstd that `--compression` names; None means auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit() and int(text) <= MAX_LEVEL):
@@ -333,7 +333,7 @@ def open_memcached(servers: list[tuple[str, int]]) -> Memcached | None:
 
 
 def memory_of(text: str) -> int | None:
-    """Return the bytes that `--memory-cache-size` names; None: auto."""
+    """Return the bytes that `--memory-cache-size` names; None means auto."""
     if text == "auto":
         return None
     if not (text.isascii() and text.isdigit()):

@@ -1,7 +1,7 @@
 """The server that `smartserver serve` runs, from its sockets to its end.
 
 The order matters. First sockets are opened, and caches that workers share are made. Then workers are forked. The
-reactor, and everything with connections or threads of its own, comes after the fork.
+reactor, and everything with connections or threads of its own, is created after the fork.
 """
 
 from __future__ import annotations
@@ -72,11 +72,11 @@ if TYPE_CHECKING:
     from transports.base import Transport
 
 STOP_AFTER = 30.0
-"""Seconds that open requests may take to finish after a signal to stop."""
+"""Seconds that open requests may take to complete after a signal to stop."""
 
 NOTICE = 5.0
-"""Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that asks each
-second sends no new ones by then."""
+"""Seconds after SIGTERM in which a server with `/readyz` still accepts connections. A load balancer that polls each
+second has stopped sending connections by then."""
 
 SWITCH_INTERVAL = 0.0005
 """Seconds for which a worker thread keeps Python's interpreter lock while the reactor waits for it. Beside four first
@@ -94,7 +94,7 @@ class ServingProcess:
     """The state of this process among the processes that serve the same sockets."""
 
     is_first: bool = True
-    """True if it prints messages for all of them."""
+    """True if this process prints messages for all workers."""
     texts: CommonCache | None = None
     counts: CommonCounts | None = None
 
@@ -296,7 +296,7 @@ class Serving:
             self._executor.run(lambda: tidy_all(self.site, self._executor), lambda _: None, Lane.UPKEEP)
 
     def _described(self, port: int) -> str:
-        """Return the lines that say which address is served, and to whom."""
+        """Return the lines for the user about the address, and about who has access."""
         options, checked, host = self._options, self._checked, self._checked.listen[0]
         everywhere = ", every address of this machine" if host in EVERYWHERE else ""
         anonymous = f"anonymous users: {Anonymous(options.anonymous or 'read')}"
@@ -309,7 +309,7 @@ class Serving:
         return f"{line}\n{lacking}" if lacking else line
 
     def _serve_git(self, port: socket.socket) -> str:
-        """Serve stock git. Return the line that says at which address."""
+        """Serve stock git. Return the line about its address for the user."""
         options, checked = self._options, self._checked
         users = None if checked.rules is None or checked.tokens is None else (checked.rules, checked.tokens)
         listening = listen_for_git(
@@ -329,7 +329,7 @@ class Serving:
         return f"\nfor stock git on {scheme}://{tcp.shown(found.host, found.port)}/"
 
     def _serve_pages(self, port: socket.socket) -> str:
-        """Serve metrics and health. Return the lines that say at which address."""
+        """Serve metrics and health. Return the lines about their address for the user."""
         pages = self._health.pages | metrics_pages(self.site, self._connections, self._process.counts, self._reactor)
         found = tcp.accept(self._reactor, port, PagesFactory(pages, self._reactor)).getHost()
         place = f"http://{tcp.shown(found.host, found.port)}"
@@ -339,8 +339,10 @@ class Serving:
     # -- the end
 
     def _told(self, number: int) -> None:
-        """Handle a signal to stop. The first one stops the server, and the second one no longer waits for open
-        requests. With a remote store, the first one also aborts the session, whose only user has ended his command."""
+        """Handle a signal to stop. The first signal stops the server; after the second, the server no longer waits for
+        open requests.
+
+        With a remote store, the first signal also aborts the session, because its only user has ended the command."""
         if self._is_told and number == signal.SIGHUP:
             return  # Both a closed terminal and its shell send it.
         if number == signal.SIGTERM and self._checked.metrics is not None and not self._health.is_stopping:
@@ -371,8 +373,8 @@ class Serving:
         return self._connections.stop(STOP_AFTER)
 
     def _tidied(self) -> None:
-        """Stop after the upkeep of a push is done, even if the client has left: no later process does it if each
-        process serves one client. After a signal, the server is stopping already."""
+        """Stop after the upkeep of a push is done, even if the client has disconnected. If each process serves one
+        client, no later process would do the upkeep. After a signal, the server is stopping already."""
         if self._executor.stopping:
             return
         self._executor.stopping = True

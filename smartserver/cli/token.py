@@ -45,7 +45,7 @@ def command() -> None:
 def create(access_file: str, name: str, path: str | None, read_only: bool, expires: str | None) -> None:
     """Print a new token for the user NAME. It cannot be shown again.
 
-    The token gives the rights that the rules of the access file give the user. --path and --read-only restrict them.
+    The token has the rights that the access file gives the user. --path and --read-only restrict them.
 
     \b
     TOKEN=$(smartserver token create /etc/smartserver/access.toml anna)
@@ -76,7 +76,7 @@ def listing(access_file: str) -> None:
 @ACCESS_FILE
 @click.argument("token_id", metavar="ID")
 def revoke(access_file: str, token_id: str) -> None:
-    """Revoke the token ID, as `smartserver token list` and the log of a server name it."""
+    """Revoke the token ID. `smartserver token list` and the log of a server show the ids."""
     with _one_line(access_file):
         token = TokenChanges(tokens_of(access_file)).revoke(token_id)
     click.echo(f"token {token_id} of {token.user} is revoked", err=True)

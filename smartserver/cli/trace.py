@@ -96,7 +96,8 @@ def run(ctx: click.Context, output: str | None, words: tuple[str, ...]) -> None:
 
 
 def _wait_for(process: subprocess.Popen[bytes]) -> int:
-    """Wait for a command and return its exit status. Pass on signals, except SIGINT, which the terminal sends to it."""
+    """Wait for a command and return its exit status. Signals are passed on, except SIGINT, which the terminal itself
+    sends to the command."""
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         for number in before:
@@ -157,7 +158,7 @@ def _read(file: Path) -> list[Trace]:
 
 
 def _private(name: str, flags: int) -> int:
-    """Open a file. A new one can be read by its owner alone."""
+    """Open a file. A new file can be read only by its owner."""
     return os.open(name, flags, 0o600)
 
 
@@ -199,7 +200,7 @@ def diff(first: Path, second: Path) -> None:
 
 
 def _link(rtt: str | None, rate: str | None) -> LinkEstimate | None:
-    """Return the link of the prediction; None if there is to be none."""
+    """Return the link of the prediction; None if no prediction is requested."""
     if rtt is None:
         if rate is not None:
             raise CommandError("a prediction needs --rtt TIME")

@@ -1,4 +1,4 @@
-"""`smartserver upgrade`: change a repository of an older release to the format of this one."""
+"""`smartserver upgrade`: converts a repository of an older release to the current format."""
 
 from __future__ import annotations
 

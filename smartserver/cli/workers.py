@@ -34,8 +34,9 @@ TERMINATE = signal.SIGUSR1
 """The signal that the supervisor sends instead of `STOP` after SIGTERM."""
 
 START_TIME = 2.0
-"""Seconds after its start. If one of the first workers fails within them, it could not start, and all end. Any other
-worker is replaced, but not earlier: it may have failed because the database of the tokens is not reachable."""
+"""Seconds after the start of a worker. If one of the first workers fails within this time, it could not start, and all
+workers end. Any other worker is replaced, but not before this time: it may have failed because the database of the
+tokens is not reachable."""
 
 
 class WorkerRank(NamedTuple):
@@ -44,7 +45,7 @@ class WorkerRank(NamedTuple):
     number: int
     """The number of the worker, from 0. A replacement has the number of the old worker."""
     is_first: bool
-    """True if it prints messages for all of them."""
+    """True if this worker prints messages for all workers."""
 
 
 def fork_workers(count: int, listening: Sequence[socket.socket]) -> WorkerRank:

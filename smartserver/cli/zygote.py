@@ -1,7 +1,7 @@
 """The zygote: a process that has imported the modules of `git-remote-hpss` and of the commands in `agent.reading`. It
 forks a worker for each command.
 
-It has one thread, and reads nothing that a command sends. The worker reads it, and becomes that command.
+The zygote has one thread, and does not read a command's messages: the worker reads them and runs the command.
 """
 
 from __future__ import annotations
@@ -57,17 +57,17 @@ TOUCHED_AT_ONCE = 1000
 """The number of objects to touch between two checks for a command."""
 
 TAKEN = b"t"
-"""The byte that a worker sends to the zygote once it has a command."""
+"""The byte that a worker sends to the zygote once it has accepted a command."""
 
 PAUSES = (0.01, 0.04, 0.2)
 """The pauses in seconds after each sending of a signal."""
 
 TIME_TO_END = 10.0
-"""Seconds in which a worker may end by itself when its command's process is gone."""
+"""Seconds that a worker has to end by itself after its command's process has ended."""
 
 
 def run(listener: socket.socket, keeper: int) -> None:
-    """Fork a worker before each command comes, until the keeper's end of a pair of sockets is closed. `keeper`: the
+    """Fork a worker in advance for each command, until the keeper's end of a pair of sockets is closed. `keeper`: the
     descriptor of the zygote's end."""
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # The kernel reaps the workers.
     listener.setblocking(False)
@@ -102,7 +102,7 @@ def run(listener: socket.socket, keeper: int) -> None:
 
 
 def _wait(keeper: int, *others: socket.socket, seconds: float | None = None) -> bool:
-    """Wait until one of `others` is readable, or `seconds` have passed. Return False if the keeper has ended."""
+    """Wait until a socket of `others` is readable, or `seconds` have passed. Return False if the keeper has ended."""
     poll = select.poll()
     numbers = [keeper, *[other.fileno() for other in others]]
     for each in numbers:
@@ -139,8 +139,8 @@ def _run_worker(
 
 
 def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Sequence[object]) -> socket.socket:
-    """Wait for the next command and return its connection. Meanwhile touch all loaded objects, so that their memory
-    pages are copied for this process: copying them during a short command would take a third of its time."""
+    """Wait for the next command and return its connection. Meanwhile write to all loaded objects, so that their memory
+    pages are copied for this process. Copying the pages during a short command would take a third of its time."""
     poll = select.poll()
     poll.register(listener, select.POLLIN)
     poll.register(zygote, select.POLLIN)
@@ -161,7 +161,8 @@ def _wait_for_command(listener: socket.socket, zygote: socket.socket, loaded: Se
 
 
 def load() -> None:
-    """Import the modules and make the objects that a command makes at first use, so that every worker has them."""
+    """Import the modules and create the objects that a command would create at first use, so that every worker has
+    them."""
     import smartserver.agent.lending
     import smartserver.cli.exporting
     import smartserver.vcs.git.insert
@@ -177,7 +178,8 @@ def load() -> None:
 
 
 def _work(connection: socket.socket, here: bytes) -> NoReturn:
-    """Become the command at the other end of the connection, or tell it to run without the agent."""
+    """Run the command of the process at the other end of the connection, or tell that process to run it without the
+    agent."""
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     connection.settimeout(TIME_TO_SAY)
     try:
@@ -231,7 +233,8 @@ def _work(connection: socket.socket, here: bytes) -> NoReturn:
 
 
 def _command(words: Sequence[bytes], parent: int) -> Callable[[RunProgram], int] | None:
-    """Return a function that runs the command and returns its exit status; None if it must run without the agent."""
+    """Return a function that runs the command and returns its exit status. Return None if the command must run without
+    the agent."""
     if words[:1] == [NAME] and is_for_agent(arguments := [*map(os.fsdecode, words[1:])]):
         sys.argv = [NAME.decode(), *arguments]
         return lambda _: _status_of_main()
@@ -272,8 +275,8 @@ def _leave(connection: socket.socket) -> NoReturn:
 
 
 def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[bytes]) -> None:
-    """Pass on signals to the command, and outputs of programs that its process ran for it. End the command when that
-    process is gone. `command`: the id of its thread."""
+    """Pass on signals to the command, and the outputs of programs that its process ran for it. End the command when
+    that process has ended. `command`: the id of its thread."""
     while said := _received(connection):
         if said[:1] == OUTPUT:
             outputs.put(said[1:])

@@ -1,7 +1,7 @@
 """The bodies of pushes and answers: plain segments or one bulk stream, in pieces between which a sender looks for a
 refusal.
 
-Each sending makes the body again. A piece is some bytes and the number of segments that end in them.
+Each sending generates the body again. A piece consists of bytes and the number of segments that end in them.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ PIECE = 32 * 1024
 """Bytes of an upload between two checks for a refusal."""
 
 HELD = 64 * 1024
-"""Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are made.
-Without a flush zstd holds back 128 KiB, which the server would wait for. 5.3 MB become no byte longer by this; a flush
-each 32 KiB would add 0.1 %."""
+"""Bytes of segments after which a bulk stream is flushed, so that the server has work while the next segments are
+built. Without a flush, zstd holds back 128 KiB, for which the server would wait. A body of 5.3 MB gets no byte longer
+by this; a flush each 32 KiB would add 0.1 %."""
 
 
 OnSent = Callable[[int, int, int], None]
@@ -40,7 +40,7 @@ class EmptyBody:
     graph: Sequence[GraphNode] = ()
 
     def plan(self, tips: object, haves: object) -> EmptyBody:
-        """Return the same empty plan, whatever is asked for."""
+        """Return the same empty plan, whatever the server asks for."""
         return self
 
     def segments(self) -> Iterable[bytes]:
@@ -53,8 +53,8 @@ class EmptyBody:
 
 
 class SourceFailed(Exception):
-    """A push could not read its source, for the reason `why`. It is a class of its own, so that the sending client does
-    not take it for an error of its connection."""
+    """A push could not read its source, for the reason `why`. It has its own class, because the sending client must not
+    mistake it for an error of its connection."""
 
     def __init__(self, why: Exception) -> None:
         super().__init__(str(why))
@@ -71,8 +71,8 @@ def of_source() -> Iterator[None]:
 
 
 class Relay(EmptyBody):
-    """A body that is received elsewhere and passed on, as the source and the plan of a push. Its graph is unknown. An
-    iterator is passed on only once."""
+    """A body that is received from another server and passed on, as the source and the plan of a push. Its graph is
+    unknown. An iterator is passed on only once."""
 
     def __init__(self, body: Iterable[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
@@ -83,7 +83,7 @@ class Relay(EmptyBody):
         self._begun = False
 
     def plan(self, tips: object, haves: object) -> Relay:
-        """Return this relay: it passes on the same bytes whatever is asked for."""
+        """Return this relay, which passes on the same bytes whatever the server asks for."""
         return self
 
     def __call__(self) -> Iterator[tuple[bytes, int]]:
@@ -141,7 +141,7 @@ def reported(body: BodySource, total: int, sent: OnSent) -> BodySource:
 
 
 def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the content of a bulk stream as it arrives; nothing if there is no body."""
+    """Yield the content of a bulk stream as it arrives. Yield nothing if the answer has no body."""
     first = next(body, None)
     if first is not None:
         from smartserver.records.bulk import read_bulk
@@ -150,8 +150,8 @@ def unpacked(body: Iterator[bytes]) -> Iterator[bytes]:
 
 
 class _Body:
-    """The body of a push, made again for each sending. The segments in `first` were gathered to measure the body, and
-    serve only the first sending."""
+    """The body of a push, generated again for each sending. The segments in `first` were gathered to measure the body,
+    and are used only by the first sending."""
 
     def __init__(self, plan: Plan, first: Iterable[bytes], *, whole: bool) -> None:
         self._plan = plan
@@ -165,7 +165,7 @@ class _Body:
         yield from self.pieces()
 
     def graph(self) -> bytes:
-        """Return the encoded graph, which is sent before the segments; empty if it is not announced."""
+        """Return the encoded graph, which is sent before the segments; empty if the graph is not announced."""
         return b"" if self._whole else encode_graph(self._plan.graph)
 
     def pieces(self) -> Iterator[tuple[bytes, int]]:
@@ -220,8 +220,8 @@ def _packed(segments: list[bytes]) -> BodySource | None:
 
 
 def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
-    """Yield pieces between which the client looks for a refusal. The last one has the number of segments that end in
-    all of them."""
+    """Yield the body in pieces, between which the client looks for a refusal. The last piece has the number of segments
+    that end in all pieces."""
     last = max(range(0, len(joined), PIECE), default=0)
     for at in range(0, len(joined), PIECE):
         yield joined[at : at + PIECE], segments if at == last else 0
@@ -237,7 +237,7 @@ def _begin(plan: Plan) -> tuple[list[bytes], Iterator[bytes] | None]:
 
 @spent(Part.LOCAL, "read")
 def _gather(segments: Iterator[bytes], least: int) -> list[bytes]:
-    """Return the next segments, or parts of one, with at least `least` bytes in all; fewer at the end."""
+    """Return the next segments, or parts of a segment, with at least `least` bytes in all; fewer at the end."""
     gathered: list[bytes] = []
     size = 0
     for segment in segments:

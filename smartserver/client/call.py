@@ -39,7 +39,7 @@ class Caller(NamedTuple):
     above: str = ""
     """The name that errors use for the served folder (`errors.known_as`)."""
     credentials: Credentials | None = None
-    """The token that says who the user is."""
+    """The source of the token that identifies the user."""
     holder: Holder | None = None
     """The keeper of the connection between commands."""
     traceparent: str = ""
@@ -50,7 +50,8 @@ NOBODY = Caller()
 
 
 class Client:
-    """Sends requests over one connection. It opens the connection at the first request, and again after it broke."""
+    """Sends requests over one connection. It opens the connection at the first request, and again after the connection
+    has failed."""
 
     def __init__(
         self,
@@ -70,11 +71,11 @@ class Client:
         self._sleep = sleep
         self._link: Link | None = None
         self.connections = 0
-        """The number of connections made so far."""
+        """The number of connections opened so far."""
         self._token: str | None = None
-        """The token of each request; None until it is looked up."""
+        """The token of each request; None until it was looked up."""
         self._is_new = False
-        """True if the token came from `Credentials.ask` and is not stored yet."""
+        """True if the token was returned by `Credentials.ask` and is not stored yet."""
         self._is_taken = False
         """True if the server accepted the token from `Credentials.ask`."""
         self._has_none = False
@@ -102,8 +103,8 @@ class Client:
 
         Raises:
             Refusal: the server changed nothing.
-            OutcomeUnknown: the change may have been made, but no valid answer came. The repeats got no answer either,
-                or a refusal.
+            OutcomeUnknown: the change may have been made, but no valid answer was received. Its repeats got no answer
+                either, or were refused.
             MediumError, RemoteProtocolError, NotOurProtocol: there was no answer, and no change was made.
         """
         caller = self._caller
@@ -173,15 +174,15 @@ class Client:
             self._sleep(seconds)
 
     def _known_token(self) -> str:
-        """Return the token to send before the server asks for one; empty if there is none."""
+        """Return the token to send with the first request; empty if none is known."""
         if self._token is None:
             credentials = self._caller.credentials
             self._token = "" if credentials is None else credentials.token()
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """Tell whether there is another token than the refused one. If asking for one fails, add the reason to the
-        errors."""
+        """Tell whether there is a token other than the refused one. If reading or asking for a token fails, add the
+        reason to the errors."""
         if any(refusal.token == TOKEN_REFUSED for refusal in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False
@@ -216,8 +217,8 @@ class Client:
         return self._link
 
     def close(self) -> None:
-        """Close the connection, or give it to the holder for other commands. The next request takes or opens another.
-        Store a token that the server accepted."""
+        """Close the connection, or pass it to the holder for other commands. The next request uses a new one. Store a
+        token that the server accepted."""
         credentials, holder = self._caller.credentials, self._caller.holder
         if self._is_taken and credentials is not None:
             self._is_taken = False

@@ -29,7 +29,7 @@ class Certainty(enum.Enum):
     def after(self, error: Exception, *, perhaps_read: bool) -> Certainty:
         """Return the knowledge after one more sending, which got no answer.
 
-        `perhaps_read`: True if the request was sent completely, and the server did not show that it reads none.
+        `perhaps_read`: True if the request was sent completely, and the server did not show that it reads no requests.
         """
         if not perhaps_read:
             return self
@@ -49,7 +49,7 @@ class Certainty(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class NoServer(OutcomeUnknown):
-    """No hpss server answers. Most likely the address is wrong, but there may be a server behind it."""
+    """No hpss server answers. Most likely the address is wrong, but a server may still be reached through it."""
 
     def __str__(self) -> str:
         return f"{self.why}; if an hpss server got the request all the same, it is unknown whether the change was made"

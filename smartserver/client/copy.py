@@ -1,7 +1,7 @@
 """Copies one hpss repository into another: all refs or the named ones, with their revisions, tags and maps.
 
 A copy is a push, so revisions that the target has are not sent. It is one request, or several if the refs and maps
-exceed the limits of one; the first brings all revisions. A repository that several requests create is incomplete and
+exceed the limits of one; the first contains all revisions. A repository that several requests create is incomplete and
 hidden until the last one arrives. An interrupted copy continues when it is run again (`resumed`).
 
 `CopySource` has the content of the source, and a `PushSource` reads its revisions; `pull` gets both from another
@@ -49,8 +49,8 @@ AT_ONCE: Final = MAX_REQUEST // 2
 """Bytes of changes of refs and maps in one request of a copy; the last change may exceed it."""
 
 CALLS_AT_ONCE: Final = MAX_CALLS - 3
-"""Calls that change refs and maps in one request. Up to three calls that create, open and fill the repository come
-before."""
+"""The most calls that change refs and maps in one request. Up to three calls that create, open and fill the repository
+precede them."""
 
 Changes = tuple[list[RefUpdate], list[MapUpdateRequest]]
 
@@ -59,12 +59,12 @@ Maps = Mapping[str, tuple[MapKind, Mapping[bytes, bytes]]]
 
 
 class CannotCopy(Exception):
-    """The copy cannot be made; the message says why."""
+    """The copy is not possible; the message gives the reason."""
 
 
 @dataclass(frozen=True)
 class CopySource:
-    """The content of a repository that is to be copied."""
+    """The content of the repository that is copied."""
 
     vcs: str
     settings: Mapping[str, bytes]
@@ -143,8 +143,8 @@ class CopySource:
 
     def requests(self, there: Knowledge, *, force: bool) -> list[Changes]:
         """Return the changes of the target in parts that each fit into a request; at least one part. Entries that
-        belong to a ref come after it. The other entries come first, so that nobody sees the refs with another meaning.
-        Maps that are not sent with the refs are left out."""
+        belong to a ref come after it. All other entries come first, so that no client sees the refs with another
+        meaning. Maps that are not sent with the refs are left out."""
         untold = system_of(self.vcs).untold
         told = replace(self, maps={name: found for name, found in self.maps.items() if name not in untold})
         parts: list[Changes] = [([], [])]
@@ -193,7 +193,7 @@ class CopyEndpoint:
 
 @dataclass(frozen=True)
 class _Whole:
-    """A source whose first request also brings the revisions that later requests and map entries name."""
+    """A source whose first request also sends the revisions that later requests and map entries name."""
 
     source: PushSource
     ids: Sequence[RevisionId]
@@ -259,8 +259,8 @@ def pull(
     like `RepositoryExchange.sent`.
 
     Raises:
-        CannotCopy: there is no such ref, or the two repositories are of different systems.
-        SourceFailed: the source failed. Any other error comes from the target, as in `copy`.
+        CannotCopy: no ref has one of the names, or the two repositories are of different systems.
+        SourceFailed: the source failed. Any other error is one of the target, as in `copy`.
     """
     there, here = source.repository, target.repository
     new: NewRepository | None = None
@@ -306,7 +306,7 @@ def _made_as(known: Knowledge) -> NewRepository:
 
 
 def resumed(target: RemoteRepository, new: NewRepository) -> NewRepository:
-    """Ask an incomplete repository for what it has, to continue a copy into it. Return the argument `new` for
+    """Ask an incomplete repository for its content, to continue a copy into it. Return the argument `new` for
     `copy`."""
     new = msgspec.structs.replace(new, part=CopyPart.MORE)
     target.push(PushRequest([], new=new))
@@ -351,7 +351,7 @@ def untold_pages(remote: RemoteRepository, name: str) -> Iterator[dict[bytes, by
 def add_untold(
     pushed: PushOutcome, maps: Iterable[tuple[str, Mapping[bytes, bytes]]], target: RemoteRepository
 ) -> PushOutcome:
-    """Push the entries of `maps` that the target lacks, up to the first refusal. These maps are not sent with the refs.
+    """Push the entries of `maps` that the target lacks, up to the first refusal. Such maps are not sent with the refs.
     Return `pushed` with the outcomes of these pushes."""
     if pushed.error() is not None:
         return pushed

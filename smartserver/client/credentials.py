@@ -1,8 +1,8 @@
 """The client's tokens: when a token is sent, where it comes from, and which servers require one.
 
-A token is sent only where nobody on the way can read it: over TLS, or to this machine. It is sent only to a server that
-asked for one. The user's cache remembers that the server asked, so that the next command sends its token with the first
-request.
+A token is sent only over TLS or to this machine, so that nobody on the way can read it. It is sent only to a server
+that asked for a token. The user's cache remembers that the server asked, so that the next command sends its token with
+the first request.
 
 A tool may store passwords for other servers in the same place. A password that does not begin like a token is never
 sent.
@@ -33,20 +33,21 @@ def token_in(password: str) -> str:
 
 
 class NoToken(Exception):
-    """There is no token to send. The message says what to do about it."""
+    """There is no token to send. The message tells the user how to provide one."""
 
 
 class Credentials(Protocol):
     """The user's token for one server."""
 
     def token(self) -> str:
-        """Return the token to send before the server asks; empty if none is known, or it may not be sent."""
+        """Return the token to send before the server asks for one. Empty if no token is known, or it must not be
+        sent."""
 
     def ask(self) -> str:
-        """Return a token to send after the server refused a request without a valid one. The user may be asked.
+        """Return a token to send after the server refused a request without a valid one. The user may be prompted.
 
         Raises:
-            NoToken: there is none.
+            NoToken: no token is available.
         """
 
     def approve(self) -> None:
@@ -95,17 +96,17 @@ class ServerCredentials:
         """The file that exists if the server requires a token."""
 
     def token(self) -> str:
-        """Return the token if the server asked for one before and nobody else can read it; else an empty string."""
+        """Return the token if the server asked for one before and the connection is private, else an empty string."""
         if not self._private or self._mark is None or not os.path.exists(self._mark):
             return ""
         source = self._opened()
         return token_in(self._given or (source.stored() if source is not None else ""))
 
     def ask(self) -> str:
-        """Return a token for a server that asks for one.
+        """Return a token for a server that requires authentication.
 
         Raises:
-            NoToken: there is none, or others could read it.
+            NoToken: no token is known, the token was refused, or the connection is not encrypted.
         """
         if not self._private:
             there = self._place.key.replace(PLAIN, TLS, 1)
@@ -125,7 +126,7 @@ class ServerCredentials:
         return found
 
     def approve(self) -> None:
-        """Remember that the server requires a token, and have the source store it."""
+        """Remember that the server requires a token, and let the source store it."""
         if self._mark is not None:
             with contextlib.suppress(OSError):  # Without the file the next command needs one more round trip.
                 os.makedirs(os.path.dirname(self._mark), mode=0o700, exist_ok=True)
@@ -135,7 +136,7 @@ class ServerCredentials:
             self._source.approve()
 
     def reject(self) -> None:
-        """Send no token before the server asks for one, and have the source remove the refused one."""
+        """Send no further token before the server asks for one, and let the source remove the refused token."""
         if self._mark is not None:
             with contextlib.suppress(OSError):
                 os.unlink(self._mark)
@@ -161,7 +162,8 @@ def credentials_for(
 
 
 def is_private(url: str) -> bool:
-    """Tell whether nobody on the way to the server of a URL can read what is sent: it uses TLS, or is this machine."""
+    """Tell whether data sent to the server of a URL cannot be read on the way: the URL uses TLS, or its host is this
+    machine."""
     scheme, _, rest = url.partition("://")
     host = rest.partition("/")[0].rpartition(":")[0].strip("[]")
     return scheme == TLS or host in ("localhost", "::1") or _is_loopback(host)

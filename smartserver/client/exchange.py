@@ -93,7 +93,7 @@ class RepositoryExchange:
         self._path = path
         self.below = below
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
-        """Called with the server's messages for the user, if there are any."""
+        """A function that is called with the server's messages for the user, if there are any."""
         self.sent: OnSent = lambda size, done, total: None
         """Called while the body of a push is sent."""
 
@@ -134,7 +134,7 @@ class RepositoryExchange:
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
     ) -> ReadAnswer:
-        """Learn the refs and receive the parts that a selector names. The arguments are those of `Repository.read`."""
+        """Receive the refs and the parts that a selector names. The arguments are those of `Repository.read`."""
         wanted = None if refs is None else list(refs)
         request = ReadRequest(selector, list(haves), wanted, list(ids))
         result, _, body = self._receive(repository_read, request)
@@ -159,7 +159,7 @@ class RepositoryExchange:
     # -- any calls
 
     def ask(self, *calls: tuple[AnyVerb, Arguments]) -> Answer:
-        """Make calls on this repository in one request, and learn what the answer says of it."""
+        """Make calls on this repository in one request, and store the state in the answer as knowledge."""
         try:
             answer = self.exchange(self.outgoing(list(calls)))
         except Refusal as refusal:
@@ -176,15 +176,15 @@ class RepositoryExchange:
         at: int = 0,
         options: Sequence[str] = (),
     ) -> Outgoing:
-        """Return a request of these calls. If the server must be asked where the repository is, that call is inserted
-        at index `at`."""
+        """Return a request with the given calls. If the server must be asked where the repository is, that call is
+        inserted at index `at`."""
         if self.below:
             calls.insert(at, (repository_open, OpenRequest()))
             flags |= RequestFlag.BELOW
         return Outgoing(self._path, calls, flags, self.knowledge.known, body, options)
 
     def exchange(self, outgoing: Outgoing) -> Answer:
-        """Send a request, and learn what the answer or the refusal says of the repository.
+        """Send a request, and store the state in the answer or the refusal as knowledge.
 
         Raises:
             Refusal: the server changed nothing.
@@ -198,7 +198,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """Return the name in the repository of a ref in a request, or None if it is unknown."""
+        """Return the name in the repository of a ref in a request; None if it is unknown."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge

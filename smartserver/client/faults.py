@@ -10,7 +10,7 @@ from smartserver.wire.messages import Advice as Advice
 from smartserver.wire.messages import named
 
 MOST_FAULTS = 8
-"""The most faults that one line names."""
+"""The most faults that one message names."""
 
 
 def lines(found: Sequence[Advice], url: str, checker: str) -> Iterator[str]:

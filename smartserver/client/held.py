@@ -1,4 +1,5 @@
-"""Connections that outlive a command. A command takes one from the user's agent, and gives it back when it is idle."""
+"""Connections that stay open after a command. A command gets one from the user's agent, and returns it when it is
+idle."""
 
 from __future__ import annotations
 
@@ -36,26 +37,27 @@ class Lendable(Protocol):
     """A medium that another process can continue to use."""
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors: one to read from, one to write to if that is another, and any that must stay open
-        with them. After that, `close` closes the descriptors without ending the connection."""
+        """Return the descriptors: one to read from, one to write to if it is a different one, and any further ones that
+        must stay open. After that, `close` closes the descriptors without ending the connection."""
 
 
 class Holder(Protocol):
     """A keeper of connections between commands."""
 
     def take(self) -> Resumed | None:
-        """Return an idle connection, or None if there is none."""
+        """Return an idle connection, or None if the holder has none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Hand over an idle connection, and return whether it is kept. In this process it is closed in either case."""
+        """Pass an idle connection to the holder. Return True if the holder keeps it. In this process it is closed in
+        either case."""
 
 
 class AgentHolder:
     """The user's agent as the holder of connections to one server."""
 
     def __init__(self, where: str, login: Sequence[str], environment: Mapping[str, str]) -> None:
-        """`where`: the URL of everything that the server serves. `login`: the result of `places.login_of`, empty over
-        TCP. A connection is lent only for the same `where` and login."""
+        """`where`: the URL of the whole served folder. `login`: the result of `places.login_of`, empty over TCP. A
+        connection is lent only for the same `where` and login."""
         self._where = where
         self._prepared: Resumed | None = None
         self._environment = environment
@@ -67,12 +69,12 @@ class AgentHolder:
         self._key = hashlib.blake2b("\0".join(facts).encode("utf-8", "surrogateescape"), digest_size=16).hexdigest()
 
     def prepare(self) -> bool:
-        """Take a connection before it is needed, and return whether there is one."""
+        """Request a connection before it is needed. Return True if the agent had one."""
         self._prepared = self.take()
         return self._prepared is not None
 
     def take(self) -> Resumed | None:
-        """Return an idle connection that the agent holds, or None."""
+        """Return an idle connection from the agent, or None if it has none."""
         from smartserver.agent.lending import borrow
 
         prepared, self._prepared = self._prepared, None
@@ -82,7 +84,7 @@ class AgentHolder:
         return None if found is None else Resumed(DescriptorMedium(found.descriptors), found.last_id, found.patience)
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Give a connection to the agent, and return whether it is kept."""
+        """Pass a connection to the agent. Return True if the agent keeps it."""
         from smartserver.agent.lending import give
         from smartserver.agent.messages import Give
 
@@ -92,7 +94,8 @@ class AgentHolder:
 
 
 def holder_for(place: Place, login: Sequence[str], environment: Mapping[str, str]) -> AgentHolder | None:
-    """Return the holder of connections to a place, or None if none may be held or the user wants no agent."""
+    """Return the holder of connections to a place. Return None if connections to it must not be held, or the user has
+    disabled the agent."""
     if not is_holdable(place) or not is_wanted(environment):
         return None
     return AgentHolder(served_by(place), login, environment)

@@ -31,7 +31,7 @@ DIGEST = 16
 
 
 class KnowledgeFile(msgspec.Struct, array_like=True):
-    """The content of a file; fields are only ever appended."""
+    """The content of a knowledge file. Fields are only ever appended."""
 
     url: str
     incarnation: bytes = b""
@@ -86,18 +86,18 @@ def _digest(payload: bytes | bytearray | memoryview) -> bytes:
 
 
 class Knowledge:
-    """The knowledge of one remote, stored in `folder`, or only in memory if that is None."""
+    """The knowledge of one remote. It is stored in `folder`, or only in memory if `folder` is None."""
 
     def __init__(self, folder: str | None, url: str, below: str | None = None) -> None:
-        """`below`: the end of the URL, if it may lead below a repository; else None."""
+        """`below`: the end of the URL, if it may point below a repository, else None."""
         self._folder = folder
         self._below = below
         self._root = url.removesuffix(below or "")
         self._url = url
         self.at: str | None = None
-        """The path of the repository as far as known, if the URL may lead below one."""
+        """The path of the repository, as far as known, if the URL may point below a repository."""
         self.branch = b""
-        """The ref that `.` meant in the last answer that said so; empty before."""
+        """The ref that `.` meant in the last answer that reported it; empty before."""
         self.inner = ""
         """The part of the path below the branch: a file or a folder."""
         self._saved = KnowledgeFile(url)
@@ -114,7 +114,8 @@ class Knowledge:
 
     @property
     def path(self) -> str | None:
-        """The file of this knowledge; None if there is no folder, or the path of the repository is unknown."""
+        """The path of the file with this knowledge; None if there is no folder, or the path of the repository is
+        unknown."""
         return None if self._below is not None and self.at is None else self._file(self._url)
 
     def _file(self, url: str) -> str | None:
@@ -142,7 +143,7 @@ class Knowledge:
 
     @property
     def known(self) -> KnownVersion | None:
-        """The newest version seen, or None if no repository was seen."""
+        """The newest known version, or None if no repository is known."""
         return KnownVersion(self._saved.incarnation, self._saved.version, self._saved.mark) if self.met else None
 
     @property
@@ -152,23 +153,23 @@ class Knowledge:
 
     @property
     def settings(self) -> dict[str, bytes]:
-        """The repository's settings as last seen."""
+        """The last known settings of the repository."""
         return self._saved.settings
 
     def refs(self) -> dict[bytes, RefValue]:
-        """The refs as last seen, each with one tip or more."""
+        """Return the last known refs, each with one tip or more."""
         return dict(self._saved.refs)
 
     def ref(self, name: bytes) -> RefValue | None:
-        """Return a ref as last seen, or None."""
+        """Return the last known value of a ref, or None."""
         return self._saved.refs.get(name)
 
     def maps(self) -> list[str]:
-        """The names of the maps as last seen."""
+        """Return the names of the last known maps."""
         return list(self._saved.maps)
 
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
-        """Return a map as last seen. With `of`, return only the entries that belong to that ref, by their own keys."""
+        """Return the last known content of a map."""
         entries = self._saved.maps.get(name, {})
         if of is None:
             return dict(entries)
@@ -189,12 +190,12 @@ class Knowledge:
         return other
 
     def tips(self) -> list[bytes]:
-        """Return every tip seen, each once: those of the refs first, then those of the ring, newest first."""
+        """Return all known tips, each once: the tips of the refs first, then those of the ring, newest first."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
     def learn(self, state: State, capabilities: Iterable[str] = (), opened: OpenResult | None = None) -> None:
-        """Take in the state from an answer, and save it. `opened`: the answer's result about the path.
+        """Store the state from an answer, and save it to the file. `opened`: the answer's result about the path.
 
         The refs are removed from `state`, so that half a million of them are never in memory twice.
 
@@ -253,7 +254,7 @@ class Knowledge:
             self._save()
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
-        """Take in the path of the repository, and return whether it is new."""
+        """Store the path of the repository. Return True if it is new."""
         self.branch, self.inner = opened.branch, opened.inner
         if self._below is None or opened.at == self.at:
             return False
@@ -266,7 +267,7 @@ class Knowledge:
         return True
 
     def forget(self) -> None:
-        """Forget everything: the repository is gone."""
+        """Delete all knowledge of the repository, because the repository is gone."""
         self._unlink()
         self.at = None
         self._saved = KnowledgeFile(self._url)
@@ -287,7 +288,7 @@ class Knowledge:
 
 
 def _value(name: bytes, value: msgspec.Raw) -> RefValue | None:
-    """Decode the value of a ref; None if the ref is gone."""
+    """Decode the value of a ref; None if the ref was deleted."""
     try:
         return _tips.decode(value)
     except msgspec.DecodeError as error:

@@ -1,6 +1,7 @@
 """`Link`: one connection, and the requests on it, one after another: encode, send, read, decode.
 
-A body is sent while reading, so that an early refusal stops it. The body of an answer is received as it is read.
+The link reads while it sends a body, so that an early refusal stops the body. The body of an answer is received only as
+the caller reads it.
 """
 
 from __future__ import annotations
@@ -59,15 +60,15 @@ FIRST_WRITE = 64 * 1024
 """Bytes of request and body gathered before the first write, so that a small push is one flight."""
 
 NEXT_WRITE = 32 * 1024
-"""Bytes gathered before each further write: the server works on them while the client makes the next ones."""
+"""Bytes gathered before each further write. The server processes them while the client generates the next bytes."""
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
 """A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
-seconds at least. Then the request is repeated on another connection."""
+seconds at least. After that, the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The limit of request ids, half of all, from which on a connection is no longer given to a holder."""
+"""The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may be too busy, or it may not speak hpss"
@@ -96,26 +97,26 @@ class Link:
         self._progress = progress
         self._clock = clock
         self._patience = resumed.patience if resumed else None
-        """Seconds of silence after which a resumed connection counts as lost, if no byte came; None for a new
-        connection."""
+        """Seconds of silence after which a resumed connection counts as lost, until its first byte was received; None
+        for a new connection."""
         self._roundtrip = math.inf
-        """The fewest seconds from a request to the first byte after it."""
+        """The fewest seconds from a request to the first byte of its answer."""
         self._asked: float | None = None
-        """The time of the last request; None once a byte came after it."""
+        """The time of the last request; None once a byte was received after it."""
         self._silent = 0.0
         self._going_away = False
         self._heard = False
         """True once a byte was received."""
         self._why = ""
-        """The server's reason for taking no more requests on this connection."""
+        """The server's reason for accepting no more requests on this connection."""
         self._open_body = 0
         self._outbox = bytearray()
-        """Bytes to be written, in order: nothing may come between the bytes of a frame."""
+        """Bytes to be written, in order. Nothing may be written between the bytes of a frame."""
         self._expects = False
-        """True if something was written, and nothing was received since."""
+        """True if bytes were written and none were received since."""
         self.perhaps_read = False
-        """True if the last request was sent completely and the server did not say that it reads none, so that it may be
-        carried out."""
+        """True if the last request was sent completely and the server did not report that it was not read. The server
+        may then carry it out."""
 
     @property
     def resumed(self) -> bool:
@@ -132,7 +133,7 @@ class Link:
         self._medium.close()
 
     def leave(self, holder: Holder) -> bool:
-        """Give the connection to a holder if it is idle, and return whether it is kept."""
+        """Pass the connection to a holder if it is idle. Return True if the holder keeps it."""
         if not self.usable or self._outbox or not self._connection.at_rest or self._last_id >= LAST_ID:
             return False
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
@@ -201,7 +202,7 @@ class Link:
         self.perhaps_read = True
 
     def _write(self, incoming: Incoming) -> None:
-        """Write everything in the outbox, and read meanwhile."""
+        """Write all bytes of the outbox. Received bytes are read meanwhile."""
         if self._outbox:
             with span(Part.SEND):
                 self._write_all(incoming)
@@ -229,7 +230,7 @@ class Link:
     # -- receiving
 
     def _wait(self, incoming: Incoming) -> None:
-        """Wait until data can be read, and read it. Send a ping to a silent server."""
+        """Wait until data can be read, and read it. If the server is silent, send a ping."""
         with span(Part.LINK):
             readable, _, self._silent = self._poll(self._silent, write=False)
         if readable:

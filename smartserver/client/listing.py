@@ -1,4 +1,5 @@
-"""The list of repositories on a server: as many calls as it takes, but bounded whatever the server answers."""
+"""Lists the repositories on a server, with as many calls as that takes. The number of calls is bounded, whatever the
+server answers."""
 
 from __future__ import annotations
 
@@ -9,15 +10,15 @@ from smartserver.verbs.repository_list import MAX_REPOSITORIES, ListRequest, Rep
 from smartserver.wire.errors import RemoteProtocolError
 
 AT_ONCE = MAX_REPOSITORIES
-"""Repositories asked for in one call."""
+"""The number of repositories requested in one call."""
 
 MOST_ANSWERS = 1000
 """The most answers that are read, which name a million repositories. Our server looks into 100,000 folders."""
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:
-    """Yield the repositories at and below a path, in the order of their paths. With `refs` each has the names of its
-    refs."""
+    """Yield the repositories at and below a path, in the order of their paths. With `refs`, each repository has the
+    names of its refs."""
     last = ""
     for _ in range(MOST_ANSWERS):
         answer = client.call(repository_list, ListRequest(last, AT_ONCE, refs), path)

@@ -41,7 +41,7 @@ class SizedSource(PushSource, Protocol):
 
     @property
     def size(self) -> int:
-        """An upper limit for the bytes that the source may bring."""
+        """An upper limit for the number of bytes that the source sends."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
         """Return the plan for the dumped segments."""
@@ -49,7 +49,8 @@ class SizedSource(PushSource, Protocol):
 
 @dataclass(frozen=True)
 class _Wanted:
-    """A source that always brings what `tips` reach, in addition to what is asked for."""
+    """A source whose plans always include the revisions that `tips` reach, in addition to those that the server asks
+    for."""
 
     source: SizedSource
     tips: Sequence[RevisionId]
@@ -131,8 +132,8 @@ def load(
 
 
 def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
-    """Return the plan for what the target lacks. For a long plan the target is asked again until its answer adds
-    nothing."""
+    """Return the plan for the revisions that the target lacks. For a long plan, ask the target until its answer adds no
+    revision."""
     lacking = wanted.plan((), ())
     # An interrupted load has stored the beginning of the plan: a few questions find its end.
     is_exact = False
@@ -147,7 +148,7 @@ def _lacking(wanted: _Wanted, here: RemoteRepository) -> SizedPlan:
 
 
 def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, new: NewRepository) -> PushOutcome:
-    """Push what the target lacks, except for the last part, and return the outcome."""
+    """Push the revisions that the target lacks, except for the last part. Return the outcome."""
     revisions, created, sent = 0, False, here.sent
     size = done = 0
     for part, length in _parts(lacking):
@@ -165,7 +166,7 @@ def _bring_parts(wanted: _Wanted, lacking: SizedPlan, here: RemoteRepository, ne
 
 
 def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
-    """Yield the parts of a plan, each at most `PART` bytes or one larger revision, with their sizes."""
+    """Yield the parts of a plan with their sizes. Each part has at most `PART` bytes, or one larger revision."""
     begin = size = 0
     for at, length in enumerate(plan.sizes):
         if size and size + length > PART:
@@ -176,5 +177,5 @@ def _parts(plan: SizedPlan) -> Iterator[tuple[Sequence[GraphNode], int]]:
 
 
 def _shifted(sent: OnSent, before: int, done: int, whole: int, size: int, of_part: int, _total: int) -> None:
-    """Report the progress of a part that comes after `before` bytes and `done` revisions."""
+    """Report the progress of a part that is sent after `before` bytes and `done` revisions."""
     sent(before + size, done + of_part, whole)

@@ -10,7 +10,7 @@ class MediumError(Exception):
 
 
 class CannotConnect(MediumError):
-    """No connection could be made. The message names the address and the reason; `why` is the reason alone."""
+    """No connection could be opened. The message names the address and the reason; `why` is the reason alone."""
 
     def __init__(self, where: str, why: str) -> None:
         super().__init__(f"cannot connect to {where}: {why}")
@@ -30,15 +30,15 @@ class Medium(Protocol):
         False after the timeout."""
 
     def read(self, size: int) -> bytes:
-        """Return at least one byte and at most `size`; nothing when the peer sends no more.
+        """Return at least one byte and at most `size`; empty when the peer sends no more.
 
         Raises:
             ConnectionLost: the connection broke.
         """
 
     def write_some(self, data: memoryview) -> int:
-        """Write the bytes that the medium takes now, and return their number: at least one if `poll` said that it is
-        writable.
+        """Write the bytes that the medium accepts without blocking. Return their number: at least one if `poll` said
+        that it is writable.
 
         Raises:
             ConnectionLost: the connection broke.

@@ -19,10 +19,10 @@ from contextlib import contextmanager
 from typing import Final, NamedTuple
 
 MIRROR_BYTES: Final = 1_000_000_000
-"""Bytes of one mirror, unless the user sets another limit. A history of 3,000 revisions and 270 files takes 3.1 MB."""
+"""The default limit of bytes of one mirror. A history of 3,000 revisions and 270 files takes 3.1 MB."""
 
 ALL_MIRRORS: Final = 4
-"""The limit of all mirrors of a user together, as a multiple of the limit of one."""
+"""The limit of all mirrors of a user together, as a multiple of the limit of one mirror."""
 
 USE = ".use"
 WRITE = ".write"
@@ -45,10 +45,10 @@ class MirrorEntry(NamedTuple):
 
 
 class Mirrors:
-    """The mirrors of one user, in a folder that nobody else may read."""
+    """The mirrors of one user, in a folder that only this user may read."""
 
     def __init__(self, folder: str, limit: int = MIRROR_BYTES) -> None:
-        """`limit`: the most bytes of one mirror. All together may take `ALL_MIRRORS` times that."""
+        """`limit`: the most bytes of one mirror. All mirrors together may take `ALL_MIRRORS` times that."""
         self.folder = folder
         self.limit = limit
 
@@ -66,7 +66,7 @@ class Mirrors:
         return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
-        """Remove a mirror unless it is in use, and return whether it is gone."""
+        """Remove a mirror unless it is in use. Return True if it was removed."""
         path = os.path.join(self.folder, name)
         with contextlib.suppress(OSError), _locked(path + USE) as alone:
             if alone:
@@ -80,8 +80,8 @@ class Mirrors:
                 self.remove(other)
 
     def make_room(self, wanted: int, best: str = "") -> bool:
-        """Remove mirrors, the least recently used first, until there is room for `wanted` more bytes. Return whether
-        there is.
+        """Remove mirrors, the least recently used first, until there is room for `wanted` more bytes. Return False if
+        there is not.
 
         `best`: the name of a mirror that is not removed.
         """
@@ -139,7 +139,7 @@ class MirrorFolder:
         return size_of(self.path)
 
     def takes(self, more: int) -> bool:
-        """Tell whether the mirror may grow by `more` bytes. Other mirrors are removed for that."""
+        """Tell whether the mirror may grow by `more` bytes. Other mirrors are removed if that is necessary."""
         return self.size() + more <= self._mirrors.limit and self._mirrors.make_room(more, self.name)
 
     @contextmanager
@@ -161,7 +161,7 @@ class MirrorFolder:
 
     @contextmanager
     def writing(self) -> Iterator[bool]:
-        """Hold the lock for making the mirror; yield False if another process makes it or adds to it. At the end an
+        """Hold the lock for creating the mirror. Yield False if another process creates it or adds to it. At the end an
         unpublished folder is removed."""
         os.makedirs(self._mirrors.folder, mode=0o700, exist_ok=True)
         with _locked(self.path + WRITE) as alone:
@@ -172,7 +172,7 @@ class MirrorFolder:
                     shutil.rmtree(self.path + NEW, ignore_errors=True)
 
     def begin(self) -> str:
-        """Return a new folder in which to make the mirror; call this in `writing`."""
+        """Return a new folder in which to create the mirror. This must be called in `writing`."""
         path = self.path + NEW
         shutil.rmtree(path, ignore_errors=True)
         os.mkdir(path, mode=0o700)
@@ -195,7 +195,7 @@ class MirrorFolder:
 
 
 def discard(path: str) -> None:
-    """Remove a folder as far as possible. It is renamed first, so that its name is free at once."""
+    """Remove a folder as far as possible. The folder is renamed first, so that its name is free at once."""
     gone = f"{path}{GONE}{os.getpid()}-{time.monotonic_ns()}"
     try:
         os.rename(path, gone)
@@ -205,7 +205,7 @@ def discard(path: str) -> None:
 
 
 def size_of(folder: str) -> int:
-    """Return the bytes of all files in a folder and below it."""
+    """Return the bytes of all files below a folder."""
     total = 0
     for path, _, files in os.walk(folder):
         for name in files:
@@ -254,7 +254,7 @@ def _lock(path: str, how: int, *, wait: bool = False) -> int | None:
 
 @contextmanager
 def _locked(path: str) -> Iterator[bool]:
-    """Lock a file exclusively; yield False if another process holds a lock."""
+    """Lock a file exclusively. Yield False if another process has a lock on it."""
     lock = _lock(path, fcntl.LOCK_EX)
     try:
         yield lock is not None

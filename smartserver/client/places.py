@@ -1,7 +1,5 @@
-"""The URLs of hpss: the place that each names, and the medium that leads there.
-
-Modules for other schemes than hpss:// are imported when a URL needs them.
-"""
+"""The URLs of hpss: the place that each names, and the medium by which the place is reached. Modules for other schemes
+than hpss:// are imported when a URL needs them."""
 
 from __future__ import annotations
 
@@ -26,7 +24,7 @@ OF_STORES = ("hpss+sftp", OF_BUCKETS, "hpss+vfs")
 """The schemes of repositories whose files a local process reads and writes (`store_url`)."""
 
 SCHEMES = (PLAIN, TLS, "hpss+ssh", *OF_STORES)
-"""All schemes of hpss. Some tools have a program named after each."""
+"""All URL schemes of hpss. For each, some tools have a program that is named after it."""
 
 
 def is_ours(url: str) -> bool:
@@ -36,7 +34,7 @@ def is_ours(url: str) -> bool:
 
 
 def parse_place(url: str) -> Place:
-    """Parse a URL of hpss.
+    """Parse an hpss URL.
 
     Raises:
         BadUrl: the URL has another scheme, or is malformed.
@@ -63,25 +61,25 @@ def path_in_words(place: Place) -> str:
 
 
 def served_by(place: Place) -> str:
-    """Return the URL of everything that the server of a place serves, in its canonical spelling."""
+    """Return the URL of the whole served folder of the place's server, in its canonical spelling."""
     return place.key.removesuffix(place.path)
 
 
 def how_to_serve(place: Place, push: str) -> str:
-    """Return the part of a message that says that something is not served, and how to change that. `push`: the command
-    that would create a repository from it."""
+    """Return the part of a message which says that a place is not served, and how to serve it. `push`: the command that
+    would create a repository from the place."""
     return f"which is not served: to have it served, run `{push} {served_by(place)}ANOTHER-PATH` in it"
 
 
 def behind(place: Place) -> str:
-    """Return the store that a process on this machine works on for a place; empty if there is a server to connect
-    to."""
+    """Return the store on which a local process works for a place; empty if the place is on a server to which the
+    client connects."""
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
 def is_holdable(place: Place) -> bool:
     """Tell whether a connection may be held for later commands. A process that reads files by SFTP or from another
-    server may not be held: it ends with its command."""
+    server must not be held, because it ends with its command."""
     return not behind(place) or place.key.startswith(f"{OF_BUCKETS}://")
 
 
@@ -138,7 +136,7 @@ def connect(
 
 
 def _over_tls(place: TlsLocation, login: Sequence[str], *, lends: bool) -> Medium:
-    """Connect with TLS in this process, or with `lends` in a relay that outlives it."""
+    """Connect with TLS in this process, or with `lends` in a relay process that outlives it."""
     from smartserver.client.trust import Trust
 
     trust = Trust(*login)

@@ -1,11 +1,12 @@
-"""Makes text from a peer safe for a terminal. All text from a server passes here before it is shown."""
+"""Makes text from a peer safe for a terminal. All text from a server must pass through this module before it is
+shown."""
 
 from __future__ import annotations
 
 
 class _Blanks(dict[int, int]):
-    """The replacement of each character, by number. Missing ones are computed and not stored: a peer could send a
-    million of them."""
+    """The replacement of each character, by number. Missing replacements are computed and not stored, because a peer
+    could send a million different characters."""
 
     def __missing__(self, code: int) -> int:
         return code if chr(code).isprintable() else ord(" ")

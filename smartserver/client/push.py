@@ -1,7 +1,7 @@
 """A push, planned on the client's knowledge of the remote.
 
 If the knowledge was wrong, the refusal carries the current state and the push is planned again. This costs one more
-round trip, and nothing that the server holds is sent twice.
+round trip, and no record that the server already has is sent twice.
 """
 
 # Theory of operation
@@ -105,22 +105,22 @@ class PushSource(Protocol):
     """The local repository that a push reads."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:
-        """Return the plan for what the remote lacks of `tips` if it has `haves`. Haves that are missing locally are
-        ignored."""
+        """Return the plan for the revisions that `tips` reach and a remote with `haves` lacks. Haves that are missing
+        locally are ignored."""
 
 
 class PushRequest(msgspec.Struct, frozen=True):
     """The updates that a push makes, and their conditions."""
 
     updates: Sequence[RefUpdate]
-    """If this is empty, only revisions are pushed, which no ref reaches yet."""
+    """The refs to update. If there are none, only revisions are pushed, which no ref reaches yet."""
     source: PushSource = EmptyBody()
     new: NewRepository | None = None
-    """The form of the repository that is created if there is none; None if none is to be created."""
+    """The form of the repository that is created if the remote is missing; None if no repository is to be created."""
     maps: Sequence[MapUpdateRequest] = ()
     """The changes of maps, made after those of the refs."""
     maps_first: bool = False
-    """True if maps are changed before the refs, whose rules depend on them."""
+    """True if maps are changed before the refs, because the rules of refs depend on the maps."""
     atomic: bool = False
     check_only: bool = False
     options: Sequence[str] = ()
@@ -128,8 +128,8 @@ class PushRequest(msgspec.Struct, frozen=True):
     bulk: bool = False
     """True to send the body as a bulk stream, if that is shorter."""
     is_likely: bool = False
-    """True if the remote probably exists and has some of the revisions. If nothing is known of it, the client then asks
-    for its refs before a long push."""
+    """True if the remote probably exists and has some of the revisions. If the client has no knowledge of the remote,
+    it then requests its refs before a long push."""
     replan: Callable[[], Changes] | None = None
     """Returns new changes if the remote is not as expected."""
 
@@ -141,7 +141,7 @@ class Push:
         self._remote = remote
         self._request = request
         self._bulk = request.bulk
-        """True to send a bulk stream, until one was too large."""
+        """True to send a bulk stream. It is set to False if a bulk stream was too large."""
         known = remote.knowledge
         self._is_likely = request.is_likely and not known.met
         self._haves = known.tips()
@@ -248,7 +248,7 @@ class Push:
     # -- after a refusal
 
     def _is_settled(self) -> bool:
-        """Tell whether the remote already has everything that is asked for."""
+        """Tell whether the remote already has everything that the push would change."""
         updates = self._request.updates
         if not updates or self._request.maps or self._to_be_made() is not None:
             return False
@@ -265,7 +265,7 @@ class Push:
         return (value[0] if value else None) == tip
 
     def _learns(self, refusal: Refusal, flags: RequestFlag, *, is_first: bool) -> bool:
-        """Tell whether another plan is worthwhile after a refusal, and take in what it says."""
+        """Tell whether another plan is worthwhile after a refusal, and record what the error reveals of the server."""
         error, known, new = refusal.error, self._remote.knowledge, self._request.new
         if new is not None and new.exclusive:
             return False
@@ -293,8 +293,8 @@ class Push:
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Return each update's own error; the error of a single call is that of its update. Raise the error of a
-        request that only brings revisions, or whose outcome is unknown, or whose several calls were refused as a
+        """Return an outcome with each update's own error; for a single call it is the error of its update. Raise the
+        error if the request only sends revisions, its outcome is unknown, or its several calls were refused as a
         whole."""
         updates, maps = self._request.updates, self._request.maps
         if not updates and not maps:
@@ -366,5 +366,5 @@ def _spread(graph: Sequence[GraphNode]) -> Iterator[GraphNode]:
 
 
 def _names(refusal: Refusal, error: type[CodedError]) -> bool:
-    """Tell whether a request, or one of its calls, was refused with this class of error."""
+    """Tell whether a request, or one of its calls, was refused with an error of this class."""
     return any(isinstance(reason, error) for reason in (refusal.error, *refusal.outcomes))

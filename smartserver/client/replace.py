@@ -16,9 +16,10 @@ from typing import BinaryIO
 
 @contextmanager
 def new_file(path: str, *, durable: bool = False) -> Iterator[BinaryIO]:
-    """Open a file that replaces the one at the path when the block ends without an error.
+    """Open a temporary file that replaces the file at the path when the block ends without an error.
 
-    A symbolic link is followed. A device or a pipe is written directly. `durable`: the new file survives a power cut.
+    A symbolic link is followed. A device or a pipe is written directly. `durable`: True to sync the new file, so that
+    it survives a power cut.
     """
     if os.path.exists(path) and not os.path.isfile(path):
         with open(path, "wb") as file:

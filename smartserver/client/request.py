@@ -1,4 +1,4 @@
-"""A request, and its end: an answer, or a refusal."""
+"""A request, and its result: an answer, or a refusal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from smartserver.wire.messages import Advice, Counters, KnownVersion, RequestFla
 from transports.errors import CodedError
 
 BodySource = Callable[[], Iterable[tuple[bytes, int]]]
-"""Makes the body again for each sending: pieces, each with the number of segments that end in it."""
+"""A function that generates the body again for each sending: pieces, each with the number of segments that end in
+it."""
 
 ProgressReport = Callable[[str, int, int], None]
 """Called with the phase, the amount done and the total amount (0 if unknown)."""
@@ -53,20 +54,20 @@ class Refusal(Exception):
 
     @property
     def reason(self) -> CodedError:
-        """The error of the first call that was itself refused, which says more than the error of the request."""
+        """The error of the first call that was itself refused, which is more specific than the error of the request."""
         return next(
             (error for error in self.outcomes if error is not None and not isinstance(error, NotDone)), self.error
         )
 
     @property
     def of_tokens(self) -> list[AccessDenied]:
-        """The errors that another token may avoid."""
+        """The errors that a request with another token may avoid."""
         errors = (self.error, *self.outcomes)
         return [error for error in errors if isinstance(error, AccessDenied) and error.token]
 
 
 class Answer(msgspec.Struct):
-    """The answer to a request; `results` has for each call its result or its error."""
+    """The answer to a request. `results` has the result or the error of each call."""
 
     results: list[Result | CodedError]
     state: State | None

@@ -1,6 +1,6 @@
-"""The rules for sending a request again. A repeat is safe: the request's id tells the server that it is one.
+"""The rules for sending a request again. A repeat is safe, because the server knows it by the request's id.
 
-File-level changes (VFS) are in no log, so they are not sent again once they may have been read.
+File-level changes (VFS) are in no log, so they are not sent again once the server may have read them.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ these, so there may be four sendings. A restarted server listens again within a 
 
 
 def may_help(error: Exception, *, lost: bool, doubtful: bool, repeatable: bool = True) -> bool:
-    """Tell whether a retry helps after a sending that got no answer.
+    """Tell whether a retry may help after a sending that got no answer.
 
     `lost`: an earlier sending got no answer either. `doubtful`: a sending may have been carried out. `repeatable`: the
     server would recognize a repeat.

@@ -54,7 +54,7 @@ class SshLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """Options about the machine: none, since ssh knows its key."""
+        """The options about the machine: none, because ssh knows its key."""
         return ""
 
     @property

@@ -38,7 +38,8 @@ class StoreLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The query of the URL with its `?`, which describes the machine (`?host-key=...`); empty if there is none."""
+        """The query of the URL with its `?`, which describes the machine (`?host-key=...`); empty if the URL has
+        none."""
         _, mark, said = self.above.partition("?")
         return mark + said
 
@@ -48,7 +49,7 @@ class StoreLocation(NamedTuple):
         return f"{self.scheme}://{self.where}/{self.folder}{self.path}"
 
     def command(self, flags: Iterable[str] = ()) -> list[str]:
-        """Return the command that serves the place, with these flags of `-D`."""
+        """Return the command that serves the place. `flags`: the flags of `-D` for the server."""
         ours = python("-m", "smartserver.cli.main", *(f"-D{flag}" for flag in flags))
         return [*ours, "serve", "--stdio", "--", self.above]
 

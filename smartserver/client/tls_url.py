@@ -27,7 +27,7 @@ class TlsLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The query of the URL with its `?`; empty if there is none."""
+        """The query of the URL with its `?`; empty if the URL has none."""
         return f"?{CA}{self.ca}" if self.ca else ""
 
     @property

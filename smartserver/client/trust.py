@@ -44,7 +44,7 @@ def known_servers(environment: Mapping[str, str]) -> str:
 
 
 def fingerprint_known(where: str, environment: Mapping[str, str]) -> str:
-    """Return the fingerprint that the user confirmed for a server (HOST:PORT); empty if there is none.
+    """Return the fingerprint that the user confirmed for a server (HOST:PORT); empty if none was confirmed.
 
     Raises:
         OSError, CannotConnect: the file exists and cannot be read.
@@ -59,8 +59,8 @@ def trust_of(place: TlsLocation, environment: Mapping[str, str]) -> Trust:
 
 
 def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
-    """Store the fingerprint of a server, or remove it if it is empty. Return the path of the file. Other lines are
-    kept.
+    """Store the fingerprint of a server; an empty fingerprint removes the server's line. Other lines are kept. Return
+    the path of the file.
 
     Raises:
         OSError: the file cannot be written, or the user has no home.

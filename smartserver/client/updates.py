@@ -1,4 +1,4 @@
-"""Updates of refs and maps that a push asks for, as calls, and their outcomes."""
+"""Updates of refs and maps that a push requests, as calls, and their outcomes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class RefUpdate(msgspec.Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """True if the update only requires the ref to stay where it is, so that no revisions are sent for it."""
+        """True if the update only requires that the ref does not move, so that no revisions are sent for it."""
         return self.rule is Rule.LEASE and self.create is not Create.MUST and self.tip == self.expected
 
 
@@ -67,7 +67,7 @@ class UpdateOutcome(msgspec.Struct, frozen=True):
 
 
 class MapUpdateOutcome(msgspec.Struct, frozen=True):
-    """The outcomes of the entries of a map; there are none if the update was refused with `error`."""
+    """The outcomes of the entries of a map. The list is empty if the update was refused with `error`."""
 
     update: MapUpdateRequest
     entries: list[EntryOutcome]
@@ -85,15 +85,15 @@ class PushOutcome(msgspec.Struct, frozen=True):
     """True if the repository was created."""
 
     def error(self) -> CodedError | None:
-        """Return the first error of a refused update, or None. `NotDone`, for an update that another one held back,
-        comes last."""
+        """Return the first error of a refused update, or None. `NotDone` is returned only if there is no other error,
+        because it means that another update failed."""
         said = [*[outcome.error for outcome in self.refs], *[outcome.error for outcome in self.maps]]
         errors = [error for error in said if error is not None]
         return next((error for error in errors if not isinstance(error, NotDone)), errors[0] if errors else None)
 
 
 class NewRepository(msgspec.Struct, frozen=True):
-    """The form in which a push creates a repository if there is none."""
+    """The form of the repository that a push creates if the remote is missing."""
 
     vcs: str
     kinds: Sequence[Kind]
@@ -101,7 +101,8 @@ class NewRepository(msgspec.Struct, frozen=True):
     exclusive: bool = False
     """True if an existing repository is an error."""
     part: CopyPart = CopyPart.WHOLE
-    """The part of a copy that this request is. Each of several parts says how the repository is created."""
+    """The part of a copy that this request is. Each of several parts has the form in which the repository is
+    created."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
@@ -121,7 +122,7 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
-    """Return the number of revisions that the calls of one request brought, and whether they created the repository."""
+    """Return the number of revisions that the calls of one request stored, and whether they created the repository."""
     new = sum(result.new for result in results if isinstance(result, InsertPackResult))
     return new, any(result.created for result in results if isinstance(result, CreateResult))
 

@@ -11,7 +11,7 @@ PLAIN, TLS = "hpss", "hpss+tls"
 """The schemes of servers over TCP."""
 
 TOKEN_PREFIX = "hpss_"
-"""The prefix of every token that a server makes (`smartserver token`)."""
+"""The prefix of every token that a server creates (`smartserver token`)."""
 
 DEFAULT_PORT = 4155
 """The default port, which an older protocol uses, too. A server of that protocol is recognized by its first bytes
@@ -23,7 +23,7 @@ ZONE = re.compile("%25(?=.)")
 
 
 class BadUrl(ValueError):
-    """The URL names no repository. The message says why, without passwords; `why` is the reason alone."""
+    """The URL names no repository. The message gives the reason, without passwords; `why` is the reason alone."""
 
     def __init__(self, url: str, why: str) -> None:
         super().__init__(f"{_hidden(url)!r} is not a URL of a repository: {without_secrets(why)}")

@@ -1,6 +1,7 @@
 """`VfsLink`: sends calls of the file-level verbs to a server, and returns their results.
 
-Calls that are made together are one request. If the answer to a change was lost, nobody can tell whether it was made.
+Calls that are made together are one request. If the answer to a change is lost, it is unknown whether the change was
+made.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ PIECE = 64 * 1024
 """Bytes of a body between two checks for a refusal."""
 
 KINDS = frozenset(kind.value for kind in EntryKind)
-"""The kinds of a path that a `stat` may give."""
+"""The kinds of a path that a `stat` may return."""
 
 
 @dataclass(eq=False, slots=True)
@@ -40,7 +41,7 @@ class FileCall:
     arguments: Arguments
     brings: IO[bytes] | None = None
     size: int = 0
-    """The bytes of `brings`."""
+    """The number of bytes in `brings`."""
     result: Result | None = None
     content: bytes = b""
 
@@ -55,7 +56,7 @@ class UnsentFile(Protocol):
 
 
 class VfsLink:
-    """A connection to a server, and the folder there that all paths start from; for any number of threads."""
+    """A connection to a server, and the folder there from which all paths start. Any number of threads may use it."""
 
     def __init__(self, client: Client, base: str, name: str) -> None:
         """`name`: the name of the folder in messages."""
@@ -70,8 +71,8 @@ class VfsLink:
         weakref.finalize(self, client.close)
 
     def whole(self) -> tuple[VfsLink, str]:
-        """Return the same connection with paths that start at the top of all that is served, and the path of this
-        folder there."""
+        """Return the same connection with paths that start at the top of the served folder, and the path of this folder
+        there."""
         made = copy.copy(self)
         made._base, made.name = "", self.name.removesuffix(self._base).rstrip("/")
         made._of = self  # The connection is closed when this object is collected.
@@ -79,15 +80,15 @@ class VfsLink:
 
     @property
     def connections(self) -> int:
-        """The number of connections made so far."""
+        """The number of connections opened so far."""
         return self._client.connections
 
     def ask(self, calls: Sequence[FileCall]) -> None:
-        """Do all calls in order, in one request or as few as possible.
+        """Make all calls in order, in one request or as few as possible.
 
         Raises:
-            TransportError, InvalidPath: the first error of a call; the calls before it are done.
-            AccessDenied, Unsupported: the server does not do such calls.
+            TransportError, InvalidPath: the first error of a call; the calls before it are done. AccessDenied,
+            Unsupported: the server does not accept such calls.
             TransportFailed: there was no answer; the calls may be done.
         """
         with self.mutex:
@@ -129,7 +130,7 @@ class VfsLink:
                 file.send()
 
     def close(self) -> None:
-        """Close the connection; the next call opens another."""
+        """Close the connection. The next call opens a new one."""
         with self.mutex:
             self._client.close()
 
@@ -159,7 +160,7 @@ class _Contents:
         return whole[:size]
 
     def end(self) -> None:
-        """Read the end of the body; without that no other request can be made on the connection.
+        """Read the end of the body. Before that, no other request can be made on the connection.
 
         Raises:
             RemoteProtocolError: the body is longer than expected.
@@ -170,7 +171,7 @@ class _Contents:
 
 
 def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]], list[FileCall]]:
-    """Return the calls as they are sent, with small contents in them, and the calls whose content goes in the body."""
+    """Return the calls to send, with small contents in them, and the calls whose content is sent in the body."""
     made: list[tuple[AnyVerb, Arguments]] = []
     brings: list[FileCall] = []
     room = vfs.MAX_CONTENT
@@ -207,7 +208,7 @@ def _size(arguments: Arguments, result: Result) -> int:
 
 
 def _body(calls: Sequence[FileCall]) -> Iterator[tuple[bytes, int]]:
-    """Yield the content that the calls bring, in pieces, from its beginning at each sending."""
+    """Yield the content that the calls send, in pieces. Each sending of the request starts at the beginning."""
     for call in calls:
         assert call.brings is not None
         call.brings.seek(0)

@@ -1,7 +1,8 @@
 """`VfsTransport`: a `Transport` made of the file-level verbs of an hpss server.
 
-The server is behind a link (`vfs_link`). Bytes written to a new file are kept here until the file is synced, closed or
-asked about. An open file is only a name, so it cannot be read after the name is gone (no `Capability.HANDLES`).
+The server is on another machine (`vfs_link`). Bytes written to a new file are kept here until the file is synced,
+closed or asked about. An open file is only a name, so it cannot be read after the name was deleted (no
+`Capability.HANDLES`).
 """
 
 from __future__ import annotations
@@ -38,7 +39,8 @@ from transports.steps import (
 )
 
 HELD = 1 << 20
-"""Bytes of a new file that are held in memory until they are sent; more are held in a temporary file."""
+"""The most bytes of a new file that are buffered in memory until they are sent. More bytes are buffered in a temporary
+file."""
 
 SIMPLE: dict[type[Step], Verb[vfs.PathRequest, vfs.NoResult]] = {
     MakeDirectory: vfs.mkdir,
@@ -73,7 +75,7 @@ class VfsTransport(Transport):
         return self._link.connections
 
     def close(self) -> None:
-        """Close the connection, which children share; the next call opens another."""
+        """Close the connection, which children share. The next call opens a new one."""
         self._link.close()
 
     def child(self, path: str) -> VfsTransport:
@@ -238,14 +240,14 @@ class _VfsReadFile(ReadFile):
 
 
 class VfsWriteFile(WriteFile):
-    """A file that is written to. Its bytes are held here until they must be on the server."""
+    """A file that is open for writing. Its bytes are buffered here until they must be on the server."""
 
     def __init__(self, link: VfsLink, path: str) -> None:
         self._link = link
         self.path = path
         self._held = tempfile.SpooledTemporaryFile(HELD)  # noqa: SIM115  # Closed with this file.
         self._broken = ""
-        """The reason why no more bytes are accepted; empty while they are."""
+        """The reason why no more bytes are accepted; empty while bytes are accepted."""
 
     def __del__(self) -> None:
         self._held.close()
@@ -256,7 +258,7 @@ class VfsWriteFile(WriteFile):
             self._link.unsent.add(self)
 
     def send(self) -> None:
-        """Send all held bytes to the server, where they are durable then."""
+        """Send all buffered bytes to the server, where they are then durable."""
         with self._link.mutex:
             self._link.unsent.discard(self)
             size = self._held.tell()
@@ -294,7 +296,7 @@ class VfsWriteFile(WriteFile):
 
 
 def _reads(path: str, ranges: Sequence[tuple[int, int]]) -> Iterator[FileCall]:
-    """Yield the calls that read the ranges; at least one, which fails if the file is missing."""
+    """Yield the calls that read the ranges. At least one call is yielded, which fails if the file is missing."""
     for at in range(0, max(len(ranges), 1), vfs.MAX_RANGES):
         wanted = [vfs.RangeField(offset, size) for offset, size in ranges[at : at + vfs.MAX_RANGES]]
         yield FileCall(vfs.readv, vfs.ReadvRequest(path, wanted))
@@ -319,7 +321,7 @@ def _readv(call: FileCall) -> vfs.ReadvResult:
 
 
 def _settle(step: Step, calls: Sequence[FileCall]) -> None:
-    """Give a step its result."""
+    """Store the result of a step in the step."""
     match step, calls[0].result:
         case Get() | GetPublished(), vfs.GetResult(size):
             step.settle(None if size is None else calls[0].content)

@@ -17,24 +17,24 @@ from smartserver.server.fair import Tenant
 from smartserver.vcs.git.build import unnamed_file
 
 HIGH: Final = 4 << 20
-"""Unwritten bytes above which no more are read."""
+"""The most unwritten bytes. Above it, reading stops."""
 
 LOW: Final = 1 << 20
 """Unwritten bytes below which reading is resumed."""
 
 SMALL: Final = 64 << 10
-"""Bytes that may stay in memory until `open` writes them: most bodies have no more."""
+"""The most bytes that stay in memory until `open` writes them. Most bodies have no more."""
 
 _PIECE: Final = 1 << 20
 _GZIP: Final = 16 + zlib.MAX_WBITS
 
 
 class BodyTooLarge(Exception):
-    """A body has more bytes than its request may have."""
+    """The body has more bytes than its request may have."""
 
 
 class BadBody(Exception):
-    """A body is not in the encoding that its request names, or its client is gone."""
+    """The body does not have the encoding that its request names, or the client disconnected."""
 
 
 class RequestBody:
@@ -56,15 +56,15 @@ class RequestBody:
         """Bytes that were received and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
-        """Held while `open` takes the file, and while the file is closed. A file that a lane writes to is not closed,
-        because its descriptor could be reused at once."""
+        """The lock that is held while `open` takes the file, and while the file is closed. A file to which a lane
+        writes is not closed, because its descriptor could be reused at once."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0
         self.came = 0
         """Bytes that were received."""
         self.error: Exception | None = None
-        """The error that `open` will raise; None if there is none so far."""
+        """The error that `open` will raise; None if no error has occurred so far."""
 
     # -- on the thread that moves the bytes
 

@@ -48,23 +48,23 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 MAX_PACKS: Final = 16
-"""Packs above which they are joined: every request looks into each pack."""
+"""The most packs. If there are more, they are joined, because every request searches each pack."""
 
 FEW_REVISIONS: Final = 500
-"""Revisions below which bitmaps are not worth their cost."""
+"""The number of revisions below which bitmaps are not worth their cost."""
 
 MAX_IDS: Final = 60_000
-"""The most revisions that a pull names by their ids (`verbs.repository_pull`); for more it asks for all refs."""
+"""The most revisions that a pull names by their ids (`verbs.repository_pull`). A pull of more requests all refs."""
 
 QUICK_BUILD: Final = 10.0
-"""Seconds of building below which a generation is built again as soon as refs leave objects behind."""
+"""If building takes fewer seconds, a new generation is built as soon as refs no longer reach all objects."""
 
 SLOW_BUILD_EVERY: Final = 3600.0
-"""Seconds between two such generations if building takes longer."""
+"""The fewest seconds between two generations if building takes longer than `QUICK_BUILD`."""
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
-"""Files of a generation besides its packs."""
+"""The files of a generation in addition to its packs."""
 
 
 class StoreState(msgspec.Struct, frozen=True):
@@ -86,7 +86,8 @@ Now = Callable[[], StoreState]
 """A function that reads the newest state from the store."""
 
 Pull = Callable[[StoreState, Sequence[RevisionId], Sequence[RevisionId] | None], "PullAnswer"]
-"""A function that pulls from the store. Its arguments are a state, haves, and wants; None wants all that refs reach."""
+"""A function that pulls from the store. Its arguments are a state, haves, and wants. If the wants are None, it pulls
+all revisions that the refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):
@@ -101,7 +102,8 @@ class Current(msgspec.Struct, frozen=True):
     files: dict[str, int]
     """The sizes of the files by their names."""
     built: float = 0.0
-    """The time at which the generation was built, in seconds since the epoch; `took`: the seconds that it took."""
+    """The time at which the generation was built, in seconds since the epoch. `took`: the seconds that building
+    took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
     """Tips that refs have left since then, and that may be unreachable now."""
@@ -133,7 +135,7 @@ class Lease:
 
 
 class GitCache:
-    """The cache of one repository. All methods block. It is usable from several threads and processes."""
+    """The git cache of one repository. All methods block. It may be used by several threads and processes at once."""
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -142,7 +144,7 @@ class GitCache:
     # -- what requests use
 
     def lease(self, state: StoreState | None = None) -> Lease | None:
-        """Lease the current generation. Return None if there is none, or it is damaged or not at `state`."""
+        """Lease the current generation. Return None if there is no generation, or it is damaged or not at `state`."""
         for _ in range(3):  # It may be replaced meanwhile.
             current = self._current()
             if current is None or (state is not None and current.record != state.record):
@@ -162,7 +164,7 @@ class GitCache:
         return None
 
     def bring(self, now: Now, pull: Pull) -> bool:
-        """Update the cache to the newest state. Return True if `tidy` has something to do.
+        """Update the cache to the newest state. Return True if `tidy` has work to do.
 
         The state is read here, under the lock. With a state that was read before, an update by another process would
         look like a log that went back, and the whole cache would be built again.
@@ -252,7 +254,7 @@ class GitCache:
             return 0.0, 0
 
     def remove(self) -> None:
-        """Delete the cache, unless a process serves it."""
+        """Delete the cache, unless a process uses it."""
         with contextlib.suppress(FileNotFoundError), self._locked():
             self._remove_others("")
             current = self._current()
@@ -262,7 +264,7 @@ class GitCache:
     # -- generations
 
     def _build(self, state: StoreState, pull: Pull) -> Current:
-        """Build a new generation in place of all others."""
+        """Build a new generation that replaces all others."""
         began = time.monotonic()
         name = f"{secrets.token_hex(4)}.git"
         with open_bare(self._at(name), state.vcs, git_programs.environment()):
@@ -275,8 +277,8 @@ class GitCache:
     def _extend(
         self, current: Current, state: StoreState, pull: Pull, built: float = 0.0, began: float = 0.0
     ) -> Current:
-        """Add the objects that a generation lacks, and set its refs. `built`, `began`: the wall time and the monotonic
-        time at which the build of a new generation began."""
+        """Add the objects that a generation lacks, and set the generation's refs. `built`, `began`: the wall time and
+        the monotonic time at which the build of a new generation began."""
         folder = self._at(current.generation)
         keeps: list[str] = []
         with open_bare(folder, current.vcs, git_programs.environment()) as repository:
@@ -323,12 +325,13 @@ class GitCache:
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """True if the store still has everything in a generation. A removal gives the repository a new incarnation."""
+        """Tell whether the store still has all revisions of a generation. A removal of revisions gives the repository a
+        new incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
         return same and state.version >= current.version
 
     def _remove_others(self, name: str) -> None:
-        """Delete all generations except one, and those that a process serves."""
+        """Delete all generations except `name` and those that a process uses."""
         for each in os.listdir(self.folder):
             if not each.endswith(".git") or each == name:
                 continue
@@ -381,7 +384,7 @@ class GitCache:
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """True if all files are there with the right sizes."""
+        """Tell whether all files are there with the right sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())
@@ -390,7 +393,7 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """True if refs still reach all of these objects."""
+    """Tell whether refs still reach all objects of `left`."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 

@@ -57,7 +57,7 @@ server.
 """
 
 QUARANTINE: Final = "quarantine"
-"""The folder for the objects of pushes, beside the caches."""
+"""The folder for the objects of pushes, next to the caches."""
 
 CHECK_PAUSE: Final = 20
 """The pause after a check of a cache, as a multiple of the check's duration. So checks take at most a twentieth of a
@@ -70,11 +70,12 @@ class OtherSystem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A client of stock git, and the way in that it used. It is the admission of the requests that are made for it."""
+    """A client of stock git, with its way in (HTTPS or SSH). It is the admission of the requests that are made for that
+    client."""
 
     admission: Admission
     extras: dict[str, Raw]
-    """The extra fields for its requests: its token."""
+    """The extra fields of the client's requests: its token."""
     peer: str
     via: str
 
@@ -101,7 +102,7 @@ class _RequestsHere:
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` and `done` at once; give upkeep to the server's executor."""
+        """Call `work` and `done` at once. Pass upkeep to the server's executor."""
         if lane is Lane.UPKEEP:
             self._executor.run(work, lambda _: None, lane, client)
         else:
@@ -124,7 +125,7 @@ class Gateway:
         cache_size: int | None = None,
     ) -> None:
         """`folder`: the folder of the caches. `executor`: runs the work after an answer. `later`: schedules a call that
-        queues such work; it is usable from any thread. `cache_size`: the most bytes of all caches together; None is no
+        queues such work; any thread may call it. `cache_size`: the most bytes of all caches together; None means no
         limit."""
         self.site = site
         self.folder = folder
@@ -142,9 +143,9 @@ class Gateway:
         """Return the current state of a git repository that the user may read.
 
         Raises:
-            AccessDenied: the user may not read it; nothing was looked up.
-            CodedError: there is no repository, or it cannot be read.
-            OtherSystem: the repository is not one of git.
+            AccessDenied: the user lacks the permission to read it. The repository was not looked up.
+            CodedError: the repository is missing or cannot be read.
+            OtherSystem: the repository belongs to another system than git.
         """
         found = self._state(visitor, path)
         if found is None:
@@ -152,7 +153,8 @@ class Gateway:
         return found
 
     def state_to_push(self, visitor: Visitor, path: str) -> StoreState | None:
-        """Return the current state for a user who may push; None if there is no repository and the user may create one.
+        """Return the current state for a user who may push. Return None if the repository is missing and the user may
+        create it.
 
         Raises:
             AccessDenied, CodedError, OtherSystem: as `state`.
@@ -247,7 +249,7 @@ class Gateway:
     # -- caches
 
     def lease(self, path: str, state: StoreState | None) -> Lease | None:
-        """Lease the cache of a repository if it is at a state. Without `state`, it may be at any."""
+        """Lease the cache of a repository if the cache is at `state`. Without `state`, any state is accepted."""
         return self._cache(path).lease(state)
 
     def bring(self, path: str) -> Lease:
@@ -296,8 +298,8 @@ class Gateway:
         return GitCache(os.path.join(self.folder, digest))
 
     def _remove_least_used(self) -> None:
-        """Remove the caches that were used least recently, until the others have at most `cache_size` bytes. The cache
-        that was used last stays, whatever its size."""
+        """Remove the caches that were used least recently, until the rest have at most `cache_size` bytes. The cache
+        that was used last is never removed."""
         if self._cache_size is None:
             return
         caches = [GitCache(each.path) for each in os.scandir(self.folder) if each.name != QUARANTINE]
@@ -325,8 +327,8 @@ class Gateway:
 
     @contextlib.contextmanager
     def quarantine(self) -> Iterator[str]:
-        """Make a folder outside of all caches, for objects that the store has not accepted. It is deleted at the
-        end."""
+        """Create a folder outside of all caches, for objects that the store has not accepted. The folder is deleted at
+        the end."""
         above = os.path.join(self.folder, QUARANTINE)
         os.makedirs(above, mode=0o700, exist_ok=True)
         folder = os.path.join(above, secrets.token_hex(8))
@@ -351,7 +353,7 @@ class Gateway:
 
 
 def _bring_and_lease(cache: GitCache, now: Now, pull: Pull) -> tuple[Lease, bool]:
-    """Update a cache to the newest state and lease it. The flag is true if `tidy` has something to do."""
+    """Update a cache to the newest state and lease it. The returned flag is True if `tidy` has work to do."""
     for _ in range(2):  # The cache may be deleted meanwhile.
         try:
             needs_tidying, lease = cache.bring(now, pull), cache.lease()

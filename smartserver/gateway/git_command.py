@@ -1,4 +1,5 @@
-"""The git command that a client asks sshd to run. Every log-in parses it, so this module imports no other of ours."""
+"""The git command that a client asks sshd to run. Every log-in uses this module, so it imports no other module of
+ours."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ class GitCommand(NamedTuple):
 
 
 def git_command(original: str) -> GitCommand | None:
-    """Return the git command that a client asked for; None if it is another command. `original`:
+    """Return the git command that a client requested, or None if it requested another program. `original`:
     SSH_ORIGINAL_COMMAND."""
     try:
         words = shlex.split(original)

@@ -34,7 +34,7 @@ _SETTINGS: Final = {
 """The settings of all git programs that run here. No file of the machine or the user is read."""
 
 NICE: Final = 10
-"""The niceness of a program whose end nobody waits for."""
+"""The niceness of a program for which no client waits."""
 
 MEMORY: Final = 4 << 30
 """Bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its base."""
@@ -51,16 +51,15 @@ def environment() -> dict[str, str]:
 
 
 def protocol_of(text: str) -> str:
-    """Return the protocol version in a client's GIT_PROTOCOL, as git reads it; empty if it has none that servers
-    know."""
+    """Return the protocol version in a client's GIT_PROTOCOL, as git reads it; empty if it has no known version."""
     return next((each for each in text.split(":") if _PROTOCOL.fullmatch(each)), "")
 
 
 def start_upload_pack(
     folder: str, lease: int, protocol: str, *options: str, stdin: int, stdout: int, stderr: int
 ) -> subprocess.Popen[bytes]:
-    """Start git's own server of fetches, as the leader of a process group. `lease`: a descriptor that it holds open
-    while it runs."""
+    """Start git's own server of fetches, as the leader of a process group. `lease`: a descriptor that stays open in the
+    program while it runs."""
     variables = environment() | ({"GIT_PROTOCOL": protocol} if protocol else {})
     return subprocess.Popen(
         ["git", "upload-pack", "--strict", *options, folder],

@@ -43,8 +43,7 @@ LOOK: Final = 5.0
 """Seconds between two looks at a connection."""
 
 Admit = Callable[[bool], Admission]
-"""A function that gives the admission of a client's requests. Its argument is true if nobody on the way can read
-them."""
+"""A function that returns the admission of a client's requests. Its argument is True if the connection is private."""
 
 
 class GatewayFactory(protocol.Factory):
@@ -64,7 +63,8 @@ class GatewayFactory(protocol.Factory):
         self.places = Places()
 
     def buildProtocol(self, address: IAddress | None) -> GatewayChannel | None:
-        """Return the channel of a new connection. None closes it, if there are too many that are being refused."""
+        """Return the channel of a new connection. Return None, which closes the connection, if too many are being
+        refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -74,7 +74,7 @@ class GatewayFactory(protocol.Factory):
         return GatewayChannel(self, host, peer, refusal)
 
     def log(self, request: object) -> None:
-        """Log nothing: each request logs itself."""
+        """Log nothing, because each request is logged separately."""
 
 
 class GatewayChannel(http.HTTPChannel):
@@ -112,7 +112,7 @@ class GatewayChannel(http.HTTPChannel):
         self._has_head = False
         """True if the head of a request was received that is not answered yet."""
         self._refused: float | None = None
-        """The time at which that request was refused; None if it was not."""
+        """The time at which the request was refused; None if it was accepted."""
         self._heard = self._moved = self._idle = 0.0
         """The times at which the client last sent something and last took something, and at which the last request
         ended."""
@@ -123,7 +123,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read the client's requests."""
+        """True if the client's requests cannot be read on the way."""
         return self.is_secure or self.is_local
 
     # -- from Twisted
@@ -144,7 +144,7 @@ class GatewayChannel(http.HTTPChannel):
         self._look()
 
     def dataReceived(self, data: bytes) -> None:
-        """Take received bytes. The first one tells whether there is TLS."""
+        """Process received bytes. The first byte shows whether the client uses TLS."""
         here.tally[BYTES_RECEIVED] += len(data)
         self._heard = self._now
         if not self.had_request:
@@ -164,7 +164,7 @@ class GatewayChannel(http.HTTPChannel):
             super().dataReceived(data)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         self.closing = True
         self.factory.connections.closed(self)
         if self._timer is not None and self._timer.active():
@@ -178,7 +178,7 @@ class GatewayChannel(http.HTTPChannel):
             super().lineReceived(line)
 
     def rawDataReceived(self, data: bytes) -> None:
-        """Take a part of a body, or of the next request behind it."""
+        """Process a part of a body, or of the next request behind it."""
         if not self.discards:
             super().rawDataReceived(data)
 
@@ -190,7 +190,7 @@ class GatewayChannel(http.HTTPChannel):
         super().requestDone(request)
 
     def isSecure(self) -> bool:
-        """True if the connection has TLS."""
+        """Tell whether the connection has TLS."""
         return self.is_secure
 
     def note_tls_step(self) -> None:
@@ -206,7 +206,7 @@ class GatewayChannel(http.HTTPChannel):
         self._has_head = True
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so its body is discarded."""
+        """Note that the request was refused, so that its body is discarded."""
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:
@@ -240,21 +240,21 @@ class GatewayChannel(http.HTTPChannel):
         return not self._has_head
 
     def idle_since(self, now: float) -> float | None:
-        """Return the time since which no request is open; None if one is open."""
+        """Return the time since which no request is open; None while a request is open."""
         return None if self._has_head else self._idle
 
     def must_leave(self, now: float) -> None:
-        """Limit the time of the connection, because another one needs its place."""
+        """Limit the remaining time of the connection, because a new connection needs its place."""
         self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close after the open one."""
+        """Accept no new requests, and close after the open one."""
         self.persistent = 0
         if not self._has_head:
             self.lose()
 
     def lose(self) -> None:
-        """Close once everything is sent."""
+        """Close the connection once everything is sent."""
         if self.closing:
             return
         self.closing = self.discards = True
@@ -275,7 +275,7 @@ class GatewayChannel(http.HTTPChannel):
         return now
 
     def _look(self) -> None:
-        """Close the connection if one of its timeouts has passed; schedule the next look."""
+        """Close the connection if one of its timeouts has passed, else schedule the next check."""
         now, idle = self._now, self.factory.connections.limits.idle
         untaken = unacknowledged(self._handle)
         if untaken < self._untaken or (untaken and not self._untaken):

@@ -82,13 +82,13 @@ class Channel(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """True if nobody on the way can read the client's requests."""
+        """True if the client's requests cannot be read on the way."""
 
     def head_came(self) -> None:
         """Note that the head of a request was received."""
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so its body is discarded."""
+        """Note that the request was refused, so that its body is discarded."""
 
     def let_read(self, more: bool) -> None:
         """Resume reading if `more` is true, else pause it."""
@@ -120,11 +120,11 @@ class GatewayRequest(http.Request):
         self._discarded = 0
         self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """True if it holds a place for a program (`places`)."""
+        """True if the request has a place for a program (`places`)."""
         self._is_updated = False
         """True once the cache was updated for this request."""
         self.is_over = False
-        """True once it was answered, or the client is gone."""
+        """True once the request was answered, or the client disconnected."""
 
     # -- from Twisted: the request arrives
 
@@ -207,7 +207,7 @@ class GatewayRequest(http.Request):
             self._begin()
 
     def connectionLost(self, reason: Failure) -> None:
-        """Abandon the request, because the client is gone."""
+        """Abandon the request, because the client has disconnected."""
         if not self.is_over:
             self._ended(LOST)
         super().connectionLost(reason)
@@ -256,7 +256,7 @@ class GatewayRequest(http.Request):
     # -- a fetch
 
     def _placed(self) -> None:
-        """Start the program, for which there is a place now."""
+        """Start the program, because a place for it is free now."""
         self._has_place = True
         self._run(Lane.QUICK, self._start, self._started)
 
@@ -333,7 +333,7 @@ class GatewayRequest(http.Request):
         self.finish()
 
     def _reap(self) -> None:
-        """Wait in a lane for the program, whose output is no longer read."""
+        """Wait in a lane for the end of the program, whose output is no longer read."""
         program, self._program = self._program, None
         if program is None:
             return
@@ -367,7 +367,7 @@ class GatewayRequest(http.Request):
             os.close(pack)
 
     def _keep_client(self, request: ReceiveRequest) -> None:
-        """Begin to send keep-alive packets to the client, if it accepts them."""
+        """Start to send keep-alive packets to the client, if it accepts them."""
         if not self.is_over and b"side-band-64k" in request.capabilities and request.commands:
             self._keep_alive = self.channel.reactor.callLater(KEEP_ALIVE, self._say_nothing)
 

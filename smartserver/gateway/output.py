@@ -16,10 +16,10 @@ from twisted.python.failure import Failure
 from zope.interface import implementer
 
 PIPE: Final = 256 << 10
-"""Bytes that a pipe may hold, which git writes ahead of its client."""
+"""The most bytes in a pipe, which git writes ahead of its client."""
 
 _SET_PIPE_SIZE: Final = 1031
-"""F_SETPIPE_SZ of Linux. Python names it on Linux alone."""
+"""F_SETPIPE_SZ of Linux. Python defines the name on Linux only."""
 
 MAX_SAID: Final = 4096
 """Bytes of a program's standard error that are logged."""
@@ -34,14 +34,14 @@ class RunningProgram:
         self._said = said
 
     def kill(self) -> None:
-        """Kill the program and its children. While it counts objects, it writes nothing for minutes and would not
+        """Kill the program and its children. A program that counts objects writes nothing for minutes and would not
         notice a closed pipe."""
         with contextlib.suppress(ProcessLookupError):
             os.killpg(self.process.pid, signal.SIGKILL)
 
     def wait(self) -> tuple[int, str]:
-        """Wait for the end of the program, and return its status and its standard error. It ends once its output has no
-        reader."""
+        """Wait for the end of the program, which exits once its output has no reader. Return its status and its
+        standard error."""
         status = self.process.wait()
         said = os.pread(self._said, MAX_SAID, 0)
         os.close(self._said)
@@ -49,7 +49,7 @@ class RunningProgram:
 
 
 def pipe() -> tuple[int, int]:
-    """Make a pipe whose reading end does not block."""
+    """Create a pipe whose reading end does not block."""
     output, into = os.pipe2(os.O_CLOEXEC)
     os.set_blocking(output, False)
     with contextlib.suppress(OSError):  # A user's pipes have a total limit.
@@ -75,7 +75,7 @@ class ProgramOutput(FileDescriptor):
         return self._program.output
 
     def doRead(self) -> None:
-        """Read a part of the output, or note its end."""
+        """Read a part of the output, or record its end."""
         try:
             content = os.read(self._program.output, PIPE)
         except BlockingIOError:
@@ -93,16 +93,16 @@ class ProgramOutput(FileDescriptor):
             self._ended()
 
     def pauseProducing(self) -> None:
-        """Stop reading, because the client takes no more."""
+        """Stop reading, because the client accepts no more bytes."""
         self.stopReading()
 
     def resumeProducing(self) -> None:
-        """Read on, because the client takes more."""
+        """Resume reading, because the client accepts more bytes."""
         if self.connected:
             self.startReading()
 
     def stopProducing(self) -> None:
-        """Close the output, because the client is gone."""
+        """Close the output, because the client has disconnected."""
         self.close()
 
     def close(self) -> None:

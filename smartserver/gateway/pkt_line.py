@@ -11,7 +11,7 @@ MAX_LINE = 65520
 """Bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
 
 Read = Callable[[int], bytes]
-"""A function that reads so many bytes; fewer only at the end."""
+"""A function that reads the given number of bytes; fewer only at the end."""
 
 
 class BadRequest(Exception):
@@ -24,7 +24,7 @@ def line(payload: bytes) -> bytes:
 
 
 def error_line(text: str) -> bytes:
-    """Return a line that takes the place of an answer, and that a client shows as `fatal: remote error: ...`."""
+    """Return a line that replaces an answer, and that a client shows as `fatal: remote error: ...`."""
     return line(b"ERR " + text.encode("utf-8", "backslashreplace")[: MAX_LINE - 8])
 
 
@@ -40,7 +40,7 @@ def read_line(read: Read) -> bytes | None:
     """Return the payload of the next line; None if it is a flush.
 
     Raises:
-        BadRequest: there is no valid line, or it is cut off.
+        BadRequest: the line is invalid or cut off.
     """
     digits = read(4)
     try:
@@ -61,7 +61,7 @@ def read_lines(read: Read, most: int) -> list[bytes]:
     """Return the payloads of all lines before a flush. `most`: the most bytes of the lines together.
 
     Raises:
-        BadRequest: they are too long, or cut off.
+        BadRequest: the lines are too long, or cut off.
     """
     found: list[bytes] = []
     size = 0

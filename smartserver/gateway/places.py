@@ -13,7 +13,7 @@ cache that was just built, it takes another 100 bytes for each object of the rep
 
 
 class Places:
-    """The places of running programs, and the requests that wait for one."""
+    """The places of running programs, and the requests that wait for a place."""
 
     def __init__(self, most: int = MAX_PROGRAMS) -> None:
         self._free = most
@@ -21,12 +21,12 @@ class Places:
         self._waiting: list[tuple[str, Callable[[], None]]] = []
 
     def take(self, address: str, begin: Callable[[], None]) -> None:
-        """Call `begin` once there is a place. The request has the place until it calls `leave`."""
+        """Call `begin` once a place is free. The request has the place until it calls `leave`."""
         self._waiting.append((address, begin))
         self._begin()
 
     def forget(self, begin: Callable[[], None]) -> None:
-        """Drop a waiting request whose client is gone. Else requests of lost connections would pile up."""
+        """Drop a waiting request whose client has disconnected. Otherwise such requests would accumulate."""
         self._waiting = [each for each in self._waiting if each[1] != begin]
 
     def leave(self, address: str) -> None:

@@ -57,8 +57,8 @@ CUT_OFF: Final = (
     "(git fetch --unshallow from where it was cloned)"
 )
 INCOMPLETE: Final = "missing necessary objects"
-"""The reasons with which a ref is refused whose history is neither in the pack nor on the server. The second one is
-that of git's own server."""
+"""The reasons with which a ref is refused if parts of its history are neither in the pack nor on the server. The second
+reason is that of git's own server."""
 
 
 class Command(msgspec.Struct, frozen=True):
@@ -86,8 +86,8 @@ class ReceiveRequest(msgspec.Struct, frozen=True):
 
 
 def advertisement(state: StoreState | None) -> Iterator[bytes]:
-    """Yield the advertisement of a repository's refs for a client that pushes. `state`: None if there is no repository
-    yet."""
+    """Yield the advertisement of a repository's refs for a client that pushes. `state`: None if the repository does not
+    exist yet."""
     vcs = NEW_VCS if state is None else state.vcs
     object_format = vcs.partition(" ")[2]
     said = f"{CAPABILITIES} object-format={object_format} agent=smartserver/{smartserver.__version__}".encode()
@@ -212,7 +212,7 @@ class Receive:
         return refused | {done.update.ref: reason(done) for done in outcomes if done.outcome is Outcome.REFUSED}
 
     def _words_of(self, error: CodedError | VcsError) -> str:
-        """Return the reason for which the whole push is refused."""
+        """Return the reason, in git's words, for which the whole push is refused."""
         if isinstance(error, CannotSend) and isinstance(error.__cause__, (ToolFailed, MissingObject, ReadingEnded)):
             return CUT_OFF if self._request.is_shallow else INCOMPLETE
         return self._gateway.words(error)
@@ -254,7 +254,7 @@ class _Source(LocalSource, frozen=True):
 
 @contextlib.contextmanager
 def _quarantined(folder: str, lease: Lease | None) -> Iterator[GitRepository]:
-    """Open the repository into which a push is received: its new objects go to the quarantine."""
+    """Open the repository into which a push is received. New objects are written to the quarantine."""
     environment = git_programs.environment()
     if lease is None:
         with open_bare(os.path.join(folder, "new.git"), NEW_VCS, environment) as repository:

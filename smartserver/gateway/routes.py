@@ -29,7 +29,7 @@ class Route(NamedTuple):
 
 
 class NoRoute(Exception):
-    """A request that is not one of git's protocol; the message says on one line what is expected."""
+    """A request that is not part of git's protocol. The message names, on one line, the requests that are accepted."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -90,8 +90,8 @@ def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
 
 
 def client_behind(forwarded: bytes) -> str:
-    """Return the client of a proxy on this machine: the last address in `X-Forwarded-For`, which the proxy wrote; empty
-    if there is no valid one."""
+    """Return the client of a local proxy: the last address in `X-Forwarded-For`, which the proxy has added. Empty if
+    that is no valid address."""
     last = forwarded.rpartition(b",")[2].strip().decode("latin-1")
     try:
         return str(ipaddress.ip_address(last))

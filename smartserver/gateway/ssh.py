@@ -36,21 +36,21 @@ class LaterExecutor(InlineExecutor):
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` and `done` at once; keep upkeep for `finish`."""
+        """Call `work` and `done` at once. Store upkeep for `finish`."""
         if lane in (Lane.UPKEEP, Lane.LONG):
             self._later.append(work)
         else:
             done(work())
 
     def finish(self) -> None:
-        """Run the work that was kept."""
+        """Run the work that was stored."""
         while self._later:
             self._later.pop(0)()
 
 
 def serve(gateway: Gateway, visitor: Visitor, asked: GitCommand, protocol: str) -> int:
-    """Serve one client on standard input and output, and return the exit status. `protocol`: the value of GIT_PROTOCOL,
-    if sshd passes it."""
+    """Serve one client on standard input and output. Return the exit status. `protocol`: the value of GIT_PROTOCOL, if
+    sshd passes it."""
     try:
         if asked.service is Service.UPLOAD_PACK:
             return _upload_pack(gateway, visitor, asked.path, protocol)

@@ -40,7 +40,7 @@ class Updates:
         self._run(path, [(client, done)])
 
     def forget(self, path: str, done: Done) -> None:
-        """Drop a waiting request whose client is gone. Else requests of lost connections would pile up."""
+        """Drop a waiting request whose client has disconnected. Otherwise such requests would accumulate."""
         waiting = self._waiting.get(path, [])
         waiting[:] = [each for each in waiting if each[1] != done]
 

@@ -9,7 +9,7 @@ _LEFT: Final = 256
 
 
 def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:
-    """The number of equal bytes of both texts from offsets `at` and `other_at` on."""
+    """Return the number of equal bytes of both texts from offsets `at` and `other_at` on."""
     low, high = 0, min(len(one) - at, len(other) - other_at)
     if high > _LEFT and one[at : at + _LEFT] != other[other_at : other_at + _LEFT]:
         high = _LEFT
@@ -26,7 +26,7 @@ def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> in
 
 
 def common_end(one: bytes, other: bytes, most: int) -> int:
-    """The number of equal bytes at the end of both texts, `most` at most."""
+    """Return the number of equal bytes at the end of both texts, `most` at most."""
     end, other_end = len(one), len(other)
     low, high = 0, most
     if high > _LEFT and one[end - _LEFT : end] != other[other_end - _LEFT : other_end]:
@@ -42,5 +42,6 @@ def common_end(one: bytes, other: bytes, most: int) -> int:
 
 
 def _differing(one: bytes, other: bytes, order: Literal["big", "little"]) -> int:
-    """The number of bytes from the first difference on, counted from the end with the highest byte in `order`."""
+    """Return the number of bytes from the first difference on, counted from the end with the highest byte in
+    `order`."""
     return (int.from_bytes(one, order) ^ int.from_bytes(other, order)).bit_length() + 7 >> 3

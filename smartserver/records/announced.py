@@ -72,11 +72,11 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return map(self.__getitem__, range(len(self)))
 
     def revision(self, place: int) -> RevisionId:
-        """The id of the revision at a place."""
+        """Return the id of the revision at a place."""
         return self._id(self._listed[place])
 
     def find(self, revision: RevisionId) -> int | None:
-        """The place of a revision; None if it is not listed."""
+        """Return the place of a revision; None if it is not listed."""
         number = self._slots[self._slot(revision)]
         place = self._places[number - 1] if number else _OUTSIDE
         return place if place < _OUTSIDE else None
@@ -86,7 +86,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._block[at : at + self._lengths[number]]
 
     def _slot(self, name: bytes) -> int:
-        """The slot with the number of an id, or the free slot for it."""
+        """Return the slot with the number of an id, or a free slot for it."""
         slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
         mask = len(slots) - 1
         at = hash(name) & mask
@@ -99,7 +99,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return at
 
     def _number(self, begin: int, end: int) -> int:
-        """The number of the id in a range of the block; a new number if it was not named before."""
+        """Return the number of the id in a range of the block. An id that was not named before gets a new number."""
         slot = self._slot(self._block[begin:end])
         number = self._slots[slot]
         if not number:
@@ -184,16 +184,16 @@ class AnnouncedRevisions(list[GraphNode]):
         self._places = {node.revision: place for place, node in reversed(list(enumerate(self)))}
 
     def revision(self, place: int) -> RevisionId:
-        """The id of the revision at a place."""
+        """Return the id of the revision at a place."""
         return self[place].revision
 
     def find(self, revision: RevisionId) -> int | None:
-        """The first place of a revision; None if it is not listed."""
+        """Return the first place of a revision; None if it is not listed."""
         return self._places.get(revision)
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """Check the length of an id; return its begin and end."""
+    """Check the length of an id. Return where it begins and ends."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

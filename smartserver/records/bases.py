@@ -30,12 +30,13 @@ SKIP: Final = 32
 """The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
 
 CANDIDATES: Final = 2
-"""Parents whose version is tried as base. Both are always tried: to stop at a short first frame would save only 1 % of
-the 45,000 tries in one history."""
+"""Parents whose version is tried as a base. Both are always tried, because stopping at a short first frame would save
+only 1 % of the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""Bytes of a single added piece up to which a text is sent as a hunk, which zstd would not make shorter. A third of the
-records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer bytes."""
+"""A text is sent as a hunk if its only hunk adds at most this many bytes, because zstd would not make it shorter. A
+third of the records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer
+bytes."""
 
 SIBLINGS: Final = 5
 """The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
@@ -47,27 +48,27 @@ _LEAST_SIBLING: Final = 64
 
 
 class _Looks(NamedTuple):
-    """The levels for frames on a base in bulk: a low level first, which is mostly enough, then a better one."""
+    """The levels for frames on a base in bulk: a low level first, which mostly suffices, then a better one."""
 
     least: int
     """Bytes of text and base together from which two levels are tried."""
     first: int
     """The first level."""
     enough: int
-    """Bytes up to which the first frame is used; a longer one is made again."""
+    """The size up to which the first frame is used. A longer frame is compressed again."""
     second: int
     """The second level."""
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""The levels for texts of any kind: one in eighteen is so large with its base, and they took two fifths of the time
-(doc/design/0005)."""
+"""The levels for large texts of any kind. One text in eighteen is so large with its base, and these texts took two
+fifths of the time (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
 """The levels for texts that are nearly equal to their bases (doc/design/0005)."""
 
 _FRAME_CACHE: Final = 32 << 20
-"""Bytes of frames that are kept for further copies of a record."""
+"""Bytes of frames that are cached for further copies of a record."""
 
 _ENTRY: Final = 250
 """Bytes that an entry of a cache costs besides its value: its name, its place in the dictionary and in the order
@@ -79,10 +80,10 @@ def _cost(value: bytes) -> int:
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""Returns the hunks that make the text of a record from that of another, given the kind and both keys."""
+"""A function that returns the hunks between the texts of two records, given their kind and both keys."""
 
 Texts = Callable[[int, Key], bytes]
-"""Returns the text of a record that is not in the cache, given its kind and key."""
+"""A function that returns the text of a record that is not in the cache, given its kind and key."""
 
 
 class Candidate(NamedTuple):
@@ -101,9 +102,10 @@ class NewRecord(NamedTuple):
     text: bytes
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
-    """Its path in the tree, by which siblings are found; empty: none are searched."""
+    """The path of the record in the tree, by which sibling bases are found. If it is empty, no siblings are
+    searched."""
     parts: delta.TextParts | None = None
-    """The text in parts, if it is too large to have a base; then the key must prove the text."""
+    """The text in parts, if it is too large to have a base. The key must then prove the text."""
 
 
 class HeldRecord(NamedTuple):
@@ -126,7 +128,7 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """The number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
+    """Return the number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP
@@ -232,7 +234,7 @@ class SegmentWriter:
         return [part for part in (header + joined[0], *joined[1:], b"".join(frames)) if part]
 
     def put(self, revision: RevisionId, parents: Sequence[Parent], items: Sequence[AnyRecord]) -> None:
-        """Start making the parts of a segment. The native twin does so in a thread, which calls `texts` and `hunks`.
+        """Start to build the parts of a segment. The native twin does so in a thread, which calls `texts` and `hunks`.
         Until all segments are taken, only `put`, `take` and `abandon` may be called."""
         try:
             self._made.append(self.parts(revision, parents, items))
@@ -240,7 +242,8 @@ class SegmentWriter:
             self._made.append(error)
 
     def take(self, wait: bool) -> list[list[bytes]]:
-        """Return the parts of finished segments, in the order of `put`. `wait`: True to wait until all are finished.
+        """Return the parts of finished segments, in the order of `put`. `wait`: True to wait until all segments are
+        finished.
 
         Raises:
             LimitExceeded: the next segment is over its limit; no more segments are made.
@@ -263,7 +266,8 @@ class SegmentWriter:
         self._made.clear()
 
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """Choose the encoding of a record. Return the record, with its text if a held one needs it, and the choice."""
+        """Choose the encoding of a record. Return the record, with its text if a held record needs it, and the
+        choice."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
             if not check_bytes(self._kinds[kind]):  # Else the text is needed to make the check.
@@ -301,7 +305,8 @@ class SegmentWriter:
         return _Choice(encoding, frame, None, 0, len(frame), len(record.text))
 
     def _again(self, record: AnyRecord, version: SentVersion | None) -> _Choice | None:
-        """Reuse the frame of an earlier copy of the record, if its base is allowed for this revision too; else None."""
+        """Reuse the frame of an earlier copy of the record, if its base is also allowed for this revision. Otherwise
+        return None."""
         if version is None or not version.revisions:
             return None
         if record.candidates if version.base is None else not version.base.is_in(self._reach):
@@ -343,7 +348,7 @@ class SegmentWriter:
         return _Choice(encoding, frame, base, number, len(frame) + named, length)
 
     def _frame_on(self, record: NewRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """The encoding and frame of a text on a base; None if the base cannot be used."""
+        """Return the encoding and frame of a text on a base; None if the base cannot be used."""
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
@@ -358,14 +363,15 @@ class SegmentWriter:
         return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """The encoding and frame of the hunks of a held record; None if there are none, or too many."""
+        """Return the encoding and frame of the hunks of a held record; None if it has no hunks, or too many."""
         if self._hunks is None:
             return None
         hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
         return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
-        """Encode a record on the best of its newest siblings, if that saves a tenth of its cost alone; else None."""
+        """Encode a record on the best of its newest siblings, if that saves a tenth of the cost of encoding it alone.
+        Otherwise return None."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
         best = None
@@ -388,7 +394,8 @@ class SegmentWriter:
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
     def _skip(self, version: SentVersion, number: int) -> SentVersion:
-        """The base of version `number`, the successor of `version`, by the rule of chains; else `version` itself."""
+        """Return the base of version `number`, the successor of `version`, by the rule of chains; else `version`
+        itself."""
         target = number - skip_distance(number)
         base = version
         while base.number > target and base.base is not None:

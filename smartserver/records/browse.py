@@ -36,31 +36,32 @@ MAX_ITEM: Final = 32 << 20
 """Bytes of an item without its text: a revision may name 100,000 paths."""
 
 MAX_MESSAGE: Final = 8 << 20
-"""Bytes of a message in a log. A server has some six copies of it in memory."""
+"""The most bytes of a message in a log. A server has some six copies of it in memory."""
 
 _LENGTH: Final = struct.Struct(">I")
 
 MAX_REVISION: Final = MAX_ITEM - 1
-"""Bytes of one revision of a log: the array around it takes one more."""
+"""The most bytes of one revision of a log. The array around it takes one byte more."""
 
 MAX_GROUP: Final = 64 << 10
-"""Bytes of the revisions in one item of a log; a longer revision has an item of its own."""
+"""The most bytes of the revisions in one item of a log. A longer revision has an item of its own."""
 
 _MAX_REVISIONS: Final = 1 << 14
-"""Revisions in one item that a reader accepts: each takes at least five bytes."""
+"""The most revisions in one item that a reader accepts. Each takes at least five bytes."""
 
 _END: Final = struct.Struct(">II")
 """The end of a content body: a length of 0, and the CRC-32 (RFC 1952) of all items and texts. TCP's own checksum misses
 one of 65,536 damaged packets."""
 
 NO_TEXT: Final = -1
-"""The size of an entry if neither texts nor sizes were asked for."""
+"""The size of an entry if neither texts nor sizes were requested."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""The name of a revision, as the system's tools take it; empty: the revision that a clone checks out."""
+"""The name of a revision, in the syntax of the system's tools. An empty name is the revision that a clone checks
+out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
-"""A path inside a tree, without a slash at either end; empty: the root."""
+"""A path inside a tree, without a slash at either end. The empty path is the root."""
 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 53)]
 
@@ -73,7 +74,7 @@ class NodeType(enum.IntEnum):
     EXECUTABLE = 2
     LINK = 3
     SUBMODULE = 4
-    """A revision of another repository, whose id is the text."""
+    """A revision of another repository. Its text is the id of that revision."""
 
 
 class Node(NamedTuple):
@@ -121,7 +122,7 @@ class Contents(Protocol):
         """Find the revision with a name.
 
         Raises:
-            NoSuchPart: there is none.
+            NoSuchPart: the name is unknown.
         """
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
@@ -133,16 +134,17 @@ class Contents(Protocol):
         """
 
     def text(self, node: Node) -> Text:
-        """The text of a file, the target of a link, or the id of a submodule's revision."""
+        """Return the text of a file, the target of a link, or the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
-        """The bytes of the `text` of a node."""
+        """Return the bytes of the `text` of a node."""
 
     def header(self, revision: RevisionId) -> Header | None:
-        """The header of a revision; None if a log does not show the revision, such as a tag."""
+        """Return the header of a revision; None if a log does not show the revision, such as a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """A value that is equal for two revisions if they have equal content at a path; None if there is nothing."""
+        """Return a value that is equal for two revisions if they have equal content at a path. Return None if the path
+        does not exist."""
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """Yield the differences of a revision's tree from that of its first parent, sorted by path."""
@@ -165,9 +167,9 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
-    """Selects the newest `limit` (0: all) revisions that `newest` reaches and `oldest` (if not empty) does not, newest
-    first. `path`: only revisions whose tree at the path differs from that of each parent. `messages`: with parents and
-    message. `changes`: with the paths that differ from the first parent.
+    """Selects the newest `limit` revisions that `newest` reaches and `oldest` (if not empty) does not, newest first. A
+    `limit` of 0 means all. `path`: only revisions whose tree at the path differs from that of each parent. `messages`:
+    with parents and message. `changes`: with the paths that differ from the first parent.
     """
 
     newest: Name = ""
@@ -190,7 +192,7 @@ def encode_selector(selector: Selector) -> bytes:
 
 
 def decode_selector(selector: bytes) -> Selector | None:
-    """Decode the selector that a client sent; None if it is a selector of the repository's system."""
+    """Decode the selector in a request. Return None if it is a selector of the repository's system."""
     if not selector.startswith(MARK):
         return None
     try:
@@ -203,8 +205,8 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, whether that follows or
-    not. `key`: the key of its record, if keys were asked for and it has one."""
+    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, even if the text does
+    not follow. `key`: the key of its record, if keys were requested and the node has a record."""
 
     path: bytes
     type: NodeType
@@ -213,8 +215,8 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if
-    they were not asked for."""
+    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if the
+    changes were not requested."""
 
     id: str
     author: str
@@ -241,7 +243,7 @@ class ChangeList:
         self._count += 1
 
     def array(self) -> msgspec.Raw:
-        """The encoded array of all changes, as in a `LogEntry`."""
+        """Return the encoded array of all changes, as in a `LogEntry`."""
         count = self._count
         if count < 1 << 4:
             head = bytes((0x90 | count,))
@@ -278,8 +280,8 @@ _NO_CHANGES: Final = b"\xc0"
 
 
 def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
-    """Split an encoded revision into the parts that logs select: id, author and date; parents and message; changes. All
-    are empty if the row is."""
+    """Split an encoded revision into the parts that logs select: id, author and date; parents and message; changes. For
+    an empty row, all parts are empty."""
     if not row:
         return b"", b"", b""
     parts = _parts.decode(row)
@@ -387,7 +389,7 @@ class ContentStream:
             raise Malformed(self._before, f"it ends {missing} bytes before the end of an item")
 
     def _more(self) -> bool:
-        """Get the next chunk; return False if there is none."""
+        """Get the next chunk. Return False at the end."""
         chunk = next(self._chunks, b"")
         self._before += len(self._buffer)
         self._buffer, self._at = chunk, 0
@@ -405,7 +407,7 @@ _revisions: Final[msgspec.msgpack.Decoder[list[LogEntry]]] = msgspec.msgpack.Dec
 
 
 def _items(chunks: Iterator[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of the items of a content body, and check its end; nothing if there is no body."""
+    """Yield the bytes of the items of a content body, and check its end. Yield nothing if there is no body."""
     first = next(chunks, b"")
     if not first:
         return

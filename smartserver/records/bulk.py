@@ -19,17 +19,18 @@ if TYPE_CHECKING:
     import zstandard
 
 LEVEL: Final = 8
-"""Level 9 makes a history of 12,503 revisions 2.3 % smaller, and takes a server a third more time."""
+"""The level of zstd. Level 9 would make a history of 12,503 revisions 2.3 % smaller, and take a server a third more
+time."""
 
 SEGMENT_LEVEL: Final = 3
 """The level for stored segments, whose records are compressed already: level 9 makes them 2 % smaller, three times
 slower."""
 
 WINDOW_LOG: Final = 23
-"""The window, 8 MiB: the bytes that a reader must hold, and in which a writer finds common parts."""
+"""The window of 8 MiB: a reader must have so many bytes in memory, and a writer finds common parts in them."""
 
 CONTENT_WINDOW_LOG: Final = 21
-"""The window of content bodies, 2 MiB: with 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
+"""The window of content bodies, 2 MiB. With 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
 
 _FED: Final = 512
 """Bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes to 16 MiB at most."""
@@ -56,11 +57,11 @@ class BulkWriter:
         return ready
 
     def flush(self) -> bytes:
-        """Return the bytes held back: with them a reader can decode all texts so far."""
+        """Return the buffered bytes. With them a reader can decode all texts so far."""
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
-        """Return the last bytes of the stream; nothing may be added afterwards."""
+        """Return the last bytes of the stream. Nothing may be added afterwards."""
         return self._flush(self._flush_end)
 
     def _flush(self, how: int) -> bytes:
@@ -87,7 +88,7 @@ class BulkDecoder:
         """Decode the next bytes of the stream, and yield their text in parts, each decoded on demand.
 
         Raises:
-            Malformed: the bytes are no bulk stream, or follow its end.
+            Malformed: the bytes are not a bulk stream, or follow its end.
         """
         zstd = self._zstd
         here.tally[DECOMPRESSED_IN] += len(chunk)
@@ -110,7 +111,7 @@ class BulkDecoder:
         """Check that the stream is complete.
 
         Raises:
-            Malformed: it is not.
+            Malformed: the stream is incomplete.
         """
         if not self._zstd.eof:
             raise Malformed(self.taken, "a bulk stream ends early")
@@ -120,7 +121,7 @@ def read_bulk(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Decode a bulk stream that arrives in chunks.
 
     Raises:
-        Malformed: the chunks are no bulk stream, end early, or continue after its end.
+        Malformed: the chunks are not a bulk stream, end early, or continue after its end.
     """
     decoder = BulkDecoder()
     for chunk in chunks:

@@ -23,7 +23,7 @@ class Cache(Generic[K, V]):
         """Drop all values."""
         self._values: OrderedDict[K, V] = OrderedDict()
         self.size = 0
-        """The cost of all its values."""
+        """The cost of all cached values."""
 
     def __len__(self) -> int:
         return len(self._values)
@@ -36,8 +36,8 @@ class Cache(Generic[K, V]):
         return found
 
     def put(self, key: K, value: V, *, spare: bool = False) -> int:
-        """Keep a value. The old value of the key is dropped, even if the new one is over the limit. `spare`: True to
-        make it the next to be dropped, unless it is used before (midpoint insertion).
+        """Store a value. The old value of the key is dropped, even if the new value is over the limit. `spare`: True to
+        make the value the next to be dropped, unless it is used before (midpoint insertion).
 
         Returns: how many values of other keys were dropped.
         """

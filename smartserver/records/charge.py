@@ -6,10 +6,11 @@ from collections.abc import Callable
 from typing import Final
 
 Charge = Callable[[int], None]
-"""Called with a number of steps taken, or of bytes; ends the work by raising an error."""
+"""A function that is called with a number of steps or bytes. It raises an error to end the work."""
 
 PATH_BYTES: Final = 64
-"""Bytes of a path that cost one step: the paths of nested folders grow with the square of their stored size."""
+"""Bytes of a path that cost one step, because the lengths of the paths of nested folders grow with the square of their
+stored size."""
 
 
 def free(steps: int) -> None:
@@ -17,5 +18,5 @@ def free(steps: int) -> None:
 
 
 def steps_of(path: bytes) -> int:
-    """The number of steps to charge for an entry of a tree."""
+    """Return the number of steps to charge for an entry of a tree."""
     return 1 + len(path) // PATH_BYTES

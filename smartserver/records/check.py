@@ -30,7 +30,7 @@ class Hash(Protocol):
         """Take the next bytes."""
 
     def digest(self) -> bytes:
-        """The digest of all bytes so far."""
+        """Return the digest of all bytes so far."""
 
 
 def _digest(_: bytes, digest: bytes) -> bytes:
@@ -41,8 +41,8 @@ class KeyCheck(NamedTuple):
     """A check by which a key is computed from meta and text."""
 
     begin: Callable[[Key, bytes, int], Hash]
-    """Returns the hash to which the text is added, for a key, meta and length of the text. Raises ValueError if no
-    record can have them."""
+    """A function that returns the hash to which the text is added, for a key, meta and length of the text. It raises
+    ValueError if no record can have these."""
     key: Callable[[Key, bytes], Key] = _digest
     """Returns the key that a record must have, from its present key and the digest."""
 
@@ -55,7 +55,7 @@ systems register."""
 
 
 def check_bytes(kind: Kind) -> int:
-    """The bytes of the check in the header of a record of this kind; 0 if the key is the check."""
+    """Return the bytes of the check in the header of a record of this kind; 0 if the key is the check."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:
@@ -80,7 +80,7 @@ def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
 
 @functools.lru_cache(maxsize=64)
 def _begin(name: str) -> bytes:
-    """The first bytes that are hashed for a check of a kind."""
+    """Return the first bytes that are hashed for a check of a kind."""
     named = name.encode()
     return varint.encode(len(named)) + named
 

@@ -36,7 +36,7 @@ class RepositoryView(Protocol):
 
     def charge(self, steps: int, size: int = 0) -> None:
         """Charge the request for the caller's own work: steps, and bytes of texts that are read again. A loop must
-        charge each entry, page or record before it keeps anything of it.
+        charge each entry, page or record before it stores any part of it.
 
         Raises:
             Cancelled: the client has disconnected.
@@ -47,41 +47,44 @@ class RepositoryView(Protocol):
         """All refs. The caller must charge a walk over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must charge
-        a walk over them."""
+        """Return the entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must
+        charge a walk over them."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """The keys of a map's entries that changed since an incarnation, version and mark; None if they are unknown."""
+        """Return the keys of a map's entries that changed since an incarnation, version and mark; None if they are
+        unknown."""
 
     def setting(self, name: str) -> bytes | None:
-        """A setting of the repository; None if it is not set."""
+        """Return a setting of the repository; None if it is not set."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not stored."""
+        """Return the ordinal of a revision; None if it is not stored."""
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id of a revision."""
+        """Return the id of a revision."""
 
     def parents(self, ordinal: int) -> Sequence[int]:
-        """The ordinals of a revision's stored parents."""
+        """Return the ordinals of a revision's stored parents."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is not stored."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is not
+        stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """The ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader lacks."""
+        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader
+        lacks."""
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """The record of a kind and key; None if it is not stored."""
+        """Return the record of a kind and key; None if it is not stored."""
 
     def text(self, kind: int, key: Key) -> Text | None:
-        """The text of a record; None if it is not stored."""
+        """Return the text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
-        """Read a few records together that will be needed next, if the store is behind a link."""
+        """Read a few records together that will be needed next, if the store is remote."""
 
     def length(self, kind: int, key: Key) -> int | None:
-        """The bytes of a record's text, without reading the text; None if the record is not stored."""
+        """Return the bytes of a record's text, without reading the text; None if the record is not stored."""
 
 
 class MapReader(Protocol):
@@ -95,10 +98,10 @@ class MapReader(Protocol):
         """All settings."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map."""
+        """Return the entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """The `firsts` with which a key of a map begins."""
+        """Return the `firsts` with which a key of a map begins."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Tell whether a revision is stored or announced by the request."""
@@ -107,28 +110,29 @@ class MapReader(Protocol):
         """Tell whether `revision` is or descends from `ancestor`; both are stored or announced."""
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> Sequence[RevisionId]:
-        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are
-        ignored."""
+        """Return the `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in
+        `others` are ignored."""
 
 
 class TipReader(Protocol):
-    """A repository with the revisions that a request brought, from which a system proves the attributes of tips."""
+    """A repository together with the revisions of a request. A system proves the attributes of tips from it."""
 
     def proved(self) -> Iterator[Tip]:
-        """The tips whose attributes were proved before."""
+        """Return the tips whose attributes were proved before."""
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision, higher than those of its parents; None if it is neither stored nor announced."""
+        """Return the ordinal of a revision, which is higher than those of its parents. Return None if the revision is
+        neither stored nor announced."""
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is missing."""
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """The `System.tip_fact` of each revision, read together; empty for an unknown revision."""
+        """Return the `System.tip_fact` of each revision, read together; empty for an unknown revision."""
 
 
 class ReadScope(NamedTuple):
-    """The wants, the haves and the ref that a client names besides the selector."""
+    """The wants, the haves and the ref that a client sends in addition to the selector."""
 
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()

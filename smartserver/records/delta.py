@@ -43,11 +43,12 @@ _LARGE_LEVEL: Final = 3
 """The level for a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time
 (doc/design/0005)."""
 _LARGE: Final = 64 << 10
-"""Bytes from which a text is large."""
+"""Bytes from which a text counts as large."""
 
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
-"""Bytes above which hunks are compressed. Fewer bytes shrink by a third, but take zstd as long as many bytes."""
+"""The bytes of hunks above which they are compressed. Fewer bytes shrink by a third, but zstd takes as long for them as
+for many bytes."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
@@ -59,7 +60,7 @@ _PROBE: Final = 64 << 10
 """Bytes of a large text that are compressed first, to see whether the text is compressible."""
 
 _PROBED: Final = 128 << 10
-"""Bytes from which a text is probed first: for a smaller text, the probe would take most of the time."""
+"""The fewest bytes of a text that is probed first. For a smaller text, the probe would take most of the time."""
 
 
 def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
@@ -102,7 +103,7 @@ class TextParts:
         return self._parts[len(self._parts) // 2]
 
     def take(self) -> Iterator[bytes]:
-        """Yield each part, and drop it: this works once."""
+        """Yield each part, and drop it. So the parts can be read only once."""
         while self._parts:
             yield self._parts.popleft()
 
@@ -184,8 +185,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """Decode a text as `decompress`, but yield it in parts, and hold only the frame's own window. `base` is in parts
-    too; the base of a zstd frame is held whole, which `limits.MAX_BASED` bounds.
+    """Decode a text as `decompress`, but yield it in parts, with only the frame's own window in memory. `base` is in
+    parts, too. The base of a zstd frame must be in memory whole; `limits.MAX_BASED` bounds it.
 
     Raises:
         Malformed: as in `decompress`, perhaps after some parts.
@@ -206,7 +207,7 @@ def decompress_parts(
 
 
 def window(frame: bytes, length: int) -> int:
-    """The bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
+    """Return the bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
     text."""
     if not frame or frame[0] & 0x20 or len(frame) < 2:
         return length
@@ -291,7 +292,8 @@ def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
 
 
 def window_log(size: int) -> int:
-    """The window for `size` bytes of base and text together: it covers all of them, within zstd's and our limits."""
+    """Return the window for `size` bytes of base and text together. It covers all of them, within zstd's and our
+    limits."""
     return min(max(size.bit_length(), limits.MIN_WINDOW_LOG), limits.MAX_WINDOW_LOG)
 
 
@@ -340,15 +342,16 @@ def _check_head(frame: bytes | memoryview, length: int) -> int:
 
 
 def _head_size(descriptor: int) -> int:
-    """The bytes before the first block: the descriptor, the window unless the frame is a single segment, the length."""
+    """Return the bytes before the first block: the descriptor, the window unless the frame is a single segment, the
+    length."""
     single = descriptor >> 5 & 1
     return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 
 
 @twin
 class Zstd:
-    """Compresses by zstandard's public interface, with a new context and dictionary for each frame. It must not be
-    shared between threads."""
+    """Compresses by zstandard's public interface, with a new context and dictionary for each frame. The object must not
+    be shared between threads."""
 
     def __init__(self) -> None:
         import zstandard

@@ -28,7 +28,7 @@ class Level(enum.StrEnum):
     """The faults of new records for which a push is refused."""
 
     OFF = "off"
-    """No faults: records are not looked at."""
+    """No faults are found, because records are not checked."""
     SAFE = "safe"
     """Faults that harm clients (`Severity.HARM`)."""
     STRICT = "strict"
@@ -43,7 +43,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordRole(NamedTuple):
-    """The role that another record gives to a record: that of a file which the system reads because of its name."""
+    """The role that one record assigns to another: that of a file which the system reads because of its name."""
 
     kind: int
     key: Key
@@ -54,20 +54,20 @@ CHARGE_EVERY: Final = 256
 """Steps between two charges, which take a tenth of a millisecond."""
 
 Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
-"""The faults of a record, and the roles that it gives to other records."""
+"""The faults of a record, and the roles that it assigns to other records."""
 
 NONE: Final[Findings] = ((), ())
 """No faults and no roles, the findings for nearly every record."""
 
 
 class FaultChecker:
-    """Looks for faults of one system's records. This base class finds none."""
+    """Checks the records of one system for faults. This base class finds none."""
 
     severities: Mapping[str, Severity] = {}
-    """The severity of each fault that is looked for, by id."""
+    """The severity, by id, of each fault that is checked."""
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """The faults of a readable record, each once, and the roles that it gives to other records.
+        """Return the faults of a readable record, each once, and the roles that it assigns to other records.
 
         `base`: the text of a record of the same kind and meta. Parts that are equal in both need not be checked again.
         """
@@ -75,12 +75,13 @@ class FaultChecker:
         return NONE
 
     def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
-        """The faults of a record in its role that can be found without its text. `size`: the bytes of the text."""
+        """Return the faults of a record in its role that can be found without its text. `size`: the bytes of the
+        text."""
         del role, meta, size
         return ()
 
     def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
-        """All faults of a record in its role. The work is charged while it is done."""
+        """Return all faults of a record in its role. The work is charged while it is done."""
         del role, record, charge
         return ()
 

@@ -81,7 +81,7 @@ def decode_hunks(said: bytes) -> list[Hunk]:
 
 
 def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
-    """Make the text of `length` bytes from hunks and a base.
+    """Build the text of `length` bytes from hunks and a base.
 
     Raises:
         Malformed: the text has another length, or a hunk reaches beyond the base.
@@ -101,7 +101,8 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Make a text as `apply_hunks`, but yield it in parts, from a base in parts, of which one at a time is held."""
+    """Apply hunks like `apply_hunks`, but read the base and yield the text in parts. One part of the base is in memory
+    at a time."""
     parts = iter(base)
     part = memoryview(b"")
     passed = 0

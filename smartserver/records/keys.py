@@ -1,8 +1,8 @@
 """`KeyTable`: a number for each of many keys, in a third of the memory that a dictionary takes.
 
 A history has a key for each object, and properties of objects are kept in arrays by the key's number. An entry of a
-dictionary, with a key of 20 bytes and a number as objects, takes 130 bytes; here it takes the 20 bytes of the key, and
-30 to 40 more. A lookup takes 0.4 us, four times as long as in a dictionary.
+dictionary, with a key of 20 bytes and a number as objects, takes 130 bytes. An entry of this table takes the 20 bytes
+of the key, and 30 to 40 more. A lookup takes 0.4 us, four times as long as in a dictionary.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ ABSENT: Final = -1
 """The number of a key that is not in the table."""
 
 _LEAST: Final = 16
-"""Slots of an empty table: most pushes bring some ten records."""
+"""The number of slots of an empty table. Most pushes have some ten records."""
 
 _LOW: Final = 0xFFFFFFFF
 
@@ -45,11 +45,11 @@ class KeyTable:
         return self.find(key) >= 0
 
     def key(self, number: int) -> Key:
-        """The key with a number."""
+        """Return the key with a number."""
         return bytes(self.joined[self.ends[number] : self.ends[number + 1]])
 
     def find(self, key: Key) -> int:
-        """The number of a key; `ABSENT` if it was not added."""
+        """Return the number of a key; `ABSENT` if it was not added."""
         slots, mask = self._slots, self._mask
         low = hash(key) & _LOW
         at = low & mask

@@ -18,28 +18,29 @@ MAX_PARENTS: Final = 65_536
 """Parents of a revision. The widest merge of the Linux kernel has 66; generated histories reach some thousands."""
 
 MAX_ENTRIES: Final = 1 << 20
-"""Records of one revision. A first import of the largest public source trees brings about 500,000 files."""
+"""The most records of one revision. A first import of the largest public source trees has about 500,000 files."""
 
 MAX_RECORD: Final = 256 << 20
 """Bytes of one fulltext. The server that checks a push, or the client that checks a pull, holds it whole in memory.
 Eight kilobytes of zstd can claim all of it."""
 
 MAX_TAKEN: Final = MAX_RECORD
-"""Bytes of a stored segment. Both sides hold it whole, too. A client refuses to push a larger one before it sends."""
+"""The most bytes of a stored segment. Both sides hold a segment whole in memory. A client refuses to push a larger one
+before it sends anything."""
 
 MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
-"""Bytes of any segment. A server makes segments of single records (`store.content`): a whole record of any size, up to
-4 MiB of other records before it, and their headers."""
+"""The most bytes of any segment. A server builds segments of single records (`store.content`): a whole record of any
+size, up to 4 MiB of other records before it, and their headers."""
 
 MAX_REFERRING: Final = 32 << 20
-"""Bytes of a pushed record that names others, such as a folder: its references are parsed in one call, which takes five
-times its size in memory while nothing else runs. A folder of 500,000 files has 20 MB."""
+"""The most bytes of a pushed record that refers to other records, such as a folder: its references are parsed in one
+call, which takes five times its size in memory while nothing else runs. A folder of 500,000 files has 20 MB."""
 
 BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
 """The name of the limit in a `LimitExceeded` for such a record."""
 
 BYTES_OF_RECORD: Final = "bytes of a record"
-"""The name of the limit in a `LimitExceeded` for a text. It is sent to clients, which compare it: it never changes."""
+"""The name of the limit in a `LimitExceeded` for a text. It must never change, because clients compare it."""
 
 BYTES_OF_SEGMENT: Final = "bytes of a segment"
 """The name of the limit in a `LimitExceeded` for a segment, which also never changes."""
@@ -48,7 +49,8 @@ MAX_SEGMENT_TEXT: Final = 64 << 30
 """The sum of the fulltext lengths in one segment: the most that a server decodes for one request, by default."""
 
 MAX_GRAPH: Final = 64 << 20
-"""Bytes of an announced graph. With about 24 bytes each, it holds 2.7 million revisions, twice the Linux kernel's."""
+"""The most bytes of an announced graph. With about 24 bytes each, it holds 2.7 million revisions, twice the Linux
+kernel's."""
 
 MAX_ANNOUNCED: Final = 3_000_000
 """Revisions of an announced graph: a few more than `MAX_GRAPH` holds with ids of 20 bytes. A server keeps up to 35
@@ -61,7 +63,7 @@ MAX_DEPTH: Final = 255
 """Delta steps from a record to its fulltext: the index keeps the depth in one byte. Writers stay under 100."""
 
 MAX_CHAIN: Final = 1 << 30
-"""The sum of the fulltext lengths along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
+"""The most bytes of all fulltexts along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
 
 MAX_BASED: Final = 64 << 20
 """Bytes of base and text together above which a record has no base: the largest useful tables of zstd's match finder
@@ -71,7 +73,7 @@ MIN_BASE: Final = 8
 """The least bytes of a base: zstd ignores a prefix under 8 bytes."""
 
 MAX_HUNKS: Final = 1 << 20
-"""Bytes of the hunks of one record: decoded, that many bytes of the shortest hunks take 40 MB of memory."""
+"""The most bytes of the hunks of one record. Decoded, so many bytes of the shortest hunks take 40 MB of memory."""
 
 MIN_WINDOW_LOG: Final = 10
 """The least window of zstd, 1 KiB."""
@@ -80,15 +82,15 @@ MAX_WINDOW_LOG: Final = 27
 """The largest window that a reader accepts, 128 MiB: the default limit of zstd."""
 
 WIDE: Final = 4 << 20
-"""Bytes of base and text together above which the default hash tables of level 9 no longer cover a whole base."""
+"""Bytes of base and text together above which the default hash tables of level 9 do not cover a whole base."""
 
 PARTS_WINDOW_LOG: Final = 21
-"""The window of a text over `MAX_BASED`, 2 MiB, which a server holds for each client that reads one. 200 MB of source
-take 13 % more bytes than with a window of all of it, 3 % more than with 8 MiB."""
+"""The window of a text over `MAX_BASED`. A server has these 2 MiB in memory for each client that reads such a text. 200
+MB of source take 13 % more bytes than with a window of the whole text, and 3 % more than with 8 MiB."""
 
 MAX_TABLE_LOG: Final = 24
-"""The largest hash and chain tables an encoder makes (64 MiB each); 25 was measured to gain nothing."""
+"""The largest hash and chain tables that an encoder may create (64 MiB each). By measurement, 25 has no advantage."""
 
 TEXT_CACHE: Final = 128 << 20
-"""Bytes of fulltexts that a writer keeps to use as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256
-MiB 96, with 32 MiB 1,086."""
+"""Bytes of fulltexts that a writer caches as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256 MiB
+96, with 32 MiB 1,086."""

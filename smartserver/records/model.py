@@ -14,8 +14,9 @@ Key = bytes
 """The key of a record, unique within its kind; 1 to 1,024 bytes."""
 
 HERE = b"."
-"""The name that stands for the branch which a request's path names, if the request allows that. It is also the name of
-a branch at the path of its repository, which no path can spell."""
+"""The name that stands for the branch in a request's path, if the request allows that.
+
+It is also the name of a branch at the path of its repository, which no path can spell."""
 
 
 made = tuple.__new__
@@ -61,7 +62,8 @@ SentRecord = RecordName | tuple[int, Key, Key]
 was sent before."""
 
 Piece = tuple[int, Iterable[SentRecord]]
-"""The ordinal of a revision, and the records to send in its segment; `()`: only its id and parents."""
+"""The ordinal of a revision, and the records to send in its segment. With no records, only the revision's id and
+parents are sent."""
 
 
 class BaseTag:
@@ -72,12 +74,12 @@ class BaseTag:
 
     @staticmethod
     def entry(index: int) -> int:
-        """The tag of the record at `index` of the same segment."""
+        """Return the tag of the record at `index` of the same segment."""
         return 2 + 2 * index
 
     @staticmethod
     def parent(index: int) -> int:
-        """The tag of the record of the same kind whose key is the id of parent `index`."""
+        """Return the tag of the record of the same kind whose key is the id of parent `index`."""
         return 3 + 2 * index
 
 
@@ -114,7 +116,7 @@ class Segment(NamedTuple):
     """The offsets of the record headers from the start of the segment."""
 
     def base_of(self, entry: Entry) -> Key:
-        """The key of an entry's base; empty if it has none."""
+        """Return the key of an entry's base; empty if the entry has no base."""
         tag = entry.base
         if tag == BaseTag.NONE:
             return b""
@@ -133,7 +135,8 @@ class GraphNode(NamedTuple):
 
 
 class Plan(Protocol):
-    """The content of a push: the graph, and the segments on demand. An adapter (`vcs`) makes it, a client reads it."""
+    """The content of a push: the graph, and the segments on demand. An adapter (`vcs`) creates it, a client reads
+    it."""
 
     @property
     def graph(self) -> Sequence[GraphNode]:

@@ -36,7 +36,7 @@ PARTS: Final[dict[str, tuple[Any, Any]]] = {}
 
 
 def twin(python: T) -> T:
-    """Return the native part with the name of a part in Python; if there is none, return the part in Python."""
+    """Return the native part with the name of a Python part. If there is none, return the Python part."""
     name: str = python.__name__  # type: ignore[attr-defined]
     native: T | None = getattr(_native, name, None)
     PARTS[name] = python, native
@@ -44,12 +44,12 @@ def twin(python: T) -> T:
 
 
 def native(name: str) -> Any:
-    """The native part with a name; None if it was not built."""
+    """Return the native part with a name; None if it was not built."""
     return getattr(_native, name, None)
 
 
 def said() -> str:
-    """The line that `smartserver --version` adds; empty if the native parts are used."""
+    """Return the line that `smartserver --version` adds; empty if the native parts are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

@@ -103,7 +103,7 @@ def decode_segment(buf: Buffer, at: int, kinds: Sequence[Kind]) -> Segment:
     """Decode the header of the segment at `at`; its frames need not be in `buf`.
 
     Raises:
-        Malformed: the bytes are no segment.
+        Malformed: the bytes are not a segment.
         LimitExceeded: a length or count is over its limit.
     """
     start = at
@@ -128,7 +128,7 @@ def decode_parents(buf: Buffer, at: int) -> tuple[Parent, ...]:
     """Decode the parents of the segment at `at`; the bytes after them need not be in `buf`.
 
     Raises:
-        Malformed: the bytes are no segment, or `buf` ends within the parents.
+        Malformed: the bytes are not a segment, or `buf` ends within the parents.
         LimitExceeded: a length or count is over its limit.
     """
     return decode_revision(buf, at).parents
@@ -192,8 +192,8 @@ def read_length(head: Buffer) -> tuple[int, int]:
 
 
 class SegmentStream:
-    """Cuts a stream into the announced graph, if one comes first, and whole segments. It holds at most one unfinished
-    segment, of `limit` bytes at most."""
+    """Cuts a stream into the announced graph, if the stream begins with one, and whole segments. It has at most one
+    unfinished segment in memory, of at most `limit` bytes."""
 
     def __init__(
         self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None
@@ -239,7 +239,7 @@ class SegmentStream:
                 self._take(whole)
 
     def graph(self) -> AnnouncedGraph | None:
-        """The announced graph; None until it is complete, or if there is none."""
+        """Return the announced graph; None if the stream announces none, or its graph is not complete yet."""
         return self._graph
 
     def segments(self) -> Iterator[bytes]:
@@ -259,7 +259,7 @@ class SegmentStream:
             raise Malformed(self._taken, "the stream ends before its graph")
 
     def _total(self, head: Buffer) -> int:
-        """The bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
+        """Return the bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
         try:
             length, size = read_length(head)
         except Malformed as error:
@@ -347,7 +347,7 @@ def _read_parents(buf: bytes, at: int, revision: RevisionId) -> tuple[tuple[Pare
 def _read_entries(
     buf: bytes, at: int, revision: RevisionId, parents: tuple[Parent, ...], kinds: _Kinds
 ) -> tuple[tuple[Entry, ...], list[int], int]:
-    """Decode the entries of a segment. Return them, the offset of each, and their end."""
+    """Decode the entries of a segment. Return the entries, the offset of each, and the offset after the last."""
     count, at = _read_count(buf, at, "records of a revision", limits.MAX_ENTRIES, _LEAST_ENTRY)
     entries: list[Entry] = []
     headers: list[int] = []
@@ -413,7 +413,8 @@ def _check_base(
     parents: tuple[Parent, ...],
     entries: list[Entry],
 ) -> None:
-    """Raise Malformed for a base that no writer may name. The store checks that it exists and an ancestor has it."""
+    """Raise Malformed for a base that no writer may name. The store checks that the base exists and that an ancestor
+    has it."""
     if not may_have_base:
         raise Malformed(at, f"a record of kind {kind} with a base")
     if encoding == STORED:

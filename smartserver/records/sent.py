@@ -11,39 +11,40 @@ from smartserver.records.cache import Cache
 from smartserver.records.model import Key, Parent, RevisionId
 
 _REACH_CACHE: Final = 32 << 20
-"""Bytes of cached sets of ancestors; dropped ones are computed again."""
+"""The most bytes of cached sets of ancestors. Evicted sets are computed again."""
 
 _ENTRY: Final = 256
-"""Bytes of an entry of the cache besides its bits."""
+"""Bytes of an entry of the cache without its bits."""
 
 
 @dataclass(eq=False, slots=True)
 class SentVersion:
-    """A record that was sent, or that the remote has in a parent; one object for all copies of a key."""
+    """A record that was sent, or that the remote has in a parent. All copies of a key share one object."""
 
     key: Key
     size: int
-    """The bytes of its text."""
+    """The bytes of the version's text."""
     base: SentVersion | None
     number: int
-    """Its n in the rule of skip chains."""
+    """The position n of the version in the rule of skip chains."""
     encoding: int
     revisions: list[int] = field(default_factory=list)
-    """The numbers of the revisions of this push that introduced it; empty if none has."""
+    """The numbers of the revisions of this push that introduced the record; empty if none has."""
     depth: int = field(init=False)
     chain: int = field(init=False)
-    """The bytes of the texts along its chain, including its own."""
+    """The bytes of the texts along the record's chain, including its own."""
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.base is None else self.base.depth + 1
         self.chain = self.size if self.base is None else self.base.chain + self.size
 
     def is_too_deep(self, size: int) -> bool:
-        """Tell whether it cannot be the base of a text of `size` bytes, whose chain would be too long."""
+        """Tell whether this record cannot be the base of a text of `size` bytes, because the chain would be too
+        long."""
         return self.depth >= limits.MAX_DEPTH or self.chain + size > limits.MAX_CHAIN // 2
 
     def is_in(self, reach: int) -> bool:
-        """Tell whether a revision of `reach` introduced it; `reach` has a bit for each revision."""
+        """Tell whether a revision of `reach` introduced the record. `reach` has a bit for each revision."""
         return any(reach >> revision & 1 for revision in reversed(self.revisions))
 
 

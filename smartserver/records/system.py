@@ -27,8 +27,8 @@ ALL: Final = "smartserver.vcs.all"
 """The module that imports every system."""
 
 References = Sequence[tuple[int, bytes | None, Collection[Key]]]
-"""The references of a record in groups: the kind of the records, the meta that they must have (None: any), and their
-keys."""
+"""The references of a record in groups: the kind of the records, the meta that they must have (None means any), and
+their keys."""
 
 NOTHING: Final[References] = ()
 
@@ -41,20 +41,20 @@ Changes = tuple[References, References]
 
 
 EntryValues = tuple[bytes | None, bytes | None]
-"""The old and the new value of an entry of a map; None: the entry does not exist."""
+"""The old and the new value of an entry of a map. None means that the entry does not exist."""
 
 
 class MapType(NamedTuple):
     """The type of a map of a system."""
 
     kind: str
-    """The type of its values: `ids` or `opaque`."""
+    """The type of the map's values: `ids` or `opaque`."""
     of_refs: bool = False
     """True if each entry belongs to a ref; False if no entry does."""
 
 
 class EntryRight(enum.Enum):
-    """A right that the change of an entry of a map may need; it means the same as for refs."""
+    """A right that the change of an entry of a map may need. Each value has the same meaning as for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -63,7 +63,8 @@ class EntryRight(enum.Enum):
 
 
 Beyond = Callable[[Sequence[RevisionId], Sequence[RevisionId]], Iterable[GraphNode]]
-"""Yields the revisions that the first ids reach and the second ones do not; it may yield others too."""
+"""A function that yields the revisions that the first ids reach and the second do not. It may yield further
+revisions."""
 
 
 class System:
@@ -83,35 +84,38 @@ class System:
     keys: Mapping[str, KeyCheck] = {}
     """The system's own checks, by the names that its kinds use.
 
-    A check may use a part of the key that is a name, as a file's path, but nothing else of it. Other data that a key
-    depends on, as the parents of a file's version, must be in the meta.
+    A check may use only the part of the key that is a name, such as a file's path. All other data that a key depends
+    on, such as the parents of a file's version, must be in the meta.
     """
 
     own_kind: int | None = None
-    """The kind of a revision's own record, which has the revision's id as key; None if there is none."""
+    """The kind of a revision's own record, which has the revision's id as key; None if the system has no own
+    records."""
 
     label: bytes | None = None
-    """The meta of an own record that only describes its parent, as an annotated tag does; None if there is none."""
+    """The meta of an own record that only describes its parent, such as an annotated tag; None if the system has no
+    such records."""
 
     ghosts = True
     """True if parents may be absent."""
 
     of_revision: frozenset[int] = frozenset()
-    """The kinds whose records have the id of the revision that introduces them as key."""
+    """The kinds whose records have as key the id of the revision that introduces them."""
 
     maps: Mapping[str, MapType] = {}
-    """The maps of its repositories, by name; there are no others."""
+    """The maps that its repositories may have, by name. No other names are allowed."""
 
     untold: Mapping[str, bytes] = {}
-    """The maps that are not sent with the refs, as they are long and few clients need all entries. Each has a selector
-    here: with a key appended it reads the entries after the key, else the first ones. The answer is a msgpack array: a
-    map of entries in key order, and True if no more are left."""
+    """The maps that are not sent with the refs, because they are long and few clients need all entries. Each map has a
+    selector here: with a key appended, it reads the entries after the key, else the first entries. The answer is a
+    msgpack array: a map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
-    """True if clients keep refs in files, so that `a` and `a/b` cannot both be refs."""
+    """True if clients store refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
-    """The selector of revisions and their parents without records; empty if the system has none, nor `part_entries`."""
+    """The selector of revisions and their parents without records; empty if the system has no such selector. It then
+    has no `part_entries` either."""
 
     settings_matter = False
     """True if `settings_entries` may return entries: a copy must then know the settings of its target first."""
@@ -124,23 +128,24 @@ class System:
 
     @functools.cached_property
     def content_keys(self) -> frozenset[int]:
-        """The kinds whose key proves the text, so that the references of a record can be cached by its key."""
+        """The kinds whose key covers the whole text, so that the references of a record can be cached by its key."""
         return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:
-        """The reason why a ref cannot have this name; empty if it can. NUL and the length were checked before."""
+        """Return the reason why a ref must not have this name; empty if it may. NUL and the length were checked
+        before."""
         return "it has a control character" if _CONTROL.search(name) else ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """The reason why a setting cannot have this value; empty if it can."""
+        """Return the reason why a setting must not have this value; empty if it may."""
         del name, value
         return ""
 
     def settings_entries(
         self, old: Mapping[str, bytes], new: Mapping[str, bytes], tips: Iterable[RevisionId]
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The entries, by map, that opaque maps need when settings change, so that the history of `tips` keeps its
-        meaning."""
+        """Return the entries, by map, that opaque maps need when settings change, so that the history of `tips` keeps
+        its meaning."""
         del old, new, tips
         return {}
 
@@ -151,18 +156,19 @@ class System:
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The entries, by map, that a copy of only the history of `tips` needs from `maps` to keep its meaning."""
+        """Return the entries, by map, that a copy of only the history of `tips` needs from `maps` to keep its
+        meaning."""
         del settings, maps, tips, beyond
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """The reason why an entry of a map cannot have this key or value; empty if it can."""
+        """Return the reason why an entry of a map must not have this key or value; empty if it may."""
         del table, key, value
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """The revision that an entry of a map names and that must be stored; empty if there is none. It is called only
-        for an entry without `entry_problem`."""
+        """Return the revision that an entry of a map names and that must be stored; empty if it names none. It is
+        called only for an entry without `entry_problem`."""
         del table, key, value
         return b""
 
@@ -177,24 +183,24 @@ class System:
                     yield named
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """The right that each change of an entry of a map needs."""
+        """Return the right that each change of an entry of a map needs."""
         del stored
         replaced = EntryRight.FORCE if self.maps[table].kind == "ids" else EntryRight.WRITE
         return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the tips
-        that it keeps although they do not count as heads."""
+        """Return the tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the
+        tips that it keeps although they do not count as heads."""
         del stored, tips
         return (), ()
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """The meta that the own record of a tip of this ref must have; None: any."""
+        """Return the meta that the own record of a tip of this ref must have; None if it may have any."""
         del ref
         return None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """The part of a revision's own record on which the attributes of tips depend; mostly empty."""
+        """Return the part of a revision's own record on which the attributes of tips depend; mostly empty."""
         del meta, text
         return b""
 
@@ -204,15 +210,15 @@ class System:
         return [Tip(tip) for tip in tips]
 
     def id_text(self, revision: RevisionId) -> str:
-        """The id of a revision as its tools write it."""
+        """Return the id of a revision in the form that the system's tools print."""
         return revision.hex()
 
     def type_name(self, meta: bytes) -> str:
-        """The name of a record with this meta in a message."""
+        """Return the name of a record with this meta in a message."""
         return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """The parents that a revision's own record names.
+        """Return the parents that a revision's own record names.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -221,13 +227,13 @@ class System:
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Tell whether a record of this kind and meta can refer to others, whatever its text."""
+        """Tell whether a record of this kind and meta can refer to other records, whatever its text."""
         del kind, meta
         return False
 
     def is_list(self, kind: int, meta: bytes) -> bool:
         """Tell whether a record is mainly a list of references; the size of such records is limited. Of a large record
-        that is no list, only the first bytes are passed to this class (`store.incoming.BEGIN`)."""
+        that is not a list, only the first bytes are passed to this class (`store.incoming.BEGIN`)."""
         return self.may_refer(kind, meta)
 
     def is_file(self, kind: int, meta: bytes) -> bool:
@@ -236,7 +242,7 @@ class System:
         return False
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """The references of a record, in its order; a key may come twice.
+        """Return the references of a record, in its order; a key may come twice.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -245,7 +251,8 @@ class System:
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """The references that only a record, or only its base has; None: compare the `references` of both.
+        """Return the references that only a record, or only its base has. Return None if the caller must compare the
+        `references` of both.
 
         `base`: a record of the same kind that was proved before, so its references can be read.
 
@@ -257,7 +264,7 @@ class System:
 
     @functools.cached_property
     def faults(self) -> FaultChecker:
-        """The object that looks for faults of records; by default it finds none."""
+        """The object that checks records for faults. The default finds none."""
         from smartserver.records.faults import FaultChecker  # Imported here, as a client never judges records.
 
         return FaultChecker()
@@ -275,7 +282,8 @@ class System:
         raise Unsupported(f"reading parts of a repository of {self.name}", "whole revisions of it")
 
     def contents(self, stored: RepositoryView, question: ReadScope) -> Contents:
-        """The trees and headers of a repository, for the selectors that every system understands (`records.browse`).
+        """Return the trees and headers of a repository, for the selectors that every system understands
+        (`records.browse`).
 
         Raises:
             Unsupported: the system has no trees.
@@ -305,7 +313,7 @@ def register(*systems: System) -> None:
 
 
 def system_of(vcs: str) -> System:
-    """The system with a name.
+    """Return the system with a name.
 
     Raises:
         Unsupported: this release has none.

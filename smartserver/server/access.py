@@ -46,9 +46,10 @@ class Access:
     """True if the user may know of every repository."""
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """Return the reason why the user lacks a permission for a repository or one of its refs; empty if it is given.
+        """Return the reason why the user lacks a permission for a repository or one of its refs; empty if the user has
+        it.
 
-        Without a ref, WRITE asks whether any ref may be changed.
+        Without a ref, WRITE means the permission to change any ref at all.
         """
         raise NotImplementedError
 
@@ -58,14 +59,14 @@ class Access:
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """True if the user has a permission for a repository."""
+        """Tell whether the user has a permission for a repository."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
         """Check one permission.
 
         Raises:
-            AccessDenied: the user lacks it.
+            AccessDenied: the user lacks the permission.
         """
         why = self.objection(permission, path, ref)
         if why:
@@ -80,20 +81,20 @@ class Admission(Protocol):
         """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the request claims to come from a user and does not prove it.
+            AccessDenied: the request names a user without a valid proof.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories. `why`: the reason that a refusal gives. The object is its own
+    """The same permissions for all repositories. `why`: the reason that refusals give. The object is its own
     admission."""
 
     user: str
     permissions: Set[Permission]
     why: str
     why_no_vfs: str = ""
-    """The reason that a refusal of file-level verbs gives; if it is empty, `why`."""
+    """The reason for refusals of file-level verbs; if it is empty, `why` is used."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> Self:
         """Return this object for every request."""
@@ -158,7 +159,7 @@ class RuledAccess(Access):
 
     @property
     def admitted(self) -> bool:
-        """True if a rule gives the user any permission."""
+        """True if a rule grants the user any permission."""
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
@@ -181,7 +182,7 @@ class RuledUser:
     """The fingerprint of the key that logged the user in."""
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
-        """Return the rights that the user has by the current rules.
+        """Return the rights of the user by the current rules.
 
         Raises:
             AccessDenied: the key is no longer in the file.
@@ -199,14 +200,15 @@ class TokenAdmission:
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """True if nobody on the way can read the requests: they are encrypted, or stay on this machine."""
+    """True if the requests cannot be read on the way, because they are encrypted or stay on this machine."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
         """Return the rights that the user has by the current rules and tokens.
 
         Raises:
-            AccessDenied: the token is unknown, malformed or expired, or came unencrypted; or the server accepts none.
+            AccessDenied: the token is unknown, malformed or expired, or was sent unencrypted; or the server accepts no
+            tokens.
         """
         rules, tokens = self.file.rules, self.tokens.content
         given = extras.get("token")
@@ -230,11 +232,11 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """Return a function that gives the admission of a client, from its address and whether its connection is
+    """Return a function that returns the admission of a client, from its address and whether its connection is
     private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 
 
 def _refused(why: str) -> AccessDenied:
-    """The refusal of a token. Nothing of the token is in the message, because the message is logged."""
+    """Return the refusal of a token. Nothing of the token is in the message, because the message is logged."""
     return AccessDenied("log in", why, token=TOKEN_REFUSED)

@@ -24,7 +24,7 @@ log = logging.getLogger("smartserver.audit")
 
 
 def audit(context: RequestContext, transaction: Transaction | None, outcomes: Sequence[Outcome]) -> None:
-    """Log a request that was carried out. `transaction`: its changes; None: it changed nothing."""
+    """Log a request that was carried out. `transaction`: the changes of the request, or None if it changed nothing."""
     if not log.isEnabledFor(logging.INFO):
         return
     who = {"user": context.access.user, "by": context.access.by, "from": context.peer, "via": context.via}

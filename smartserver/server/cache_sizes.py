@@ -15,11 +15,11 @@ EVERY: Final = 5.0
 FADE: Final = 24
 """Decisions after which earlier lookups count half."""
 SHARE: Final = 4
-"""All caches of all workers take at most one part in `SHARE` of the machine's free memory."""
+"""The caches of all workers together take at most one part in `SHARE` of the machine's free memory."""
 LEAST: Final = 16 << 20
-"""Bytes that all caches of a process may take, however little memory is free."""
+"""The least bytes that all caches of a process may take, even if little memory is free."""
 START: Final = 128 << 20
-"""Bytes that all caches of a process may take at the start, if there is room; half of them are for texts."""
+"""The most bytes that all caches of a process may take at the start, if memory suffices. Half of them are for texts."""
 
 
 def divide(texts: TextCache, size: int) -> None:
@@ -31,7 +31,7 @@ def divide(texts: TextCache, size: int) -> None:
 
 
 def follow(texts: TextCache) -> None:
-    """Begin to count the hits that caches of other sizes would have had."""
+    """Start to count the hits that caches of other sizes would have."""
     texts.demand, HEADERS.demand = Demand(), Demand()
 
 
@@ -54,8 +54,8 @@ def free_memory(root: Path = Path("/")) -> int | None:
 
 
 def _free_in(group: Path) -> list[int]:
-    """Return the bytes that a control group has left, as a list of one; empty if it has no limit. File pages count as
-    free, because the kernel can drop them."""
+    """Return the bytes that a control group has left, as a list of one number. The list is empty if the group has no
+    limit. File pages count as free, because the kernel can drop them."""
     try:
         most = int((group / "memory.max").read_text())
         used = int((group / "memory.current").read_text())
@@ -79,8 +79,8 @@ class AutoSize:
         self.decide()
 
     def decide(self) -> None:
-        """Give each cache the smallest size with nearly as many hits as the largest size that there is room for. If
-        there is room, no cache gets less than its share of `START`."""
+        """Give each cache the smallest size with nearly as many hits as the largest size that fits into free memory.
+        While memory suffices, no cache gets less than its share of `START`."""
         texts = self._texts
         free = self._free()
         own = texts.size + CACHED.size + HEADERS.size

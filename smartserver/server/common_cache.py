@@ -1,4 +1,4 @@
-"""`CommonCache`: texts and blocks that one worker has decoded, for the other workers and for the one that replaces it.
+"""`CommonCache`: texts and blocks that one worker has decoded, for the other workers and for its successor.
 
 The supervisor makes the memory before it forks. The memory has no file, so nothing can truncate it under a reader, and
 no other process can open it. Each worker writes to its own ring and reads all rings. No process waits for another: an
@@ -54,7 +54,7 @@ class _Ring:
         return None
 
     def put(self, digest: bytes, key: bytes, value: bytes) -> None:
-        """Write an entry over the oldest ones, then its place. Only one process may call this."""
+        """Write an entry over the oldest ones, and after it the place of the entry. Only one process may call this."""
         memory = self._memory
         (at,) = _HEAD.unpack_from(memory, self._begin)
         length = _CHECK + len(value)
@@ -90,7 +90,7 @@ class CommonCache:
         self._others = [ring for ring in self._rings if ring is not self._own]
 
     def get(self, key: bytes) -> bytes | None:
-        """Return the value of a key of at most 64 bytes; None if no worker has put it, or it was overwritten."""
+        """Return the value of a key of at most 64 bytes; None if no worker has stored it, or it was overwritten."""
         digest, tally = _digest(key), here.tally
         for ring in (self._own, *self._others):
             value = ring.get(digest, key)

@@ -30,7 +30,7 @@ _counts = msgspec.msgpack.Decoder(ServerCounts)
 
 
 class CommonCounts:
-    """The memory with the counts. It is made before the workers are forked."""
+    """The shared memory with the counts. It is created before the workers are forked."""
 
     def __init__(self, workers: int) -> None:
         self._workers = workers
@@ -47,7 +47,7 @@ class CommonCounts:
         self._before.open, self._before.caches = 0, {}
 
     def write(self, counts: ServerCounts) -> None:
-        """Write the counts of this process, added to those of the workers that it replaced."""
+        """Write the counts of this process, added to those of the workers that it has replaced."""
         content = msgspec.msgpack.encode(self._before + counts)
         if _HEAD.size + len(content) > _COPY:
             if not self._is_full:
@@ -61,7 +61,7 @@ class CommonCounts:
         _HEAD.pack_into(self._memory, at, self._number, len(content), _hash(self._number, content))
 
     def read(self) -> ServerCounts:
-        """Return the sum of the counts of all workers, this one included."""
+        """Return the sum of the counts of all workers, including this one."""
         found = ServerCounts()
         for worker in range(self._workers):
             found += self._read(worker)[1]

@@ -17,20 +17,22 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 PARTING = 2.0
-"""Seconds that a stopping server waits for peers to close once all their requests are answered. Some peers hold a
+"""Seconds that a stopping server waits for peers to close once all their requests are answered. Some peers keep a
 connection open for later requests."""
 
 REPORT_EVERY = 60.0
-"""The least seconds between two log lines about refused connections, and between two about evicted ones."""
+"""The least seconds between two log lines about refused connections, and between two lines about evicted
+connections."""
 
 IDLE_ENOUGH = 10.0
-"""Seconds that a connection must have been idle before it is evicted for a new one. A client's first request comes one
-round trip after it connected."""
+"""Seconds that a connection must have been idle before it is evicted for a new one. A client's first request arrives
+one round trip after it connected."""
 
 DRAIN_TIME = 10.0
-"""The most seconds that an evicted connection stays open; `Limits.idle` if that is less. It is no more than
-`IDLE_ENOUGH`, so that an evicted connection was open for at least as long before. The bound of `Connections` depends on
-that."""
+"""The most seconds that an evicted connection stays open; `Limits.idle` if that is less.
+
+The value must not exceed `IDLE_ENOUGH`, so that an evicted connection was open for at least as long before. The bound
+of `Connections` depends on that."""
 
 
 class Timer(Protocol):
@@ -58,7 +60,7 @@ class OpenSession(Protocol):
 
     @property
     def had_request(self) -> bool:
-        """True once a request, or its first part, came."""
+        """True once any part of a request was received."""
 
     @property
     def idle(self) -> bool:
@@ -73,7 +75,7 @@ class OpenTimeouts(Protocol):
 
     @property
     def closing(self) -> bool:
-        """True once the connection takes and begins nothing more."""
+        """True once the connection accepts no more input and begins no more work."""
 
     @property
     def sent_all(self) -> float | None:
@@ -83,7 +85,7 @@ class OpenTimeouts(Protocol):
         """Return the time since which the connection is idle; None while it is in use."""
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to leave."""
+        """Note that the peer was told to disconnect."""
 
 
 class OpenConnection(Protocol):
@@ -91,7 +93,8 @@ class OpenConnection(Protocol):
 
     @property
     def refusal(self) -> CodedError | None:
-        """The error with which the connection is refused, because it is one too many; None if it is not."""
+        """The error with which the connection is refused because too many are open; None if the connection is
+        accepted."""
 
     @property
     def peer(self) -> str:
@@ -122,7 +125,7 @@ class _RareLines:
         self._unsaid = 0
 
     def say(self, line: str) -> None:
-        """Log a line, or count it for the next one."""
+        """Log a line. If the last one is too recent, only count the line, and report the count with the next one."""
         now = self._clock.seconds()
         if self._said is not None and now - self._said < REPORT_EVERY:
             self._unsaid += 1
@@ -147,9 +150,9 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """The connections whose number is limited: neither refused nor told to leave."""
+        """The connections that count for the limit: the ones that were neither refused nor told to disconnect."""
         self._none_before = 0.0
-        """The time before which no connection can be evicted: at the last search, none had been idle for long
+        """The time before which no connection can be evicted, because at the last search none had been idle for long
         enough."""
         self._refusal_lines = _RareLines(clock)
         self._eviction_lines = _RareLines(clock)
@@ -157,7 +160,8 @@ class Connections:
         self._parting = False
 
     def admit(self, peer: str, address: str) -> CodedError | None:
-        """Return the error with which another connection is refused; None if there is room, or room was made."""
+        """Return the error with which a new connection is refused. Return None if the connection is accepted, perhaps
+        after another was closed for it."""
         of_address = sum(each.address == address and each.refusal is None for each in self.open)
         if address and of_address >= self.limits.of_address:
             error = ServerBusy("connections from one address", self.limits.of_address)
@@ -194,7 +198,7 @@ class Connections:
         return True
 
     def _evict(self, one: OpenConnection, reason: str) -> None:
-        """Have a connection take no new requests and close, because a new connection needs its place.
+        """Let a connection accept no new requests and close, because a new connection needs its place.
 
         A peer that sent a request has `drain_time` to read the rest of its answers and to close. Other peers get no
         time.
@@ -212,13 +216,13 @@ class Connections:
         return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """Stop counting a connection that was told to leave because it sent no request for too long. It has
+        """Stop counting a connection that was told to disconnect because it sent no request for too long. It has
         `drain_time` to close."""
         self._counted.discard(one)
 
     @property
     def may_refuse(self) -> bool:
-        """True if another connection can be refused with an answer; else it is closed without one."""
+        """True if another connection can be refused with an error; otherwise it is closed without an answer."""
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
@@ -228,7 +232,7 @@ class Connections:
             self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
-        """Note that a connection is gone."""
+        """Note that a connection is closed."""
         self.open.discard(one)
         self._counted.discard(one)
 
@@ -244,7 +248,7 @@ class Connections:
             self.clock.callLater(PARTING, lambda: self.changed(force=True))
 
     def stop(self, seconds: float) -> defer.Deferred[None]:
-        """Stop the server. The result fires when every connection has finished its requests, or after `seconds`."""
+        """Stop the server. The result fires when every connection has completed its requests, or after `seconds`."""
         done = self.go_away("the server is stopping")
         if not done.called:
             self.clock.callLater(seconds, self.cut)

@@ -100,9 +100,9 @@ class RequestContext:
         self.location: RepositoryLocation | None = None
         """The result of `find`; None before the repository was looked up."""
         self._look: Head | None = None
-        """The state that `find` saw; None once it was used."""
+        """The state that `find` has read; None once it was used."""
         self.is_guess = False
-        """True while `location` is a remembered state, and the store was not read since the request came."""
+        """True while `location` is a remembered state, and the store was not read since the request arrived."""
         body = header.flags & RequestFlag.BODY and not header.flags & RequestFlag.CHECK_ONLY
         self._may_guess = bool(body and header.mutates and not header.message.age)
         self._repeated: CommitOutcome | None = None
@@ -115,7 +115,7 @@ class RequestContext:
         """The body that follows the reply."""
         self.request_files: Files | None = None
         self.results = 0
-        """Bytes of the results so far, including the one that is being made."""
+        """Bytes of the results so far, including the result that is being encoded."""
         self._branch: tuple[bytes, str] | None = None
 
     @property
@@ -130,12 +130,12 @@ class RequestContext:
         return None if known is None else KnownVersion(known.incarnation, known.version, known.mark)
 
     def find(self) -> RepositoryLocation:
-        """Return the repository, or the place where one may be created. For a push to a store behind a link, the
-        repository is assumed to be as it was last seen. It is read when the pack is moved, or before anything is
-        refused (`confirm`).
+        """Return the repository, or the place where one may be created. For a push to a remote store, the repository is
+        assumed to be in its last known state. It is read when the pack is moved, or before the request is refused
+        (`confirm`).
 
         Raises:
-            AccessDenied: the user may not read the place. Then it was not looked up.
+            AccessDenied: the user lacks the permission to read the place. `location` is then not set.
         """
         if self.location is None:
             found = self._guess() or self._find(self.path)
@@ -144,7 +144,8 @@ class RequestContext:
         return self.location
 
     def confirm(self) -> bool:
-        """Read the repository if that was put off. Tell whether it differs from what was assumed."""
+        """Read the repository if only its assumed state was used so far. Return True if the real state differs from
+        it."""
         if not self.is_guess:
             return False
         guessed, self.location, self._look = self.location, None, None
@@ -165,7 +166,7 @@ class RequestContext:
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """True if the user may know of a repository."""
+        """Tell whether the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
@@ -178,7 +179,7 @@ class RequestContext:
         return self.site.find(path)
 
     def without_names(self, error: CodedError) -> CodedError:
-        """Return the error, or one that does not name a repository which the user may not read."""
+        """Return the error, or an error that does not name a repository which the user may not read."""
         if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
             return AccessDenied("create the repository", "it would be inside a repository that you may not read")
         return error
@@ -218,13 +219,13 @@ class RequestContext:
         return look
 
     def age(self) -> int:
-        """Return the milliseconds since the request was first sent: the age that the client gave, and the time since
-        the request arrived. It is 0 for the first sending."""
+        """Return the milliseconds since the request was first sent: the age in the request, plus the time since the
+        request arrived. It is 0 for the first sending."""
         age = self.header.message.age
         return age + int((self.site.clock() - self._arrived) * 1000) if age else 0
 
     def earlier(self) -> CommitOutcome | None:
-        """Return the first outcome of a repeated request; None if it was not carried out before."""
+        """Return the first outcome of a repeated request; None if the request was not carried out before."""
         if self._repeated is None and self.header.message.age:
             self._repeated = self.find().repository.earlier(self.id, self.age())
         return self._repeated
@@ -235,7 +236,7 @@ class RequestContext:
         return Reply(outcomes, state, capabilities=self.capabilities(), advice=list(advice))
 
     def capabilities(self) -> list[str]:
-        """Return the server's capabilities for a client that seems not to know this repository yet; none for others."""
+        """Return the server's capabilities if the client seems not to know this repository yet, else none."""
         return [] if self.known is not None else list(self.site.facts.capabilities)
 
     @property
@@ -244,17 +245,18 @@ class RequestContext:
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Tell whether the client may see a state of the repository. An incomplete one is shown only to its copy."""
+        """Tell whether the client may see a state of the repository. An incomplete repository is visible only to the
+        copy that creates it."""
         return not stored.is_incomplete or self.copies
 
     def changes(self, transaction: Transaction) -> Changes | None:
-        """Return the changes of the stored repository since the version that the client knows; None if it may see
-        none."""
+        """Return the changes of the stored repository since the version that the client knows; None if the client may
+        see none."""
         snapshot = transaction.snapshot
         return snapshot.state.changes_since(self.known) if snapshot is not None and self.shows(snapshot.state) else None
 
     def state_after(self, error: CodedError) -> State | None:
-        """Return the state that a refused client needs to plan again; None if there is none to send."""
+        """Return the state that a refused client needs to plan again; None if no state can be sent."""
         if self.location is None or not self.location.exists or isinstance(error, LimitExceeded):
             return None
         try:
@@ -268,13 +270,13 @@ class RequestContext:
 
     @property
     def at(self) -> str:
-        """The longest prefix of the path that is a repository, or that this request makes one; empty if there is
-        none."""
+        """The longest prefix of the path that is a repository, including one that this request creates; empty if no
+        prefix is."""
         return self.find().repository.path if self.transaction.exists else ""
 
     @property
     def branch(self) -> bytes:
-        """The ref that `.` stands for; empty without the flag BELOW."""
+        """The ref that `.` denotes; empty without the flag BELOW."""
         return self._named()[0]
 
     @property
@@ -350,7 +352,8 @@ class RequestContext:
         return outcomes
 
     def run_before_body(self, transaction: Transaction) -> None:
-        """Run the calls that come before the body (creation): they decide which kinds of records it may hold.
+        """Run the calls before the one with the body, such as creation. They decide which kinds of records the body may
+        contain.
 
         Raises:
             RequestFailure: a call was refused, or there is no repository after the calls.
@@ -369,7 +372,7 @@ class RequestContext:
             raise RequestFailure(NoSuchRepository(self.path))
 
     def run(self, verb: AnyVerb, arguments: Arguments) -> Result:
-        """Run a verb. The ref `.` in its arguments stands for the branch that the path names.
+        """Run a verb. The ref `.` in its arguments denotes the branch that the path names.
 
         Raises:
             CodedError: an error that the verb declares.
@@ -381,7 +384,7 @@ class RequestContext:
         return result
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, so that a result that is too long is never whole in memory.
+        """Count bytes of a result while it is built, so that a result that is too long is never whole in memory.
 
         Raises:
             LimitExceeded: the results of the request are too long.
@@ -410,7 +413,7 @@ class RequestContext:
         """Check one permission.
 
         Raises:
-            AccessDenied: the user lacks it, or the server creates no repository there.
+            AccessDenied: the user lacks the permission, or the server does not create a repository there.
         """
         if permission is Permission.CREATE and not ref:
             path = self.transaction.path

@@ -1,9 +1,9 @@
-"""Tells receivers (hooks with `after` or `url`) of changes that were made.
+"""Notifies receivers (hooks with `after` or `url`) of committed changes.
 
-There is no queue besides the log. A cursor (`store.cursor`) is the position up to which a receiver was told. The
-receiver is told the later entries of the newest state in their order, one at a time. A receiver that fails is tried
-again, after a longer wait each time. So each change is told at least once, by any server of the store. If the entries
-do not reach back to the cursor, or there is no cursor yet, the receiver is told all refs as they are.
+The log is the only queue. A cursor (`store.cursor`) is the position up to which a receiver was notified. The receiver
+gets the later entries of the newest state in order, one at a time. If a receiver fails, the server retries, after a
+longer wait each time. So each change is delivered at least once, by any server of the store. If the entries do not
+reach back to the cursor, or there is no cursor yet, the receiver gets the current value of all refs.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 THREADS: Final = 4
-"""The most receivers that are told at a time."""
+"""The most receivers that are notified at a time."""
 
 FIRST_WAIT: Final = 1.0
 """Seconds until a receiver that failed is tried again; the wait doubles with each failure."""
 LONGEST_WAIT: Final = 300.0
 
 OTHER_WAIT: Final = 5.0
-"""Seconds after which this server looks again at a receiver that another server is telling."""
+"""Seconds after which this server checks a receiver again that another server is notifying."""
 
 LONGEST_STOP: Final = 30.0
 """The most seconds that a stopping process waits for receivers."""
@@ -64,7 +64,7 @@ class Telling(NamedTuple):
 
 
 def pending(path: str, state: State, position: KnownVersion | None) -> Iterator[Telling]:
-    """Yield the messages for a receiver that was told everything up to a position."""
+    """Yield the messages for a receiver that was notified of everything up to a position."""
     if state.is_incomplete:  # It is shown to nobody.
         return
     if not state.continues(position):
@@ -93,7 +93,8 @@ def _message(path: str, state: State, entry: LogEntry) -> dict[str, object]:
 
 
 def tell(hook: Hook, message: Mapping[str, object], environment: Mapping[str, str], store: str | None) -> None:
-    """Send one message to the receiver of a hook. `store`: the folder of the repository; None if it is in no folder.
+    """Send one message to the receiver of a hook. `store`: the folder of the repository; None if the repository is in
+    no folder.
 
     Raises:
         ReceiverFailed: the receiver did not accept the message.
@@ -119,7 +120,7 @@ def _run(hook: Hook, message: Mapping[str, object], environment: Mapping[str, st
 
 
 def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, str], own: bytes) -> bool:
-    """Tell a receiver everything that it was not told yet. Return False if another server is doing so. `own`: the id of
+    """Notify a receiver of all changes since its cursor. Return False if another server is doing so. `own`: the id of
     this server.
 
     Raises:
@@ -158,7 +159,8 @@ def deliver(repository: PackRepository, hook: Hook, environment: Mapping[str, st
 
 
 class Deliveries:
-    """The receivers that are to be told of changes, and the threads that tell them. It is usable from any thread."""
+    """The receivers of change notifications, and the threads that notify them. All methods may be called from any
+    thread."""
 
     def __init__(
         self,
@@ -175,7 +177,7 @@ class Deliveries:
         self._own = os.urandom(8)
         self._changed = threading.Condition()
         self._due: dict[tuple[str, bytes], float] = {}
-        """The times at which receivers are to be told, by path and receiver."""
+        """The times at which receivers are due to be notified, by path and receiver."""
         self._failed: dict[tuple[str, bytes], int] = {}
         """The number of failures since the last success, by path and receiver."""
         self._busy: set[tuple[str, bytes]] = set()
@@ -183,7 +185,7 @@ class Deliveries:
         self._stopping = False
 
     def add(self, path: str) -> None:
-        """Schedule the receivers of a repository, so that they are told of its new changes."""
+        """Schedule the receivers of a repository, so that they are notified of its new changes."""
         try:
             hooks = self._hooks.receivers(path)
         except CodedError as error:
@@ -193,8 +195,8 @@ class Deliveries:
             self._later(path, hook.receiver, 0.0)
 
     def stop(self) -> None:
-        """Tell the receivers that are due now, once, and end the threads. If that fails, another server tells them, or
-        this one after its next start."""
+        """Deliver what is due now, once, and end the threads. If a delivery fails, another server makes it, or this one
+        after its next start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()
@@ -228,7 +230,7 @@ class Deliveries:
                 self._later(*key, wait)
 
     def _next(self) -> tuple[str, bytes] | None:
-        """Wait for the next receiver that is due, and return its path and id; None if none is due and the server is
+        """Wait for the next receiver that is due. Return its path and id; None if none is due and the server is
         stopping."""
         with self._changed:
             while True:
@@ -244,7 +246,7 @@ class Deliveries:
                 self._changed.wait(seconds)
 
     def _deliver(self, path: str, receiver: bytes) -> float | None:
-        """Tell a receiver. Return the seconds until it must be tried again; None if it need not be."""
+        """Notify a receiver. Return the seconds until a retry is due; None if no retry is needed."""
         key = path, receiver
         hook: Hook | None = None
         try:

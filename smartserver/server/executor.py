@@ -20,10 +20,11 @@ class Lane(enum.Enum):
     QUICK = "quick"
     """Reads, which wait only for the disk."""
     CONTENT = "content"
-    """Bodies that are built for a request, and requests of many calls. A tree or a log takes processor time; all trees
-    of a history take minutes."""
+    """Bodies that are built for a request, and requests with many calls. A tree or a log takes processor time; all
+    trees of a history take minutes."""
     BODY = "body"
-    """Checks of bodies as they arrive. They wait for the disk, and the check of a large body for that of another."""
+    """Checks of bodies as they arrive. A check waits for the disk, and the check of a large body also for that of
+    another large body."""
     COMMIT = "commit"
     """Changes, which wait for syncs of the disk and for other writers."""
     HOOK = "hook"
@@ -50,11 +51,11 @@ class Executor(Protocol):
         the work is for."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call `call` on the thread that moves the bytes. It is usable from any thread."""
+        """Call `call` on the thread that moves the bytes. Any thread may use this."""
 
 
 class InlineExecutor:
-    """Runs everything at once, in the caller's thread: for the simulator."""
+    """Runs everything at once, in the caller's thread. The simulator uses it."""
 
     stopping = False
 

@@ -15,8 +15,8 @@ T = TypeVar("T")
 
 
 class Tenant:
-    """One connection as the threads know it. Connections of one `address` share the threads; one without an address
-    shares with no other."""
+    """Identifies a connection in the fair queue. Connections of the same `address` share the threads; a connection
+    without an address shares them with no other."""
 
     __slots__ = ("address",)
 
@@ -30,7 +30,7 @@ class Tenant:
 
 
 class FairQueue(Generic[T]):
-    """The waiting jobs, and the number of running jobs of each address. Only one thread at a time may use it."""
+    """The waiting jobs, and the number of running jobs of each address. It must be used by one thread at a time."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -44,7 +44,7 @@ class FairQueue(Generic[T]):
         return self._count
 
     def put(self, client: Tenant, job: T) -> None:
-        """Add a job behind those of its connection."""
+        """Add a job after the other jobs of its connection."""
         self._count += 1
         self._waiting.setdefault(client.share, OrderedDict()).setdefault(client, deque()).append(job)
 

@@ -45,7 +45,7 @@ ALWAYS = (
     TransportError,
 )
 """Errors that any verb may raise: a damaged, missing or recreated repository, a user without permission, a banned call,
-a client that is gone, a store that fails, and the limits of a request."""
+a client that has disconnected, a store that fails, and the limits of a request."""
 
 BULK = RequestFlag.BULK
 
@@ -77,17 +77,17 @@ class RequestHeader:
 
     @property
     def size(self) -> int:
-        """The number of its calls."""
+        """The number of calls in the request."""
         return len(self.calls)
 
     @property
     def id_size(self) -> int:
-        """Bytes of its id."""
+        """The size of the request's id in bytes."""
         return len(self.message.id)
 
     @property
     def long(self) -> bool:
-        """True if it may take minutes."""
+        """True if the request may take minutes."""
         return bool(self.longs)
 
     @property
@@ -97,22 +97,22 @@ class RequestHeader:
 
     @property
     def alone(self) -> list[str]:
-        """The verbs that must be alone in their request."""
+        """The verbs that must be the only call of their request."""
         return [verb.name for verb, _ in self.calls if verb.alone]
 
     @property
     def plain(self) -> list[str]:
-        """The verbs that are not file-level ones."""
+        """The verbs that are not file-level verbs."""
         return [verb.name for verb, _ in self.calls if not verb.is_vfs]
 
     @property
     def is_vfs(self) -> bool:
-        """True if its calls are file-level ones. A valid request has only such calls, or none."""
+        """True if the calls are of file-level verbs. A valid request has only such calls, or none."""
         return any(verb.is_vfs for verb, _ in self.calls)
 
     @property
     def ups(self) -> int:
-        """The number of calls that bring segments in the body."""
+        """The number of calls that send segments in the body."""
         return sum(verb.body is Body.UP for verb, _ in self.calls)
 
     @property
@@ -122,14 +122,14 @@ class RequestHeader:
 
     @property
     def orders(self) -> list[str]:
-        """The extra fields that a server must obey or refuse: their names begin with `!`."""
+        """The extra fields that a server must obey or refuse. Their names begin with `!`."""
         return [key for key in self.message.extras if key.startswith("!")]
 
     @property
     def has_wrong_body(self) -> bool:
-        """True if the flag BODY is set without a call that brings a body, or missing with such a call. A check may
-        leave its body out. A body that no verb takes must be refused: it would be kept though no permission was checked
-        for it."""
+        """True if the flag BODY is set without a call that has a body, or missing with such a call. A check may leave
+        its body out. A body that no verb accepts must be refused, because it would be stored without a check of
+        permissions."""
         if self.is_vfs:
             return bool(self.flags & RequestFlag.BODY) != bool(self.brought)
         left_out = self.ups and self.flags & RequestFlag.CHECK_ONLY
@@ -171,7 +171,7 @@ class RequestHeader:
 
 
 class RequestFailure(PlanRefused):
-    """The refusal of a request, which changes nothing: its fault, and the outcome of each call if they differ."""
+    """The refusal of a request, which changes nothing: the error, and the outcome of each call if they differ."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(str(fault))
@@ -269,14 +269,14 @@ def _push_options(message: Request) -> tuple[str, ...]:
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:
-    """Return an error that a verb raised, if the verb declares it; else raise `UndeclaredError`."""
+    """Return an error that a verb raised, if the verb declares it. Otherwise raise `UndeclaredError`."""
     if isinstance(error, (*verb.errors, *ALWAYS)):
         return error
     raise UndeclaredError(f"{verb.name} raised {type(error).__name__}, which it does not declare: {error}") from error
 
 
 class UndeclaredError(Exception):
-    """A verb raised a coded error that it does not declare. It is a bug, and the client gets `internal`."""
+    """A verb raised a coded error that it does not declare. That is a bug, and the client gets `internal`."""
 
 
 def internal(error: Exception) -> InternalError:

@@ -1,4 +1,4 @@
-"""`Health`: whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
+"""`Health`: tells whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ PATIENCE = 2.0
 """Seconds that the store and the database have to answer."""
 
 FRESH = 2.0
-"""Seconds for which an answer of the store counts. The pages read the store at most once in this time."""
+"""Seconds for which an answer of the store is valid. The pages read the store at most once in this time."""
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:
-    """Read something small from the store, and from the database of its logs, if there is one. `mark`: the result of
+    """Read something small from the store, and from the database of its logs, if it has one. `mark`: the result of
     `store.cluster.mark_of` when the server began.
 
     Raises:
@@ -40,10 +40,10 @@ def look_at(root: Transport, mark: bytes | None) -> None:
 
 
 class Health:
-    """The health of a server. It is ready while it is not stopping and its store answers."""
+    """The health of a server. The server is ready while it is not stopping and its store answers."""
 
     def __init__(self, look: Callable[[], None], executor: Executor, clock: Clock) -> None:
-        """`look`: reads the store. It may raise CodedError, and may take any time."""
+        """`look`: a function that reads the store. It may raise CodedError, and may take any time."""
         self.is_stopping = False
         self._look = look
         self._executor = executor
@@ -102,7 +102,7 @@ class Health:
             self._executor.run(self._why_not, done, Lane.HEALTH)
 
     def _why_not(self) -> str:
-        """Return the reason why the store cannot be used, on one line; empty if it can."""
+        """Return the reason why the store cannot be used, on one line; empty if it can be used."""
         try:
             self._look()
         except CodedError as error:

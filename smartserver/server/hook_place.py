@@ -28,8 +28,8 @@ PIECE: Final = 8 << 20
 
 
 def make_place(preview: Preview, store: str | PreviewedStore, place: Path) -> None:
-    """Make the repository in an existing, empty folder. `store`: the folder of the repository that is changed, or its
-    place in a bucket.
+    """Create the repository of a preview in an existing, empty folder. `store`: the folder of the repository that is
+    changed, or its place in a bucket.
 
     Raises:
         OSError: the folder cannot be written.

@@ -34,13 +34,13 @@ class Ended(NamedTuple):
 
     status: int | None
     said: str
-    """Its output, on one line."""
+    """The output of the command, on one line."""
 
     time_limit: int
 
     @property
     def why(self) -> str:
-        """The reason why the command failed; empty if it did not."""
+        """The reason why the command failed; empty if it succeeded."""
         if self.status is None:
             return f"it did not end within {self.time_limit} s"
         return "" if self.status == 0 else self.said or f"it ended with {exit_reason(self.status)}"
@@ -54,7 +54,7 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder, in which a file named `in` is made for its input. `pulse`: is called every `PULSE`
+    """Run a command in a folder. A file named `in` with its input is created there. `pulse`: is called every `PULSE`
     seconds, with the seconds since the start.
 
     Raises:
@@ -121,8 +121,7 @@ class _Output:
             self._take()
 
     def take_rest(self) -> None:
-        """Read the output that is there now. Only a process that left the group can still write, and it is not waited
-        for."""
+        """Read the output that is available now."""
         self.wait(0)
 
     def _take(self) -> None:

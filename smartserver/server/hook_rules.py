@@ -1,5 +1,5 @@
-"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are told of it
-afterwards, by its path.
+"""The hooks of an access file: commands that are run before a change of a repository, and receivers that are notified
+of it afterwards, by the path of the repository.
 
     [[hooks]]
     path = "project/**"
@@ -35,7 +35,7 @@ LONGEST: Final = 3600
 
 
 class HookText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A hook as the file has it."""
+    """A hook in the form of the file."""
 
     path: str
     before: list[str] = []
@@ -63,13 +63,13 @@ class Hook:
 
     @property
     def receiver(self) -> bytes:
-        """The id of the receiver of changes; empty where there is none."""
+        """The id of the receiver of changes; empty if the hook has no receiver."""
         if not (self.after or self.url):
             return b""
         return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
 
     def fits(self, path: str) -> bool:
-        """True if the hook is about the repository at a path, as it is spelled or `folded`."""
+        """Tell whether the hook is about the repository at a path, in its own spelling or `folded`."""
         return self._path.matches(path, folds=False) or self._path.matches(folded(path), folds=True)
 
 

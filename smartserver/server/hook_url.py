@@ -24,14 +24,14 @@ SIGNATURE: Final = "X-Smartserver-Signature"
 
 
 class ReceiverFailed(Exception):
-    """A receiver did not accept a message; the text says why."""
+    """A receiver did not accept a message; the text gives the reason."""
 
 
 def post(url: str, body: bytes, secret: str, time_limit: float) -> None:
-    """POST a message. `secret`: the key of its signature; if it is empty, there is none.
+    """POST a message. `secret`: the key of its signature; if it is empty, the message is not signed.
 
     Raises:
-        ReceiverFailed: no answer with a status of 200 to 299 came within `time_limit` seconds.
+        ReceiverFailed: no answer with a status of 200 to 299 was received within `time_limit` seconds.
     """
     headers = {"Content-Type": "application/json", "User-Agent": "smartserver"}
     if secret:

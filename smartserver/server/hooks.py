@@ -1,9 +1,9 @@
 """Runs the hooks of an access file before a change is made.
 
 A hook is a command. Its standard input is JSON with the changes, and `SMARTSERVER_NEW` in its environment names a
-repository as it would be after them (`hook_place`). Its status decides: 0 accepts the change. The user is told its
-output. No lock of the repository is held meanwhile, only that of the request's verdict. So another change may be made.
-If that moves a ref of this one, the hook is run again.
+repository as it would be after them (`hook_place`). Its status decides: 0 accepts the change. Its output is shown to
+the user. No lock of the repository is held meanwhile, only that of the request's verdict. So another change may be
+made. If that moves a ref of this one, the hook is run again.
 
 A hook that exceeds its time limit is killed with its process group. The verdict about a request is kept (`verdicts`): a
 repetition of the request on another connection waits for it, and does not run the command again.
@@ -35,7 +35,7 @@ log = logging.getLogger("smartserver")
 
 
 class Hooks:
-    """The hooks of a server. It is usable from any thread."""
+    """The hooks of a server. Any thread may use them."""
 
     def __init__(
         self,
@@ -65,12 +65,12 @@ class Hooks:
         return [hook for hook in self._rules() if hook.before and hook.fits(path)]
 
     def receivers(self, path: str) -> list[Hook]:
-        """Return the hooks that are told of changes that were made to the repository at a path."""
+        """Return the hooks that are notified of changes of the repository at a path."""
         return [hook for hook in self._rules() if hook.receiver and hook.fits(path)]
 
     def judge(self, request: bytes, digest: bytes, hooks: Sequence[Hook], run: Callable[[Hook], str]) -> None:
-        """Have hooks judge the changes of a request, once for all its repetitions. `digest`: the digest of everything
-        that they judge. `run`: returns the reason why a hook refuses the changes; empty if it accepts them.
+        """Let hooks judge the changes of a request, once for all its repetitions. `digest`: the digest of everything
+        that the hooks judge. `run`: returns the reason why a hook refuses the changes; empty if it accepts them.
 
         Raises:
             RefusedByHook: a hook refuses the changes, or cannot be run.
@@ -94,7 +94,7 @@ class Hooks:
     ) -> str:
         """Run a hook. Return the reason why it refuses the changes; empty if it accepts them. `said`: its input.
         `preview`: None if the change deletes the repository. `folder`: the folder of the repository; None if it is in
-        no folder of this machine. `report`: is told how long the hook takes."""
+        no folder of this machine. `report`: is called while the hook runs, with the time that it takes."""
         store = folder if folder is not None or self._bucket is None else self._bucket.below(str(said["path"]))
         if store is None:
             return "it needs a repository in a folder of the server's machine, or in a bucket"

@@ -1,7 +1,7 @@
-"""Timeouts for a peer that is idle. This module has no clock and does no I/O: it is told the time and the events, and
-tells the session what to do.
+"""Timeouts for a peer that is idle. This module has no clock and does no I/O: its caller passes the time and the
+events, and it tells the session what to do.
 
-Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, take its
+Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, read its
 answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
 silent.
 """
@@ -15,8 +15,9 @@ from smartserver.server.session import Session
 from smartserver.wire.limits import DRAIN_BYTES, DRAIN_SECONDS, KEEP_IDLE, PING_INTERVAL
 
 PROBE_INTERVAL = 0.375
-"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A peer that is gone looks
-like one that waits, until the system refuses what is written to it: the second PING ends the work for it."""
+"""Seconds between two PINGs to a peer that sends no more and whose answer is not ready. A disconnected peer looks like
+one that waits, until the system refuses bytes that are written to it. So the second PING ends the work for a
+disconnected peer."""
 
 TICKS = 4
 """The number of looks at a connection within its idle time."""
@@ -35,9 +36,10 @@ class IdleTimeouts:
         drain_time: float,
         refused: bool = False,
     ) -> None:
-        """`unacknowledged`: counts the bytes that were handed to the carrier and not taken by the peer. `idle`: the
-        seconds that a peer may do nothing in the middle of a request or answer. `drain_time`: the most seconds that the
-        connection stays open after its peer was told to leave. `refused`: true if the connection was one too many."""
+        """`unacknowledged`: returns the number of bytes that were written to the carrier and not received by the peer.
+        `idle`: the seconds that a peer may do nothing in the middle of a request or answer. `drain_time`: the most
+        seconds that the connection stays open after its peer was told to disconnect. `refused`: True if the connection
+        is refused because too many are open."""
         self._session = session
         self._outbox = outbox
         self._unacknowledged = unacknowledged
@@ -45,7 +47,7 @@ class IdleTimeouts:
         self._drain_time = drain_time
         self._refused = refused
         self.closing = False
-        """True once the connection takes and begins nothing more."""
+        """True once the connection accepts no more input and begins no more work."""
         self.read_ended = False
         """True once the peer sends no more."""
         self.sent_all: float | None = None
@@ -53,23 +55,24 @@ class IdleTimeouts:
         self._drained = 0
         """Bytes that were received and ignored since the connection began to close."""
         self._heard = 0.0
-        """The time when the peer last sent something, or took something that had to wait."""
+        """The time when the peer last sent bytes, or received bytes that had to wait."""
         self._spoke = 0.0
         self._used = 0.0
         """The time when the connection was opened, or last known to be used for a request or its answer. PINGs do not
         count."""
         self._moved = 0.0
-        """The time when the peer is last known to have taken something, or when something was last written to a carrier
-        that was not full."""
+        """The time when the peer last received bytes, as far as is known, or when something was last written to a
+        carrier that was not full."""
         self._untaken = 0
-        """Bytes that the peer had not taken at the last measurement."""
+        """Bytes that the peer had not received at the last measurement."""
         self._handed = 0
         """Bytes handed to the carrier since the last measurement."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
         """The refused request whose upload still arrives, and the time since which that is known."""
         self._leave_by: float | None = None
-        """The time when the connection is closed, whatever its peer does; None if the peer was not told to leave."""
+        """The time when the connection is closed, even if the peer still uses it. None if the peer was not told to
+        disconnect."""
 
     # -- what happens
 
@@ -86,7 +89,7 @@ class IdleTimeouts:
             self._used = now
 
     def note_written(self, now: float) -> None:
-        """Note that something was written, which may have to wait for the peer."""
+        """Note that bytes were written, which may have to wait for the peer."""
         self._spoke = now
         if not self._session.idle:  # A request is open until its last bytes are written.
             self._used = now
@@ -98,20 +101,20 @@ class IdleTimeouts:
         self._handed += size
 
     def note_taken(self, now: float) -> None:
-        """Note that the peer took something."""
+        """Note that the peer received some bytes."""
         self._heard = self._moved = now
         if self._session.had_request:
             self._used = now
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to leave."""
+        """Note that the peer was told to disconnect."""
         self._leave_by = now + self._drain_time
 
     # -- what to do
 
     @property
     def leaving(self) -> bool:
-        """True if the peer was told to leave, so that another connection may have its place."""
+        """True if the peer was told to disconnect, so that another connection can replace this one."""
         return self._leave_by is not None
 
     @property
@@ -121,8 +124,8 @@ class IdleTimeouts:
 
     def idle_since(self, now: float) -> float | None:
         """Return the time since which the connection is idle; None while it is in use. It is idle if no request is open
-        or on its way, or if it is closing and everything was sent. The time counts from the last request, or from the
-        last bytes that were taken of an answer. A peer that sent no request is idle from the beginning."""
+        or being received, or if it is closing and everything was sent. The time counts from the last request, or from
+        the last bytes of an answer that the peer received. A peer that sent no request is idle from the beginning."""
         session = self._session
         rests = session.at_rest and not (self._outbox and session.had_request)
         if not (self.sent_all is not None if self.closing else rests):
@@ -131,8 +134,8 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Tell the session what to do now. Return True if the peer has had its time to read what was sent and to
-        close."""
+        """Apply the timeouts to the session. Return True if the time for the peer to read the sent bytes and to close
+        is over."""
         self._measure(now)
         if self.closing:
             return self._is_over(now)
@@ -156,15 +159,15 @@ class IdleTimeouts:
         return False
 
     def next_look(self, now: float) -> float:
-        """Return the seconds until `look` is to be called again."""
+        """Return the seconds until `look` must be called again."""
         often = min(self._ping_interval, self._idle / TICKS)
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """Tell whether a connection that is closing has had its time.
+        """Tell whether the time of a closing connection is over.
 
-        Answers are sent for as long as the peer takes them, unless another connection needs the place. Bytes that were
-        sent may still be in the kernel: the peer has time for as long as it takes them from there.
+        Answers are sent for as long as the peer reads them, unless another connection needs the place. Bytes that were
+        sent may still be in the kernel: the connection stays open for as long as the peer receives them.
         """
         since, most = self._moved, self._idle
         if self.sent_all is not None:
@@ -177,15 +180,15 @@ class IdleTimeouts:
 
     @property
     def _keep(self) -> float:
-        """Seconds that a connection is kept without a request; fewer for a peer that never sent one."""
+        """Seconds that a connection is kept open without a request. They are fewer if the peer never sent one."""
         if self._refused:
             return DRAIN_SECONDS
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
 
     def _measure(self, now: float) -> None:
-        """Count the bytes that the peer has not taken, if there can be any. The count shows whether the peer took any
-        since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes handed over
-        since then is left, the peer is taking them; if nothing is left, it may have taken them long ago.
+        """Count the bytes that the peer has not received, if there can be any. The count shows whether the peer
+        received any since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes
+        sent since then is left, the peer is receiving them; if nothing is left, it may have received them long ago.
         """
         if not self._untaken and not self._handed:
             return

@@ -14,14 +14,15 @@ RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost
 could lead into the folder. `CLUSTER` is the file in which a store names the place of its logs."""
 
 MAX_PART = 200
-"""The most bytes of one part. File systems take 255; temporary names are longer than the part."""
+"""The most bytes of one part. File systems accept 255, and temporary names are longer than the part."""
 
 MAX_SHOWN = 80
 """Characters of a path, or of a part of it, that a message repeats."""
 
 
 def clean(path: str) -> str:
-    """Return the path as the store names it: parts joined by `/`, no slash at either end; empty for the root itself.
+    """Return the path in the form that the store uses: parts joined by `/`, no slash at either end; empty for the root
+    itself.
 
     Raises:
         InvalidPath: the path cannot name a repository.
@@ -30,7 +31,7 @@ def clean(path: str) -> str:
 
 
 def is_name(part: str) -> bool:
-    """True if a path may have this part."""
+    """Tell whether a path may have this part."""
     return bool(part) and not _objection(part)
 
 
@@ -44,7 +45,8 @@ def place(path: str) -> str:
 
 
 def _parts(path: str, *, below: bool) -> list[str]:
-    """Return the parts of a valid path; none for the root itself. `below`: the path may lead below a repository."""
+    """Return the parts of a valid path; none for the root itself. `below`: True if the path may continue below a
+    repository."""
     if len(path.encode("utf-8", "surrogatepass")) > MAX_PATH:
         raise InvalidPath(_shown(path), f"longer than {MAX_PATH} bytes")
     inner = path.strip("/")
@@ -72,23 +74,23 @@ def file(path: str) -> str:
 
 
 def is_file_name(part: str) -> bool:
-    """True if the path of a file may have this part."""
+    """Tell whether the path of a file may have this part."""
     return not _objection_to_file(part)
 
 
 def is_hidden(path: str) -> bool:
-    """True if the path is refused only because a part of it begins with a dot."""
+    """Tell whether the path is refused only because a part of it begins with a dot."""
     parts = path.split("/")
     return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 
 
 def _shown(text: str) -> str:
-    """Return a path, or its beginning, for a message. The user has the whole path in the command."""
+    """Return a path, or its beginning, for a message. The user has the complete path in the command."""
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
 
 
 def _objection(whole: str, *, below: bool = False) -> str:
-    """Return the reason why a text cannot be a part of a path; empty if it can. `below`: the part may be below a
+    """Return the reason why a text must not be a part of a path; empty if it is valid. `below`: the part may be below a
     repository."""
     if not whole:
         return "a part of it is empty"
@@ -116,6 +118,6 @@ def _objection_to_file(whole: str) -> str:
 
 
 def prefixes(path: str) -> list[str]:
-    """Return a clean path and all its parents, longest first; the root is the last."""
+    """Return a clean path and all its parents, longest first. The root is the last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:count]) for count in range(len(parts), -1, -1)]

@@ -61,7 +61,7 @@ class JailedTransport(Transport):
         return self._call(self._root.open_read, self._seen, path)
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a folder, without those that no path may have."""
+        """Return the names in a folder, without those that are not allowed in paths."""
         with _named(path):
             return [name for name in self._root.list_directory(self._seen(path)) if jail.is_file_name(name)]
 
@@ -119,7 +119,7 @@ class JailedTransport(Transport):
         return "/".join(filter(None, (self._base, jail.file(path))))
 
     def _seen(self, path: str) -> str:
-        """Return the place that a path leads to, relative to the served folder."""
+        """Return the place to which a path points, relative to the served folder."""
         try:
             return self._real(self._full(path))
         except InvalidPath:
@@ -177,8 +177,8 @@ class JailedTransport(Transport):
             raise PermissionDenied(name, f"{place(folder)} may be a repository of another release ({error})") from None
 
     def _check_moved(self, source: str) -> None:
-        """Check that a file or folder may get another name. It must not be or contain a link, which could then lead
-        elsewhere, nor a repository of another release at any depth."""
+        """Check that a file or folder may be renamed. It must not be or contain a link, which could point elsewhere
+        under the new name, nor a repository of another release at any depth."""
         left, looked = [source], 0
         while left:
             each = left.pop()
@@ -195,7 +195,7 @@ class JailedTransport(Transport):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Have errors name the path of the call, and not the place to which links lead."""
+    """Let errors name the path of the call, and not the place to which links point."""
     try:
         yield
     except (InvalidPath, TransportError) as error:

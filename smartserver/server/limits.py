@@ -17,7 +17,7 @@ MAX_OF_ADDRESS = 128
 """A quarter of all: one address may be a whole office behind a router, but not all users."""
 
 MAX_REFUSED = 64
-"""Connections over the limit that are refused with an error; further ones are closed without one."""
+"""The most connections over the limit that are refused with an error. Further ones are closed without an error."""
 
 
 @dataclass(frozen=True, slots=True)

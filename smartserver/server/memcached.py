@@ -22,7 +22,7 @@ from smartserver.meters import MEMCACHED, MEMCACHED_FAILURES, here
 TIMEOUT: Final = 0.05
 """Seconds to wait for an answer or a connection."""
 DEAD: Final = 10.0
-"""Seconds for which a server that failed is not asked."""
+"""Seconds for which a failed server is not used."""
 MOST: Final = 1 << 20
 """The most bytes of a value: memcached's default."""
 PREFIX: Final = b"hpss1:"
@@ -34,7 +34,8 @@ at once."""
 
 
 class _Socket(socket.socket):
-    """A socket that fails if a whole answer takes longer than `TIMEOUT`, or is longer than a value and its head."""
+    """A socket whose reads fail if a whole answer takes longer than `TIMEOUT`, or is longer than a value with its
+    header."""
 
     _end = 0.0
     _left = 0
@@ -67,7 +68,7 @@ class _Sockets:
 
 
 class Memcached:
-    """A cache on several servers. It is usable from any thread."""
+    """A cache on several servers. Any thread may use it."""
 
     def __init__(self, servers: Sequence[tuple[str, int]], clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

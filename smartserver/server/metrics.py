@@ -17,7 +17,7 @@ PREFIX = "smartserver_"
 
 
 class ServerCollector(Collector):
-    """Gives Prometheus the counts of a server, of one process or several."""
+    """Reports the counts of a server, of one process or several, to Prometheus."""
 
     def __init__(self, counts: Callable[[], ServerCounts]) -> None:
         self._counts = counts

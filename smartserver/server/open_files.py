@@ -1,4 +1,4 @@
-"""`OpenFiles`: the number of files that a server holds open for answers that it has not sent yet."""
+"""`OpenFiles`: the number of files that a server keeps open for answers that are not sent yet."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from smartserver.wire.limits import MAX_FILE_CALLS
 from transports.base import ReadFile
 
 MAX_OF_CONNECTION = MAX_FILE_CALLS
-"""Open files of one connection: as many as one request can open. Our clients read an answer before they ask again."""
+"""The most open files of one connection: as many as one request can open. Our clients read an answer before they send
+the next request."""
 
 MAX_OF_SITE = 4 * MAX_FILE_CALLS
-"""Open files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088 connections, they
-stay below 20,000, a usual hard limit."""
+"""The most open files of all connections. With the packs of 256 repositories (11,000 descriptors) and 1,088
+connections, they stay below 20,000, a usual hard limit."""
 
 SHARE = 4
-"""The open files may take one in `SHARE` of the process's descriptors, if that is less."""
+"""The open files may use one in `SHARE` of the process's descriptors, if that is less than the other limit."""
 
 
 class OpenFiles:
-    """A count of open files with a limit, usable from several threads. `of`: a wider count that includes this one."""
+    """A count of open files with a limit. It may be used by several threads. `of`: a wider count that includes this
+    one."""
 
     def __init__(self, most: int, of: OpenFiles | None = None) -> None:
         self.most = most
@@ -29,10 +31,11 @@ class OpenFiles:
         self.count = 0
         """The number of files that are open."""
         self._mutex = threading.RLock()
-        """Reentrant: the garbage collector may finalize a file, which calls `_remove`, while this thread holds it."""
+        """A reentrant lock. It is reentrant because the garbage collector may finalize a file, which calls `_remove`,
+        while this thread has the lock."""
 
     def hold(self, file: ReadFile) -> None:
-        """Count a file until nothing refers to it any more, which closes it.
+        """Count a file as open until the last reference to it is dropped, which closes it.
 
         Raises:
             LimitExceeded: too many files are open.

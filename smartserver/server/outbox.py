@@ -1,5 +1,5 @@
-"""The bytes that a connection has to send. The carrier gets a slice at a time, and none while it has enough.
-`unacknowledged` counts the bytes that the peer has not taken yet, as far as this machine knows."""
+"""The bytes that a connection has to send. The carrier gets one slice at a time, and none while it has enough.
+`unacknowledged` counts the bytes that the peer has not received yet, as far as this machine knows."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from typing import Protocol
 from smartserver.wire.limits import INITIAL_WINDOW, PIECE
 
 SLICE = PIECE + INITIAL_WINDOW
-"""Bytes handed to the carrier at a time: a piece of a body, and the frames that were held back to be sent with it. TLS
-encrypts all of it at once, while no other connection is served."""
+"""Bytes that are passed to the carrier at a time: a piece of a body, and the frames that were held back to be sent with
+it. TLS encrypts all of them at once, while no other connection is served."""
 
 
 class Outbox:
@@ -35,7 +35,7 @@ class Outbox:
         self._unsent.append(content)
 
     def hand_over(self, write: Callable[[bytes], object]) -> int:
-        """Give the carrier as many bytes as it takes now, and return their number."""
+        """Write as many bytes to the carrier as it accepts now. Return their number."""
         handed = 0
         while self._unsent and not self.full:
             first = self._unsent.popleft()
@@ -65,12 +65,12 @@ class Writer(Protocol):
 
 
 def unsent(writer: Writer) -> int:
-    """Return the number of bytes that the kernel has not taken from Twisted."""
+    """Return the number of bytes that Twisted has not yet passed to the kernel."""
     return len(writer.dataBuffer) - writer.offset + writer._tempDataLen
 
 
 def unacknowledged(writer: Writer | None) -> int:
-    """Return the number of bytes that the peer has not taken: those in Twisted and those in the kernel.
+    """Return the number of bytes that the peer has not acknowledged: those in Twisted and those in the kernel.
 
     While nothing is written, the number falls with each byte that the peer takes. What the kernel takes is too coarse a
     sign: with `wire.limits.NOTSENT_LOWAT` it takes bytes once in 64 KiB.

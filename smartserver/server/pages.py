@@ -14,7 +14,7 @@ from smartserver.server.connections import Clock
 TEXT = "text/plain; charset=utf-8"
 
 MAX_CONNECTIONS = 16
-"""The most connections to the pages at a time: a monitor has one, a load balancer another, an administrator a third."""
+"""The most concurrent connections to the pages. A monitor, a load balancer and an administrator need one each."""
 
 LONGEST = 30.0
 """Seconds that a connection may last. Prometheus waits 10 seconds for a page."""
@@ -26,8 +26,8 @@ Answer = tuple[HTTPStatus, str, bytes]
 """The status, type and content of a page."""
 
 Page = Callable[[str, Callable[[Answer], None]], None]
-"""A function that gives an answer, now or later. It gets the `Accept` header of the request, and a function to call
-with the answer."""
+"""A function that returns a page, now or later. Its arguments are the `Accept` header of the request, and a function
+that it calls with the page."""
 
 
 class PagesProtocol(Protocol):
@@ -37,7 +37,7 @@ class PagesProtocol(Protocol):
     """The transport. It is `Any` because Twisted's interfaces are unknown to a type checker."""
 
     def __init__(self, pages: Mapping[bytes, Page], clock: Clock, ended: Callable[[], None]) -> None:
-        """`pages`: the pages by path. `ended`: is called when the connection is gone."""
+        """`pages`: the pages by path. `ended`: is called when the connection is closed."""
         self._pages = pages
         self._clock = clock
         self._ended = ended
@@ -50,7 +50,7 @@ class PagesProtocol(Protocol):
         self._timer = self._clock.callLater(LONGEST, self._carrier.abortConnection)
 
     def dataReceived(self, data: bytes) -> None:
-        """Take a part of the request, and answer it once its head is complete."""
+        """Process a part of the request. Answer the request once its head is complete."""
         if self._is_asked:
             return
         self._head += data
@@ -71,7 +71,7 @@ class PagesProtocol(Protocol):
                 page(said.get(b"accept", b"").strip().decode("latin-1"), lambda answer: self._answer(*answer))
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         if self._timer.active():
             self._timer.cancel()
         self._ended()
@@ -89,7 +89,7 @@ class PagesProtocol(Protocol):
 
 
 class PagesFactory(Factory):
-    """Serves pages to `MAX_CONNECTIONS` connections at a time; further ones are closed at once."""
+    """Serves pages to at most `MAX_CONNECTIONS` connections at a time. Further connections are closed at once."""
 
     noisy = False
 

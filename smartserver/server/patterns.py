@@ -22,7 +22,7 @@ class NamePattern:
         self._forms = {folds: _compiled(folded(text) if folds else text) for folds in (False, True)}
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if a name fits. `folds`: compare in lower case; the name is `folded` already."""
+        """Tell whether a name fits. `folds`: compare in lower case; the name is `folded` already."""
         return self._forms[folds].fullmatch(name) is not None
 
 
@@ -42,7 +42,7 @@ class RefPattern:
         self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """True if the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
+        """Tell whether the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
         ref, is_entry, entry = name.partition("\0")
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)
@@ -52,7 +52,7 @@ class RefPattern:
 
 
 def split_entry(text: str) -> tuple[str, str | None]:
-    """Return the ref and the entry in a pattern or in the name of an entry; the entry is None if there is none.
+    """Return the ref and the entry in a pattern or in the name of an entry; the entry is None if the pattern has none.
 
     A colon separates them if it is the last character, or if `**` or `MAP/` follows. `MAP` is a map's name or has a
     wildcard. Any other colon is a part of the ref's name.
@@ -82,7 +82,7 @@ def _maps_of_no_ref() -> frozenset[str]:
 
 
 def folded(text: str) -> str:
-    """Return the spelling that is the same for all names which a file system may take for one."""
+    """Return the common spelling of all names that a file system may treat as one."""
     return unicodedata.normalize("NFC", unicodedata.normalize("NFC", text).casefold())
 
 

@@ -11,8 +11,8 @@ PROGRESS_INTERVAL = 0.5
 """Seconds between two PROGRESS messages of a request, and before the first."""
 
 LARGE_UPLOAD = 1 << 20
-"""Bytes of a body from which each later phase is reported as it begins. A smaller request is mostly answered within
-half a second, and its reply is one small flight."""
+"""The fewest bytes of a body whose later phases are reported when they begin. A smaller request is mostly answered
+within half a second, and its reply is one small flight."""
 
 
 class RequestProgress:
@@ -27,12 +27,12 @@ class RequestProgress:
         self.names_phases = False
         """True if each phase is reported as it begins."""
         self._received = 0
-        """Bytes of the body that were received; `_checked` of them are checked."""
+        """Bytes of the body that were received. Of these, `_checked` bytes are checked."""
         self._checked = 0
         self._ended = False
 
     def began(self, now: float) -> None:
-        """Note that work on the request begins, unless it began before."""
+        """Note that work on the request begins, unless this was noted before."""
         if self._last is None:
             self._last = now
 
@@ -41,7 +41,8 @@ class RequestProgress:
         self._received += size
 
     def checked(self, size: int) -> None:
-        """Note that `size` bytes of the body were checked. The client is told once it has sent the whole body."""
+        """Note that `size` bytes of the body were checked. The progress is reported to the client once it has sent the
+        whole body."""
         self._checked += size
         if self._ended:
             self.tell("check", self._checked, self._received)
@@ -55,8 +56,8 @@ class RequestProgress:
             self.tell("check", self._checked, self._received)
 
     def tell(self, phase: str, done: int, total: int) -> None:
-        """Report the progress of a phase. It is sent at most twice a second, and at the end of a reported phase. It is
-        usable from any thread."""
+        """Report the progress of a phase. A report is sent at most twice a second, and at the end of a reported phase.
+        Any thread may call this."""
         now = self._site.clock()
         begins = phase != self._said[0]
         ends = 0 < total <= done and not begins

@@ -41,15 +41,15 @@ class PushChecks:
         self._hooks = context.site.hooks.of(repository.path)
         self._content = b"" if upload is None or upload.entry is None else upload.entry.hash
         """The hash of the uploaded content, because not every system's ids prove their content. Revisions that another
-        request stored meanwhile are later cut out of the upload; the hooks have judged them too."""
+        request stored meanwhile are later cut out of the upload; the hooks have judged those, too."""
         self._checked_files = False
         self._digest = b""
         """The digest of the changes that the hooks accepted; empty before that."""
         self._asked: tuple[Transaction, bytes] | None = None
-        """The transaction that the hooks are to judge, and the digest of its changes."""
+        """The transaction that the hooks must judge, and the digest of its changes."""
 
     def carry_out(self, commit: Callable[[], CommitOutcome]) -> CommitOutcome:
-        """Make the change. `commit` is called again each time that the hooks have judged it.
+        """Make the change. `commit` is called again each time that the hooks have judged the change.
 
         Raises:
             RefusedByHook: a hook refuses the change; the upload is deleted.
@@ -67,7 +67,7 @@ class PushChecks:
                     raise
 
     def approve(self, transaction: Transaction) -> None:
-        """Check a planned request. It is checked again if it is planned again on another request's change.
+        """Check a planned request. This is called again if the request is planned again after another request's change.
 
         Raises:
             LimitExceeded: the repository or a file would be too large.
@@ -90,8 +90,8 @@ class PushChecks:
         return Preview(self._repository.folder, transaction, self._upload, self._context.id)
 
     def _digest_of(self, transaction: Transaction) -> bytes:
-        """Return the digest of the changes of a transaction; empty if hooks judge nothing. That is if nothing changes,
-        or if more requests of the same copy follow, before which the copy is invisible."""
+        """Return the digest of the changes of a transaction; empty if there is nothing for hooks to judge: nothing
+        changes, or more requests of the same copy follow, until which the copy is hidden."""
         stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry
@@ -104,10 +104,10 @@ class PushChecks:
         return blake2b(msgspec.msgpack.encode(judged), digest_size=16).digest()
 
     def _ask(self) -> None:
-        """Have the hooks judge the transaction of the last `approve`.
+        """Let the hooks judge the transaction of the last `approve`.
 
         Raises:
-            RefusedByHook: a hook refuses it.
+            RefusedByHook: a hook refuses the changes.
         """
         assert self._asked is not None  # `approve` set it before it left the commit.
         transaction, digest = self._asked
@@ -141,7 +141,7 @@ def _changes(transaction: Transaction, preview: Preview) -> tuple[Change, ...]:
 
 
 def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path: str) -> None:
-    """Check the size of a repository with `new` bytes more. A push that brings nothing is never refused.
+    """Check the size of a repository after `new` bytes are added. A push without new revisions is never refused.
 
     Raises:
         LimitExceeded: the repository would be too large.
@@ -155,7 +155,7 @@ def check_repository(limits: SizeLimits, stored: Snapshot | None, new: int, path
 
 
 def check_files(limit: int, preview: Preview) -> None:
-    """Check the files that a push brings.
+    """Check the sizes of the files in a push.
 
     Raises:
         LimitExceeded: a file is too large.

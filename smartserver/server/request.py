@@ -45,21 +45,21 @@ refusals = logging.getLogger("smartserver.refusals")
 user."""
 
 LARGE_REQUEST = 64 * 1024
-"""Bytes from which a request is decoded in a task: the largest takes 0.12 s, in which no other connection would
-move."""
+"""The fewest bytes of a request that is decoded in a task. The largest request takes 0.12 s, during which no other
+connection would be served."""
 
 FOR_ADMINISTRATORS = {each.code for each in (AccessDenied, NoSpace, PermissionDenied, TransportFailed)}
 """Codes of the refusals that are always logged: a permission that is missing, and a store that fails."""
 
 MANY_CALLS = 16
-"""The most calls of a read request in the lane QUICK. One `Repository.list` reads folders for milliseconds, hundreds do
-for seconds, in which no other client would get a quick answer. Our clients send three."""
+"""The most calls of a read request in the lane QUICK. One `Repository.list` reads folders for milliseconds; hundreds of
+calls would read for seconds, during which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
-"""Bytes of memory that a decoded request takes besides its payload: the shortest takes 7,000."""
+"""Bytes of memory that a decoded request takes in addition to its payload. The shortest request takes 7,000."""
 
 CALL_COST = 1024
-"""Bytes of memory that each call of a decoded request takes: the shortest takes 900."""
+"""Bytes of memory that each call of a decoded request takes. The shortest call takes 900."""
 
 
 class RequestOwner(Protocol):
@@ -80,19 +80,19 @@ class RequestOwner(Protocol):
         """True if more of a body may be sent."""
 
     def send(self, event: Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone; `more`: as of `Session.send`."""
+        """Send one event unless the connection is closed. `more`: as of `Session.send`."""
 
     def backlog(self, change: int) -> None:
         """Add to the number of bytes that were received and not yet checked."""
 
     def want_body(self, request: ServedRequest) -> None:
-        """Queue an answer with a body; its `start_body` is called when it is its turn."""
+        """Queue an answer with a body. Its `start_body` is called when it is next."""
 
     def finished(self, request: ServedRequest) -> None:
         """Note that a request has its final answer."""
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer, and that no task of it runs or waits."""
+        """Note that a request has its final answer, and that no task of the request runs or waits."""
 
 
 class ServedRequest:
@@ -108,13 +108,13 @@ class ServedRequest:
         """The decoded request; None before that."""
         self._payload: list[bytes] = []
         self._size = 0
-        """Bytes of its payload so far."""
+        """Bytes of the request's payload so far."""
         self._held = 0
         """Bytes of the request that are counted in the backlog."""
         self._ended = False
-        """True once its body is complete."""
+        """True once the body is complete."""
         self._answer: ServedAnswer | None = None
-        """The answer whose body is to be sent."""
+        """The answer whose body is still to be sent."""
         self._link: Mapping[str, int] = {}
         """The kernel's counts of the connection when a traced request began."""
         self._reading = False
@@ -132,7 +132,7 @@ class ServedRequest:
     # -- from the session
 
     def request(self, event: Request) -> None:
-        """Take a part of the request; begin the work with the last one."""
+        """Process a part of the request. Begin the work with the last part."""
         self._size += len(event.payload)
         self._up += len(event.payload)
         if self._size > MAX_REQUEST:
@@ -214,7 +214,7 @@ class ServedRequest:
         self._do(Task(lane, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
-        """Cancel the request: a change that is not made yet will not be made."""
+        """Cancel the request. A change that is not made yet will not be made."""
         work, context = self._work, self._work.context
         if context is not None:
             context.allowance.cancelled = True
@@ -228,7 +228,7 @@ class ServedRequest:
             self._do(Task(Lane.QUICK, work.abandon, "cancel", lambda _: self._refuse(Cancelled())))
 
     def lost(self) -> None:
-        """Abandon the request, because the connection is gone."""
+        """Abandon the request, because the connection is closed."""
         was_over, self._work.is_over = self._work.is_over, True
         self._answer = None  # This also closes the files of its body.
         self._payload.clear()
@@ -244,7 +244,7 @@ class ServedRequest:
     # -- tasks
 
     def _do(self, task: Task | None = None) -> None:
-        """Queue a task, and run the next one if none runs."""
+        """Queue a task. Run the next task if none is running."""
         if task is not None:
             self._tasks.append(task)
         if self._advancing:
@@ -302,13 +302,13 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """Begin to send the body of the answer, because it is its turn."""
+        """Begin to send the body of the answer, because it is next."""
         assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
 
     def pump(self) -> None:
-        """Have the next piece of the body read and sent, if the peer takes more."""
+        """Let the next piece of the body be read and sent, if the peer accepts more."""
         answer = self._answer
         if answer is None or answer.body is None or self._reading or not self._session.writable:
             return
@@ -405,7 +405,7 @@ class ServedRequest:
         return self._task is None and not self._tasks
 
     def tell(self, progress: bytes) -> None:
-        """Send its progress, unless it is answered."""
+        """Send the progress of the request, unless it is answered."""
         if self._answer is None and not self._work.is_over:
             self._session.send(Progress(self.id, progress))
 

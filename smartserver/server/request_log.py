@@ -30,7 +30,7 @@ MAX_PATH = 1024
 
 
 class EndedRequest(NamedTuple):
-    """A request that is over, and what it cost. Times are in seconds."""
+    """A completed request and its costs. Times are in seconds."""
 
     peer: str
     user: str
@@ -43,11 +43,11 @@ class EndedRequest(NamedTuple):
     down: int
     """Bytes of the answer and its body."""
     lasted: float
-    """The time from its first byte to its final answer."""
+    """The time from the request's first byte to its final answer."""
     busy: float
-    """The time of its work."""
+    """The time that the request's work took."""
     queued: float
-    """The time that its work waited for a thread."""
+    """The time that the request's work waited for a thread."""
     spent: Counts
     outcomes: Sequence[str]
     """`DONE` or the code of an error, for each call or once for all calls."""
@@ -77,7 +77,7 @@ class EndedRequest(NamedTuple):
         return found
 
     def fields(self) -> dict[str, Field]:
-        """Return the fields of its line in the log."""
+        """Return the fields of the request's line in the log."""
         header, spent, verbs = self.header, self.spent, list(self.verbs)
         calls = 0 if header is None else len(header.calls)
         found: dict[str, Field] = {

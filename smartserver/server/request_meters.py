@@ -1,5 +1,5 @@
-"""`RequestMeters`: the numbers and times of a server's requests, by verb. They are not counted by user or path: clients
-choose both, and there may be any number of them."""
+"""`RequestMeters`: the numbers and times of a server's requests, by verb. They are not counted by user or path, because
+clients choose both, and the number of different values is unlimited."""
 
 from __future__ import annotations
 
@@ -55,7 +55,8 @@ class Histogram(msgspec.Struct, array_like=True):
     total: float = 0.0
     """The sum of all times, in seconds."""
     counts: list[int] = msgspec.field(default_factory=lambda: [0] * (len(BUCKETS) + 1))
-    """The number of requests between each bound of `BUCKETS` and the one before."""
+    """For each bound of `BUCKETS`, the number of requests between the bound before it and itself. The last number is of
+    slower requests."""
 
     def add(self, seconds: float) -> None:
         """Count a request that took `seconds`."""
@@ -118,7 +119,7 @@ class ServerCounts(msgspec.Struct, array_like=True):
 
 
 class RequestMeters:
-    """Counts requests. It is usable from several threads, because some requests end in a thread of a lane."""
+    """Counts requests. Several threads may use it, because some requests end in a thread of a lane."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()

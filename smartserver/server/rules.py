@@ -19,7 +19,7 @@ applies only to changes of these refs, and of the entries of maps that belong to
 is any part of a name between slashes, and `**` is any number of names.
 
 `[[limits]]` limits the bytes of a repository and of a file in it, by path (`sizes`). `[[hooks]]` names the commands
-that are run before a change, and the receivers that are told afterwards (`hook_rules`).
+that are run before a change, and the receivers that are notified afterwards (`hook_rules`).
 
 `may` must be the last line of a rule, so that a file that is only half written never gives more than the whole file. If
 the file cannot be read, the rules stay as they were.
@@ -51,14 +51,14 @@ EVERYBODY = "*"
 """The name in `who` for every user, including the anonymous one."""
 
 ANONYMOUS = "anonymous"
-"""The name of users whom nothing identifies."""
+"""The name of a user whom neither a token nor a key identifies."""
 
 _KEY_TYPE = re.compile(r"[a-z0-9][a-z0-9@.-]+")
 _NAME = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,63}")
 
 
 class AccessLevel(enum.IntEnum):
-    """The rights that a rule gives; each level includes those before it."""
+    """The rights that a rule gives. Each level includes the previous ones."""
 
     NONE = 0
     READ = 1
@@ -90,16 +90,16 @@ LEVELS = {
     Permission.ADMIN: AccessLevel.ADMIN,
     Permission.VFS: AccessLevel.ADMIN,
 }
-"""The least level that gives a permission. To delete a ref takes FORCE, not DELETE."""
+"""The least level that gives each permission. Deleting a ref needs FORCE, not DELETE."""
 
 
 def is_user_name(name: str) -> bool:
-    """True if a user may have this name."""
+    """Tell whether a user may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
 class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule as the file has it."""
+    """A rule in the form of the file."""
 
     who: list[str]
     path: str
@@ -108,7 +108,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of limits as the file has it."""
+    """An entry of limits in the form of the file."""
 
     path: str
     repository: str | int | None = msgspec.field(name="max-repository-size", default=None)
@@ -130,7 +130,7 @@ class PublicKey(NamedTuple):
 
     user: str
     kind: str
-    """The type, e.g. `ssh-ed25519`."""
+    """The type of the key, such as `ssh-ed25519`."""
     content: str
     """The key in base64."""
 
@@ -153,11 +153,11 @@ class AccessRule:
         self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
-        """True if the rule applies to a user and path."""
+        """Tell whether the rule applies to a user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """True if the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        """Tell whether the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
@@ -180,9 +180,9 @@ class AccessRules:
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
     ) -> tuple[AccessLevel, AccessRule | None]:
-        """Return the level of a user, and the rule that gives it; None if no rule applies.
+        """Return the level of a user, and the rule that grants it; None if no rule applies.
 
-        Without a ref, WRITE asks whether the user may change any ref; the other permissions are about the whole
+        Without a ref, WRITE means the permission to change any ref at all; the other permissions are about the whole
         repository.
         """
         name = ref.decode("utf-8", "backslashreplace")
@@ -206,7 +206,7 @@ class AccessRules:
         return AccessLevel.NONE, None
 
     def gives(self, user: str, permission: Permission, path: str, ref: bytes = b"") -> bool:
-        """True if a user has a permission."""
+        """Tell whether a user has a permission."""
         needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
         return self.decides(user, permission, path, ref)[0] >= needed
 
@@ -219,7 +219,7 @@ class AccessRules:
         return found
 
     def knows(self, user: str) -> bool:
-        """True if a rule gives the user any permission."""
+        """Tell whether a rule grants the user any permission."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 

@@ -31,7 +31,7 @@ class SameProcess:
         executor: Executor | None = None,
     ) -> None:
         """`peer`: the client for which this process makes requests. `via`: the way in of that client, such as `https`.
-        `executor`: must run at once the work that the client waits for."""
+        `executor`: must run work at once if the client waits for it."""
         self._answers: deque[bytes] = deque()
         self._closed = False
         self._session = Session(site, admission, self, executor or InlineExecutor(), peer)
@@ -41,15 +41,17 @@ class SameProcess:
     # -- the client's medium
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Return the directions that are ready, without waiting, because nothing arrives by waiting. A caller that
-        waits only to read is always told that it can, so that its read fails and it does not wait for ever."""
+        """Return the directions that are ready. This never waits, because nothing arrives by waiting.
+
+        A caller that waits only to read is always told that it can, so that its read fails instead of waiting for
+        ever."""
         return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:
         """Return bytes of the answer; empty at the end.
 
         Raises:
-            ConnectionLost: there are none, and none can come before more is written.
+            ConnectionLost: no bytes are available, and none can arrive until more is written.
         """
         if not self._answers:
             if self._closed:
@@ -91,6 +93,6 @@ class SameProcess:
     abort = close
 
     def pause_reading(self) -> None:
-        """Do nothing: written bytes are handled at once, so there are never too many of them."""
+        """Do nothing: written bytes are processed at once, so they never accumulate."""
 
     resume_reading = pause_reading

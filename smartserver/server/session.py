@@ -1,6 +1,7 @@
 """One connection of the server: `wire.Connection` events in, bytes out. No sockets, clocks or threads of its own.
 
-A shell (TCP, stdio, simulator) gives it bytes and sends its bytes. Work on the store runs in the executor.
+A shell (TCP, stdio, simulator) passes received bytes to the session and sends the session's bytes. Work on the store
+runs in the executor.
 """
 
 from __future__ import annotations
@@ -27,15 +28,15 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 BACKLOG_HIGH = 4 << 20
-"""Unchecked bytes of requests and uploads above which nothing more is read, so that a fast link cannot fill the
+"""The most unchecked bytes of requests and uploads. Above it, reading stops, so that a fast link cannot fill the
 memory."""
 
 BACKLOG_LOW = 1 << 20
 """Unchecked bytes below which reading is resumed."""
 
 CANCELLED_HIGH = 32
-"""The number of answered requests with running work above which nothing more is read: a quarter of `MAX_OPEN_REQUESTS`.
-The work of a cancelled request runs until it notices."""
+"""The number of answered requests with running work above which reading stops: a quarter of `MAX_OPEN_REQUESTS`. The
+work of a cancelled request runs until it checks for the cancellation."""
 
 VERSIONS = (1,)
 """The versions of the protocol that this release speaks."""
@@ -66,8 +67,8 @@ class Session:
     def __init__(
         self, site: Site, admission: Admission, shell: Shell, executor: Executor, peer: str = "", address: str = ""
     ) -> None:
-        """`address`: connections with the same address share the threads; if it is empty, this one shares with no
-        other."""
+        """`address`: connections with the same address share the threads. With an empty address, this connection shares
+        them with no other."""
         self.site = site
         self.admission = admission
         self.executor = executor
@@ -90,21 +91,21 @@ class Session:
         self._paused = False
         self._writable = True
         self._held = b""
-        """Encoded events held back until the next one."""
+        """Encoded events that are held back, to be written together with the next one."""
         self._unread = 0
-        """Bytes of answers without their bodies that were written since the peer last took everything."""
+        """Bytes of answers, without their bodies, that were written since the peer last had received everything."""
         self._longest = 0
         """Bytes of the longest such answer."""
         self._owed: dict[int, int] = {}
-        """The requests whose rest the client must still send, refused ones included, with the bytes of their messages
-        so far."""
+        """The requests of which the client must still send the rest, including refused ones. Each has the bytes of its
+        messages so far."""
         self._discarded = 0
         """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None
         self.had_request = False
-        """True once a request, or its first part, came."""
+        """True once any part of a request was received."""
         self._leaving = False
-        """True once no new request is taken or can come: the session closes after the last answer."""
+        """True once no new request is accepted or can arrive. The session closes after the last answer."""
         self._closing = False
 
     # -- from the shell
@@ -130,17 +131,17 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """Abandon the open requests. A commit that runs is stopped when its calls are run the next time; else its
-        change is made, and a repeat of the request is told so."""
+        """Abandon the open requests. A running commit is stopped when its calls are run again. If they are not, its
+        change is made, and a repeat of the request gets its answer."""
         self._closing = True
         self._abandon()
 
     def pause_writing(self) -> None:
-        """Stop sending bodies, because the shell holds enough unsent bytes."""
+        """Stop sending bodies, because the shell has enough unsent bytes."""
         self._writable = False
 
     def resume_writing(self) -> None:
-        """Send on, because the peer took everything."""
+        """Resume writing, because the peer received everything that was written."""
         self._writable = True
         self._unread = self._longest = 0
         if self._bodies:
@@ -168,21 +169,21 @@ class Session:
 
     @property
     def pinging(self) -> bool:
-        """True if this side must send PINGs: the rest of a request is to come, or nothing is read, or a request is open
-        though no new one is taken.
+        """True if this side must send PINGs: a request is not received completely, nothing is read, or a request is
+        unanswered while no new request is accepted.
 
         A client treats a silent server as gone, and this side does not see its PINGs while nothing is read. If a client
-        sends no more, only writing to it shows whether it still waits for its answer.
+        sends no more, only a write to the connection shows whether the client still waits for its answer.
         """
         return self.receiving or self._paused or (self._leaving and not self.idle)
 
     @property
     def discarding(self) -> int:
-        """The id of a refused request whose upload still arrives; 0 if there is none."""
+        """The id of a refused request whose upload is still being received; 0 if no upload is."""
         return next((each for each in self._owed if each not in self._requests), 0)
 
     def refuse(self, why: CodedError) -> None:
-        """Refuse the connection, because it is one too many: send a GOAWAY, and refuse its first request.
+        """Refuse a connection above the limit: send a GOAWAY, and refuse its first request.
 
         A client with a request gets an ERROR, so that it knows that nothing was done.
         """
@@ -195,7 +196,7 @@ class Session:
         self._leave()
 
     def ping(self) -> None:
-        """Send a PING, which also keeps routers on the way from dropping the connection."""
+        """Send a PING. It also keeps routers from dropping the connection."""
         self.send(events.Ping())
 
     def drop(self, reason: str) -> None:
@@ -206,7 +207,7 @@ class Session:
         self._close()
 
     def abort(self, reason: str) -> None:
-        """Drop the connection without a message, because the peer takes none."""
+        """Drop the connection without a message, because the peer reads none."""
         if not self._closing:
             log.warning("%s: dropped: %s", self.peer, reason)
         self._closing = True
@@ -214,7 +215,7 @@ class Session:
         self._shell.abort()
 
     def discard_no_more(self, why: str) -> None:
-        """Take no more of a refused upload that the client still sends: finish the other requests, and close this
+        """Receive no more of a refused upload that the client still sends: complete the other requests, and close this
         side."""
         if not self._leaving:
             log.info("%s: still sends a refused upload: %s", self.peer, why)
@@ -223,8 +224,8 @@ class Session:
     # -- from requests
 
     def send(self, event: events.Event, more: bool = False) -> None:
-        """Send one event unless the connection is gone. `more`: another event follows, so up to `INITIAL_WINDOW` bytes
-        may be held back for it.
+        """Send one event unless the connection is closed. `more`: another event follows, so up to `INITIAL_WINDOW`
+        bytes may be held back for it.
 
         Neither side may stop reading because it cannot write: two such sides with bodies for each other would deadlock.
         So this side reads on, even if the peer takes no answers. Bodies wait until the peer takes more. Other answers
@@ -266,7 +267,7 @@ class Session:
             self._close()
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that no task of a request runs or waits any more."""
+        """Note that no task of a request runs or waits."""
         self._working.discard(request)
         self._pace_reading()
 
@@ -284,8 +285,8 @@ class Session:
     def _pace_reading(self) -> None:
         """Stop reading while there is too much work, and resume reading once it is done.
 
-        Cancelled requests count until their work has ended. Else a client could cause any amount of work by cancelling
-        and sending again. Their work does not wait for anything that is still to be read.
+        Cancelled requests count until their work has ended. Otherwise a client could cause any amount of work by
+        cancelling and sending again. Their work does not wait for bytes that were not read yet.
         """
         cancelled = len(self._working)
         if self._closing:
@@ -350,7 +351,7 @@ class Session:
 
     def _paid(self, request_id: int) -> None:
         """Note that the client sends nothing more of a request, and reset the count of discarded bytes: at most one
-        request at a time has a body on its way."""
+        request at a time has a body in transit."""
         if self._owed.pop(request_id, None) is not None:
             self._discarded = 0
 
@@ -360,7 +361,7 @@ class Session:
             self.discard_no_more(f"more than {DRAIN_BYTES} bytes came after that")
 
     def _leave(self) -> None:
-        """Close once no request is open, including those that crossed a GOAWAY."""
+        """Close the session once no request is open, including requests that crossed a GOAWAY."""
         self._leaving = True
         if not self._requests:
             self._close()
@@ -371,7 +372,7 @@ class Session:
             self._shell.close()
 
     def _abandon(self) -> None:
-        """Abandon the open requests, as `connection_lost` says."""
+        """Abandon the open requests, as described in `connection_lost`."""
         requests, self._requests = self._requests, {}
         for request in requests.values():
             request.lost()

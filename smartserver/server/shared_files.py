@@ -1,7 +1,7 @@
 """Files that the servers of one store share, in its database: the rules of access, and the tokens.
 
-Each server reads their versions twice a second. While it cannot, it uses none of them: a revoked token must not count
-on a server that does not learn of it.
+Each server reads their versions twice a second. While the database is unreachable, a server uses none of the files,
+because it could otherwise accept a token that was revoked meanwhile.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ RULES, TOKENS = "access", "tokens"
 PERIOD = 0.5
 """Seconds between two reads of the versions."""
 STALE = 5.0
-"""Seconds after which the versions that were read no longer count."""
+"""Seconds after which the last read versions are no longer used."""
 
 
 class SharedFiles:
-    """The content of these files in the database. It is usable from several threads, and in a forked process."""
+    """The content of the shared files in the database. Several threads may use it, and so may a forked process."""
 
     def __init__(self, database: Database, clock: Callable[[], float] = time.monotonic) -> None:
         """`clock`: a monotonic clock in seconds."""
@@ -39,10 +39,10 @@ class SharedFiles:
         self._process = 0
         self._read_at = -STALE
         self._files: dict[str, tuple[int, bytes]] = {}
-        """Version and content of each."""
+        """The version and content of each file, by its name."""
 
     def version(self, name: str) -> int:
-        """Return the newest version of a file; 0 if there is none.
+        """Return the newest version of a file; 0 if the file does not exist.
 
         Raises:
             TransportFailed: the database was not read for `STALE` seconds.
@@ -57,7 +57,7 @@ class SharedFiles:
         return self._files.get(name, (0, b""))[0]
 
     def read(self, name: str) -> bytes | None:
-        """Return the content of a file as it was last read; None if there is none."""
+        """Return the last read content of a file; None if the file does not exist."""
         return self._files[name][1] if name in self._files else None
 
     def source(self, name: str) -> SharedFile:

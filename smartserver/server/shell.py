@@ -21,10 +21,10 @@ from transports.errors import CodedError
 
 @implementer(interfaces.IHalfCloseableProtocol, interfaces.IPushProducer)
 class SessionProtocol(protocol.Protocol):
-    """One connection: its session, and this object as the session's shell."""
+    """One connection: the Twisted protocol that owns the session and is its shell."""
 
     when_lost: Callable[[], None] | None = None
-    """A function that is called when the connection is gone."""
+    """A function that is called when the connection is closed."""
     _carrier: Any
     """The transport, once the connection is open. It is `Any` because Twisted's interfaces are unknown to a type
     checker."""
@@ -39,7 +39,7 @@ class SessionProtocol(protocol.Protocol):
         refusal: CodedError | None = None,
     ) -> None:
         """`address`: connections with the same address are counted together, unless it is empty. `refusal`: the error
-        with which the connection is refused, if it is one too many."""
+        with which the connection is refused, if too many are open."""
         self._connections = connections
         self.peer, self.address, self.refusal = peer, address, refusal
         self.session = Session(connections.site, admission, self, connections.executor, peer, address)
@@ -66,7 +66,7 @@ class SessionProtocol(protocol.Protocol):
         self._watch()
 
     def refuse_if_full(self) -> None:
-        """Refuse the connection if it is one too many."""
+        """Refuse the connection if there are too many."""
         if self.refusal is not None:
             self.session.refuse(self.refusal)
 
@@ -94,7 +94,7 @@ class SessionProtocol(protocol.Protocol):
         self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is gone."""
+        """Note that the connection is closed."""
         self._connections.closed(self)
         self._forget_timer()  # The timer would keep this object alive for up to a quarter of an hour.
         self.outbox.clear()
@@ -120,7 +120,7 @@ class SessionProtocol(protocol.Protocol):
             self.session.resume_writing()
 
     def stopProducing(self) -> None:
-        """Do nothing: the connection is gone, and `connectionLost` follows."""
+        """Do nothing: the connection is closed, and Twisted calls `connectionLost` next."""
 
     # -- from the session
 
@@ -137,8 +137,8 @@ class SessionProtocol(protocol.Protocol):
         """Send the rest, close this direction, and read on until the peer has closed too, so that no RST destroys the
         answer.
 
-        Reading on is limited in bytes and, once everything is sent, in time. Sending is limited while the peer takes
-        nothing.
+        Reading on is limited in bytes and, once everything is sent, in time. Sending is limited in time while the peer
+        reads nothing.
         """
         self.timeouts.closing = True
         if not self.timeouts.read_ended:
@@ -162,7 +162,7 @@ class SessionProtocol(protocol.Protocol):
         self._carrier.pauseProducing()
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading from the connection."""
         self.timeouts.note_received(self._now)
         self._carrier.resumeProducing()
 
@@ -177,7 +177,7 @@ class SessionProtocol(protocol.Protocol):
             self._carrier.loseWriteConnection()
 
     def _end_drain(self) -> None:
-        """Close the connection, because the peer has had its time to read and to close."""
+        """Close the connection, because the time for the peer to read and to close is over."""
         if self.timeouts.sent_all is None:
             self.abort()
         else:
@@ -202,7 +202,7 @@ class SessionProtocol(protocol.Protocol):
             self._timer = self._connections.clock.callLater(self.timeouts.next_look(self._now), self._watch)
 
     def _writer(self) -> Any:
-        """Return the object that sends (`outbox.Writer`); None if nothing sends any more."""
+        """Return the object that sends bytes (`outbox.Writer`), or None after everything was sent."""
         return self._carrier
 
     def _forget_timer(self) -> None:

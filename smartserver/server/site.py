@@ -41,7 +41,7 @@ MAX_OPEN = 256
 index): some 10,000 in all, and `serve` asks for 65,536."""
 
 NO_CREATE = "this server allows no new repositories (`serve --no-create`)"
-"""The reason that a refusal gives if nobody may create a repository."""
+"""The reason that a refusal gives if no user may create a repository."""
 
 FAR_LEVEL = 3
 """The level of zstd for clients on other machines. It compresses 250 MB of text a second, so that its output fills a
@@ -51,7 +51,7 @@ MAX_FOLDERS = 100_000
 """The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""The most folders of a level whose logs are read ahead before it is known that they have any: some 40 reads for
+"""The most folders of a level whose logs are read ahead before it is known whether they have logs: some 40 reads for
 each."""
 
 MayRead = Callable[[str], bool]
@@ -59,7 +59,7 @@ MayRead = Callable[[str], bool]
 
 
 def everything(path: str) -> bool:
-    """Return True: the test for users who may read everything."""
+    """Return True. This is the test for users who may read everything."""
     return True
 
 
@@ -70,11 +70,11 @@ class RepositoryLocation:
     repository: PackRepository
     exists: bool
     look: Head | None = field(default=None, compare=False)
-    """The state that was seen; None if its log was not read."""
+    """The state that was read; None if the repository's log was not read."""
 
     @property
     def at(self) -> str:
-        """The path of the repository; empty if it does not exist (yet)."""
+        """The path of the repository; empty if the repository does not exist yet."""
         return self.repository.path if self.exists else ""
 
 
@@ -84,7 +84,7 @@ def _order(path: str) -> list[str]:
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """True if `path` comes after `after` in a listing, or if `after` is empty."""
+    """Tell whether `path` is after `after` in the order of a listing, or if `after` is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -93,21 +93,20 @@ def _below(place: str, name: str) -> str:
 
 
 def folders_below(folder: str, names: Sequence[str]) -> list[str]:
-    """Return the paths of the entries of a folder that may be folders with repositories, the last one first."""
+    """Return the paths of the entries of a folder that may be folders with repositories, in reverse order."""
     if "HEAD" in names and "objects" in names:
         return []  # Another tool's repository (`store.format`): many folders, none of ours.
     return [_below(folder, name) for name in sorted(names, reverse=True) if jail.is_name(name)]
 
 
 def _first_reads(root: Transport, folder: str) -> list[Read]:
-    """Return the reads with which a repository in a folder is opened; that of `format` comes first."""
+    """Return the reads with which a repository in a folder is opened. The read of `format` is the first."""
     return [read.below(folder) for read in first_reads(root)]
 
 
 def read_ahead(root: AheadTransport) -> None:
-    """Read ahead for `Site.listing` in a store behind a link. One round trip reads all folders of a level, and the logs
-    of the repositories one level above. If the folders are few and their reads cost no money, it also reads their own
-    logs."""
+    """Read ahead for `Site.listing` in a remote store. One round trip reads all folders of a level, and the logs of the
+    repositories one level above. If the folders are few and their reads cost no money, it also reads their own logs."""
     level, found, looked = [""], list[str](), 0
     while level or found:
         looked += len(level)
@@ -129,7 +128,7 @@ def read_ahead(root: AheadTransport) -> None:
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
     """Tell from the answer to `request` whether a file may be the `format` of a repository. `unless_known`: the result
-    if there was no answer."""
+    if the request failed."""
     if not request.was_performed:
         return unless_known
     found = request.result
@@ -153,10 +152,10 @@ class Site:
     inside: Callable[[str], bool] = lambda path: True
     """A test that is true if a path is below the root after links were followed."""
     name: str = "the folder this server serves"
-    """The name that messages give the root."""
+    """The name of the root in messages."""
     tidies: bool = True
-    """True if packs are joined after an answer. It is False for a store behind a link, because all packs would pass the
-    link. Such packs are joined on request, and only the log is tidied after an answer."""
+    """True if packs are joined after an answer. It is False for a remote store, because all packs would be transferred.
+    Its packs are joined on request, and only the log is tidied after an answer."""
     allows_vfs: bool = False
     """True if the file-level verbs may be used, by users with the permission."""
     banned: Callable[[str, Calls], CodedError | None] = lambda path, calls: None
@@ -166,7 +165,8 @@ class Site:
     hooks: Hooks = field(default_factory=Hooks)
     """The hooks of the access file."""
     changed: Callable[[PackRepository], None] = lambda repository: None
-    """A function that is called for each repository that a request changed, and for each one at the server's start."""
+    """A function that is called for each repository that a request changed, and at the server's start for every
+    repository."""
     clock: Callable[[], float] = time.perf_counter
     """The clock that measures work, in seconds."""
     wall_clock: Callable[[], float] = time.time
@@ -176,8 +176,8 @@ class Site:
     texts: TextCache = field(default_factory=TextCache)
     """The cache of texts, which all repositories share."""
     compression: int | None = None
-    """The level of zstd for bodies with content; 0 is no compression. None is `FAR_LEVEL` for clients on other
-    machines, and 0 for others."""
+    """The zstd level of bodies with content; 0 means no compression. None means `FAR_LEVEL` for clients on other
+    machines, and 0 for local clients."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
     """The files that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
@@ -185,7 +185,8 @@ class Site:
     ended: Callable[[EndedRequest], None] | None = None
     """A function that is called for each request that is over."""
     slow: float | None = None
-    """Seconds of work and waiting from which a request is logged as slow. If it is None, no request is."""
+    """Seconds of work and waiting from which a request is logged as slow. If the value is None, no request is logged as
+    slow."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
     """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""
@@ -204,15 +205,15 @@ class Site:
 
     @property
     def facts(self) -> ServerFacts:
-        """The facts about this server that clients are told."""
+        """The facts about this server that are sent to clients."""
         return _facts(self.allows_vfs)
 
     def find(self, path: str) -> RepositoryLocation:
         """Return the repository at a path, or the place where one may be created.
 
         Raises:
-            InvalidPath: the path cannot name a repository, or leads out of the root.
-            NestedRepository: the path lies inside another repository.
+            InvalidPath: the path cannot name a repository, or points outside the root.
+            NestedRepository: the path is inside another repository.
         """
         name = self._inside(path, jail.clean(path))
         around = self._formats(jail.prefixes(name)[1:])
@@ -230,8 +231,8 @@ class Site:
         return found
 
     def known(self, names: Sequence[str]) -> RepositoryLocation | None:
-        """Return the first of these places that is an open repository of a store behind a link, as it was last seen;
-        else None."""
+        """Return the first of these places that is an open repository of a remote store, in its last known state; None
+        if none is."""
         with self._guard:
             repository = next((self._open[name] for name in names if name in self._open), None)
         look = None if repository is None else repository.known
@@ -240,17 +241,17 @@ class Site:
         return RepositoryLocation(repository, True, look)
 
     def find_above(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """Return the longest prefix of a path that is a repository; if there is none, the path itself. Only places that
-        the user may read are looked at.
+        """Return the longest prefix of a path that is a repository; if no prefix is, the path itself. Only places that
+        the user may read are considered.
 
         Raises:
-            InvalidPath: the path cannot name a repository, or leads out of the root.
+            InvalidPath: the path cannot name a repository, or points outside the root.
         """
         return self._first_above(path, jail.clean(path), may_read)
 
     def find_below(self, path: str, may_read: MayRead = everything) -> RepositoryLocation:
-        """Return the same as `find_above`, for a path that may go on below the repository with a branch and a path in
-        it.
+        """Return the same as `find_above`, for a path that may continue below the repository with a branch and a path
+        in the branch.
 
         Raises:
             InvalidPath: the path leads to no repository and cannot name one, or leads out of the root.
@@ -288,8 +289,8 @@ class Site:
         must_be: bool = False,
         may_read: MayRead = everything,
     ) -> list[ListingEntry]:
-        """Return the repositories at or below a path, in the order of their paths; a path in a repository gives that
-        one.
+        """Return the repositories at or below a path, in the order of their paths. For a path in a repository, return
+        only that repository.
 
         `after`: the listing begins after this path. `go_on`: is called for each folder; it may raise to end the
         listing. `must_be`: the folder at the path must exist. Repositories that the user may not read are left out.
@@ -335,7 +336,7 @@ class Site:
         return found
 
     def _listed(self, path: str, *, with_refs: bool = True) -> ListingEntry:
-        """Return the entry of a repository; without VCS and problem if there is none (any more)."""
+        """Return the entry of a repository. It has neither VCS nor problem if the repository was deleted meanwhile."""
         try:
             found = self._look(path)
             state = None if found.look is None else found.look.live
@@ -348,7 +349,7 @@ class Site:
             return ListingEntry(path, "", (), str(error))
 
     def _names(self, folder: str) -> Sequence[str]:
-        """Return the names in a folder; none if it is a file, may not be read, or leads out of the root."""
+        """Return the names in a folder; none if it is a file, may not be read, or is outside the root."""
         try:
             return self._counted.list_directory(folder) if self.inside(folder) else ()
         except TransportError:
@@ -386,7 +387,7 @@ class Site:
             self._whole.perform(formats)
 
     def _first(self, names: Sequence[str], asked: Sequence[GetStat] | None = None) -> RepositoryLocation | None:
-        """Return the first of these places that is a repository; else None. `asked`: the performed requests for their
+        """Return the first of these places that is a repository, or None. `asked`: the performed requests for their
         formats."""
         with self._guard:
             known = next((at for at, name in enumerate(names) if name in self._open), len(names))
@@ -409,7 +410,7 @@ class Site:
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """True if a folder's `format` is a repository's, or cannot be read."""
+        """Tell whether a folder's `format` is that of a repository, or cannot be read."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:
@@ -430,7 +431,7 @@ class Site:
             return RepositoryLocation(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
-        """Return the open repository of that name, else a new object that has read nothing."""
+        """Return the open repository of that name, else a new object that has not read anything."""
         with self._guard:
             repository = self._open.get(name)
         return repository or PackRepository(

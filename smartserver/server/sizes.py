@@ -27,13 +27,13 @@ _SIZE: Final = re.compile(r"([0-9]{1,15}) ?([A-Za-z]{0,3})")
 
 
 class SizeLimits(NamedTuple):
-    """The most bytes of a repository and of a file in it; None is no limit."""
+    """The most bytes of a repository and of a file in it; None means no limit."""
 
     repository: int | None
     file: int | None
 
     def or_else(self, others: SizeLimits) -> SizeLimits:
-        """Return these limits, with those of `others` where this has none."""
+        """Return these limits; each that is None is replaced by that of `others`."""
         return SizeLimits(*(mine if mine is not None else other for mine, other in zip(self, others, strict=True)))
 
 

@@ -14,7 +14,7 @@ ADJACENT = 50
 """The most microseconds between two spans of the same work that are joined, as long as there are few spans."""
 
 COARSER = 4
-"""The factor by which that gap grows each time that there are too many spans."""
+"""The factor by which the gap grows each time that there are too many spans."""
 
 RESERVED = 64
 """Spans that are left for the commit, which follows a long body."""
@@ -35,12 +35,12 @@ class _Span:
 class RequestSpans:
     """The spans of one request; implements `spans.Listener`.
 
-    A long body has thousands of spans. Spans of the same work are joined across others between them, so that no work is
-    left out.
+    A long body has thousands of spans. Spans of the same work are joined even if other spans are between them, so that
+    no work is left out.
     """
 
     def __init__(self, clock: Callable[[], float], *, tells: bool) -> None:
-        """Times count from now. `tells`: the client gets the spans."""
+        """Times count from now. `tells`: True to send the spans to the client."""
         self.tells = tells
         self.clock = clock
         self._began = clock()
@@ -55,20 +55,20 @@ class RequestSpans:
         self._open.append((part, name, self._micro(self.clock())))
 
     def ended(self) -> None:
-        """Note that the span ends that began last."""
+        """Note that the most recent open span ends."""
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 
     def measured(self, connection: object) -> None:
-        """Do nothing: a request has no connection of its own."""
+        """Do nothing, because a request has no connection of its own."""
 
     def waited(self, since: float) -> None:
         """Note that the request waited for a thread until now."""
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
 
     def take(self) -> list[ServerSpan]:
-        """Return the spans that were not taken yet, at most `MAX_SPANS`. An open span is cut here; its rest becomes
-        another span."""
+        """Return the spans that were not returned yet, at most `MAX_SPANS`. An open span is cut now, and its rest
+        becomes another span."""
         now = self._micro(self.clock())
         begun = list(self._open)
         while self._open:
@@ -95,7 +95,7 @@ class RequestSpans:
             self._spans = self._joined(self._spans)
 
     def _joined(self, spans: list[_Span]) -> list[_Span]:
-        """Return the spans, with those of the same work joined that are near each other."""
+        """Return the spans. Spans of the same work are joined if they are close in time."""
         found: list[_Span] = []
         last: dict[tuple[Part, str, int], _Span] = {}
         for span in spans:

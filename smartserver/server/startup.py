@@ -19,8 +19,8 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MAX_DEPTH = 8
-"""Levels of folders below the root that are searched for repositories to tidy. Deeper ones are tidied when they are
-used."""
+"""Levels of folders below the root that are searched for repositories to tidy. Repositories further below are tidied
+when they are used."""
 
 
 class Reactor(Clock, TcpReactor, Protocol):
@@ -52,8 +52,8 @@ def inside_of(root: Transport) -> Callable[[str], bool]:
 
 
 def tidy_all(site: Site, executor: Executor) -> None:
-    """Delete leftovers in `incoming` of every repository below the root, and packs that were dropped a day ago. Have
-    receivers be told of changes that a killed server has not told."""
+    """Delete leftovers in `incoming` of every repository below the root, and packs that were dropped a day ago. Also
+    schedule the notifications that a killed server has not sent."""
     for path in repositories(site.root, site.inside):
         if executor.stopping:
             return
@@ -68,8 +68,8 @@ def tidy_all(site: Site, executor: Executor) -> None:
 def repositories(
     root: Transport, inside: Callable[[str], bool] = lambda path: True, path: str = "", depth: int = 0
 ) -> Iterator[str]:
-    """Yield the paths of the repositories below a place, and of those that are incomplete or deleted. Links out of the
-    root (for which `inside` is false) are not followed."""
+    """Yield the paths of the repositories below a place, including incomplete and deleted ones. Links out of the root
+    (for which `inside` is false) are not followed."""
     try:
         names = root.list_directory(path)
     except CodedError:

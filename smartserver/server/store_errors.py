@@ -1,4 +1,4 @@
-"""Turns an error of the store into one that is useful to the client and to the server's administrator."""
+"""Turns an error of the store into an error that is useful to the client and to the server's administrator."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from transports.errors import CodedError, NoSuchFile, TransportFailed
 log = logging.getLogger("smartserver")
 
 GONE = "does not exist"
-"""The text for a missing served folder. Requests for its repositories get it too, because these were not deleted one by
-one."""
+"""The text for a missing served folder. Requests for its repositories get this text too, because the repositories were
+not deleted one by one."""
 
 NAMED_BY_A_STATE = (f"{PACKS}/", f"{LOG}/")
 
 
 def user_error(error: CodedError, found: RepositoryLocation | None, served: str) -> CodedError:
-    """Return the error that is sent. `found`: the repository of the request; None if it was not looked up. `served`:
-    the name of the served folder in messages.
+    """Return the error to send to the client. `found`: the repository of the request; None if it was not looked up.
+    `served`: the name of the served folder in messages.
 
-    If there is no repository, the error names what is there instead, or says that the served folder is missing. A
-    missing file that a state names is damage. Damage is logged, because a client cannot mend it, and the next request
-    opens the files again. Other failures of the store are logged with the refusal (`server.request`).
+    If the repository does not exist, the error describes the place instead, or says that the served folder is missing.
+    A missing file that a state names is damage. Damage is logged, because a client cannot repair it, and the next
+    request opens the files again. Other failures of the store are logged with the refusal (`server.request`).
     """
     if found is None:
         return error

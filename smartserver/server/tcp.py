@@ -1,4 +1,4 @@
-"""Serves on a TCP port, with and without TLS: the first byte of a client tells which."""
+"""Serves on a TCP port, with and without TLS. The first byte of a client shows whether it uses TLS."""
 
 from __future__ import annotations
 
@@ -33,13 +33,13 @@ ACCEPTING = "twisted.internet.tcp.Port"
 """The source of Twisted's messages about the outcome of an accept."""
 
 BACKLOG = 511
-"""Connections that the kernel may hold before they are accepted; its own limit is net.core.somaxconn."""
+"""The most connections that the kernel holds before they are accepted. The kernel's own limit is net.core.somaxconn."""
 
 FAST_OPEN_SETTING = "/proc/sys/net/ipv4/tcp_fastopen"
 """The file with Linux's setting for TCP Fast Open (RFC 7413)."""
 
 FAST_OPEN_SERVER = 2
-"""The bit of the setting that allows it for servers. By default, Linux allows it only for clients."""
+"""The bit of the setting that allows TCP Fast Open for servers. By default, Linux allows it only for clients."""
 
 SOCKET_OPTIONS = {
     "TCP_NOTSENT_LOWAT": NOTSENT_LOWAT,
@@ -48,19 +48,19 @@ SOCKET_OPTIONS = {
     "TCP_KEEPINTVL": 20,
     "TCP_KEEPCNT": 6,
 }
-"""Options of each connection's socket; those that the system does not know are left out."""
+"""Options of each connection's socket, without those that the system does not know."""
 
 
 SEND_LIMIT = 256 * KIB
-"""Bytes that Twisted gives to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
-take a tenth more processor time: if the kernel takes only a part, Twisted copies a rest below the limit."""
+"""Bytes that Twisted passes to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
+take a tenth more processor time: if the kernel accepts only a part, Twisted copies a rest that is below the limit."""
 
 MAX_TLS_STEPS = 4096
-"""Protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3, and its
-answer 27 bytes. Clients ask for new keys once in 2**24 records (RFC 8446, 5.5), ours never."""
+"""The most protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3,
+and its answer 27 bytes. Clients change keys once in 2**24 records (RFC 8446, 5.5), ours never."""
 
 SENT_INTERVAL = 0.05
-"""Seconds between two checks whether everything is sent."""
+"""Seconds between two checks whether everything was sent."""
 
 
 class Encryption(NamedTuple):
@@ -93,8 +93,8 @@ class TcpReactor(Interface):
 
 
 Admit = Callable[[str, bool], Admission]
-"""A function that gives the admission of a client, from its address and whether nobody on the way can read its
-requests."""
+"""A function that returns the admission of a client. Its arguments are the client's address, and True if the requests
+cannot be read on the way."""
 
 
 class TcpFactory(protocol.Factory):
@@ -108,7 +108,8 @@ class TcpFactory(protocol.Factory):
         self._encryption = encryption
 
     def buildProtocol(self, address: IAddress | None) -> SessionProtocol | None:
-        """Return the protocol of a new connection. None closes it, if there are too many that are being refused."""
+        """Return the protocol of a new connection. Return None, which closes the connection, if too many are being
+        refused."""
         host = peer = ""
         if isinstance(address, (IPv4Address, IPv6Address)):
             host, peer = address.host, shown(address.host, address.port)
@@ -123,13 +124,13 @@ class TcpFactory(protocol.Factory):
 
 
 class TcpProtocol(SessionProtocol):
-    """A TCP connection. Each write is sent as one flight, and few unsent bytes are in the kernel."""
+    """A TCP connection. Each write is sent as one flight, and the kernel buffers few unsent bytes."""
 
     encryption: Encryption | None = None
     secured: Callable[[], Admission]
     """Returns the admission of the client once the connection has TLS."""
     _began = False
-    """True once the client has sent anything."""
+    """True once the client has sent its first byte."""
     _is_secure = False
     """True once TLS has begun."""
     _tls_steps = 0
@@ -149,12 +150,12 @@ class TcpProtocol(SessionProtocol):
         super().connectionMade()
 
     def refuse_if_full(self) -> None:
-        """Refuse the connection if it is one too many, once it is known whether the client uses TLS."""
+        """Refuse the connection if too many are open, once it is known whether the client uses TLS."""
         if self._began or self.encryption is None:
             super().refuse_if_full()
 
     def dataReceived(self, data: bytes) -> None:
-        """Take received bytes. The first one decides on TLS."""
+        """Process received bytes. The first byte decides whether TLS is used."""
         if not self._began and self.encryption is not None:
             self._began = True
             if data[0] == HANDSHAKE:
@@ -177,7 +178,7 @@ class TcpProtocol(SessionProtocol):
             self.session.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
 
     def lose(self) -> None:
-        """Close both directions once everything is sent. TLS would also wait for the peer to close; this does not."""
+        """Close both directions once everything is sent. Unlike TLS, this does not wait for the peer to close."""
         if self._is_secure and self.timeouts.sent_all is not None:
             self._carrier.abortConnection()
         else:
@@ -223,20 +224,22 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """True if an address is this machine's loopback."""
+    """Tell whether an address is this machine's loopback."""
     address = _address(host)
     return address is not None and address.is_loopback
 
 
 def shown(host: str, port: int) -> str:
-    """Return an address and port as people write them."""
+    """Return an address and port in their usual notation."""
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def counted(host: str) -> str:
-    """Return the key under which connections of an address are counted: for IPv6 its /64, which one machine may have.
+    """Return the key under which connections of an address are counted: for IPv6 its /64 network, which may belong to
+    one machine.
 
-    Connections from this machine have an empty key and are not counted together: a forwarder may carry many clients.
+    Connections from this machine have an empty key and are not counted together, because a forwarder may serve many
+    clients.
     """
     address = _address(host)
     if address is None or address.is_loopback:
@@ -276,7 +279,7 @@ def accept(reactor: TcpReactor, opened: socket.socket, factory: protocol.Factory
 
 
 def fast_open(port: ListeningPort) -> str:
-    """Allow the first bytes of a connection to come with its handshake (TCP Fast Open). Return the reason if that is
+    """Allow a client to send its first bytes with the handshake (TCP Fast Open). Return the reason if that is
     impossible, else an empty string."""
     try:
         port.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_FASTOPEN, BACKLOG)

@@ -42,8 +42,8 @@ class _Pool:
         self._changed = threading.Condition()
         self._threads: list[threading.Thread] = []
         self._idle = 0
-        """The number of threads that run no job. A thread that was started or notified is idle until it takes a job. So
-        the number of waiting jobs is compared with this number, not with zero."""
+        """The number of threads that run no job. A thread that was started or notified counts as idle until it takes a
+        job. So the number of waiting jobs is compared with this number, not with zero."""
         self._stopped = False
 
     def submit(self, client: Tenant, job: Callable[[], None]) -> None:
@@ -61,7 +61,7 @@ class _Pool:
             self._changed.notify()
 
     def stop(self) -> None:
-        """Drop the waiting jobs, and begin no more. It does not wait for the running ones."""
+        """Drop the waiting jobs and start no more. Do not wait for running jobs."""
         with self._changed:
             self._stopped = True
             self._queue.clear()
@@ -73,7 +73,7 @@ class _Pool:
             thread.join()
 
     def _start(self) -> None:
-        """Start a thread. It takes a job once the caller releases the lock."""
+        """Start a thread. It can begin a job only after the caller has released the lock."""
         thread = threading.Thread(target=self._work, name=f"{self._name}_{len(self._threads)}", daemon=True)
         thread.start()
         self._threads.append(thread)

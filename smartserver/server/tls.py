@@ -28,15 +28,15 @@ from smartserver.wire.tls import ALPN, fingerprint
 log = logging.getLogger("smartserver")
 
 CERTIFICATE, KEY = "certificate.pem", "key.pem"
-"""The files of a certificate that this module makes."""
+"""The files of a certificate that this module generates."""
 
 YEARS = 20
-"""Years for which such a certificate is valid: clients trust its fingerprint, which does not expire."""
+"""Years for which a generated certificate is valid. Clients trust its fingerprint, which does not expire."""
 
 
 class BadKeyPair(Exception):
-    """A certificate and key that cannot be used; the message names the file. `is_final`: true if they cannot be used
-    before they change."""
+    """The certificate and key cannot be used; the message names the file. `is_final`: True if they cannot be used
+    before the files change."""
 
     def __init__(self, why: str, *, is_final: bool = True) -> None:
         super().__init__(why)
@@ -51,7 +51,7 @@ class KeyPair:
         """Read the files.
 
         Raises:
-            BadKeyPair: they cannot be read, or do not belong together.
+            BadKeyPair: the files cannot be read, or do not belong together.
         """
         self._files = (certificate, key)
         self._seen = self._signature()
@@ -69,7 +69,7 @@ class KeyPair:
         return used.to_cryptography()
 
     def _check_dates(self) -> None:
-        """Warn of a certificate that clients refuse for its dates. It is called at the start and for each
+        """Warn of a certificate that clients refuse for its dates. This is called at the start and for each
         connection."""
         used, now = self._certificate(), datetime.datetime.now(datetime.UTC)
         if now > used.not_valid_after_utc:
@@ -78,7 +78,7 @@ class KeyPair:
             log.warning("%s: the certificate is not valid before %s", self._files[0], used.not_valid_before_utc.date())
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        """Return TLS for one connection, with the current files; with the previous ones if the current ones cannot be
+        """Return TLS for one connection, with the current files. If these cannot be used, the previous ones are
         used."""
         seen = self._signature()
         if seen != self._seen:
@@ -145,8 +145,9 @@ def _select(_: SSL.Connection, offered: list[bytes]) -> Any:
 
 
 def make_key_pair(folder: Path) -> tuple[Path, Path]:
-    """Return the files of the self-signed certificate and key in a folder; make them if they are missing. Servers that
-    start at the same time use the same pair, because the certificate is written last and neither file is replaced.
+    """Return the files of the self-signed certificate and key in a folder. They are created if they are missing.
+    Servers that start at the same time use the same pair, because the certificate is written last and neither file is
+    replaced.
 
     Raises:
         BadKeyPair: the folder cannot be written to.
@@ -167,7 +168,7 @@ def make_key_pair(folder: Path) -> tuple[Path, Path]:
 
 
 def _publish(file: Path, content: bytes) -> None:
-    """Write a file atomically, unless it exists by now."""
+    """Write a file atomically, unless it already exists."""
     part = file.with_suffix(f".{secrets.token_hex(8)}")
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     try:

@@ -1,7 +1,7 @@
 """Tokens: secrets that identify users over TCP. The server keeps the hash of each in a file beside the access file.
 
-A token is 256 random bits, so one round of SHA-256 hides it: nobody can try all values. The scope of a token limits the
-rights that the access file gives its user, and never adds to them.
+A token is 256 random bits, so one round of SHA-256 hides it: trying all values is impossible. The scope of a token
+limits the rights that the access file gives its user, and never adds to them.
 
 `smartserver token` replaces the file as a whole, by a rename. The lock is a separate file that is never replaced, so
 that concurrent changes wait for each other and none is lost. A crash leaves the old file or the new one.
@@ -53,7 +53,7 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """True if the token is no longer valid."""
+        """Tell whether the token is no longer valid."""
         return self.expires is not None and now >= self.expires
 
 
@@ -71,7 +71,7 @@ class KnownToken:
         self._path = None if text.path is None else NamePattern(text.path)
 
     def objection(self, permission: Permission, path: str) -> str:
-        """Return the reason why the scope excludes a permission for a repository; empty if it does not."""
+        """Return the reason why the scope excludes a permission for a repository; empty if the scope includes it."""
         if self.text.read_only and permission is not Permission.READ:
             return f"the token {self.text.id} is for reading alone"
         pattern = self._path
@@ -121,8 +121,8 @@ class TokenFile(WatchedFile[Tokens]):
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """Return no tokens if there never was a file. If there was one, raise an error, because a server without tokens
-        would have clients forget theirs."""
+        """Return no tokens if the file never existed. If it did, raise an error, because clients would delete tokens
+        that a server without tokens refuses."""
         if self.was_read:
             raise UnusableFile("it is gone")
         return Tokens()
@@ -149,14 +149,14 @@ class TokenPlace(Protocol):
         """Return the current tokens."""
 
     def changing(self) -> AbstractContextManager[tuple[bytes | None, Callable[[bytes], object]]]:
-        """Lock the tokens, and give their file's content and a function that replaces it."""
+        """Lock the tokens. The context's value is the content of their file and a function that replaces it."""
 
 
 class TokenChanges:
     """Creates and revokes tokens."""
 
     def __init__(self, place: Path | TokenPlace) -> None:
-        """`place`: the access file beside which the tokens are, or another store of them."""
+        """`place`: the access file next to which the tokens are stored, or another place of tokens."""
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:
@@ -202,7 +202,7 @@ class TokenChanges:
 
 
 class TokensBesideFile:
-    """The tokens beside an access file; implements `TokenPlace`."""
+    """The tokens in a file next to the access file; implements `TokenPlace`."""
 
     def __init__(self, access: Path) -> None:
         self._access = access
@@ -259,7 +259,7 @@ class TokensBesideFile:
 
 
 def _give(file: int, owner: os.stat_result) -> None:
-    """Give a file the owner and group of another file."""
+    """Change the owner and group of a file to those of another file."""
     found = os.fstat(file)
     if (found.st_uid, found.st_gid) != (owner.st_uid, owner.st_gid):
         os.fchown(file, owner.st_uid, owner.st_gid)

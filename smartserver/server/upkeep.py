@@ -2,7 +2,7 @@
 
 One thread tidies all repositories, at a slow pace. While it tidies a large one, another that is pushed to once a second
 would get very many packs. So the thread works at full speed once a repository has had `AHEAD` changes while it waited.
-Each change may have brought a pack.
+Each change may have added a pack.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class SlowPace:
         clock: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`hurried`: tells whether others wait, so that there is no rest. `clock`: returns the seconds that this thread
-        has computed."""
+        """`hurried`: tells whether other repositories wait, in which case there is no rest. `clock`: returns the
+        seconds of processor time that this thread has used."""
         self._hurried = hurried
         self._clock = clock
         self._sleep = sleep
@@ -56,7 +56,7 @@ class SlowPace:
 
 
 class UpkeepQueue:
-    """Repositories that were changed since they were tidied; usable from several threads.
+    """Repositories that were changed since they were tidied. Several threads may use it.
 
     The key is the path, because a site closes a repository that was not used for a while, and opens it again.
     """
@@ -72,22 +72,22 @@ class UpkeepQueue:
         return self._pressing > 0
 
     def add(self, repository: PackRepository) -> bool:
-        """Note a change of a repository. Return True if it did not wait before."""
+        """Note a change of a repository. Return True if the repository did not wait before."""
         with self._guard:
             changes = self._changes[repository.path] = self._changes.get(repository.path, 0) + 1
             self._pressing += changes == AHEAD
             return changes == 1
 
     def take(self, repository: PackRepository) -> None:
-        """Note that a repository waits no longer."""
+        """Note that a repository no longer waits."""
         with self._guard:
             self._pressing -= self._changes.pop(repository.path) >= AHEAD
 
     def tidy_later(self, executor: Executor, repository: PackRepository, *, joins: bool = True) -> None:
-        """Queue the tidying of a changed repository, unless it is queued already. `joins`: true to join packs too,
-        false to tidy the log alone.
+        """Queue the tidying of a changed repository, unless it is queued already. `joins`: True to join packs too,
+        False to tidy the log alone.
 
-        It works at a slow pace until another repository waits for too long, or the server stops.
+        The work has a slow pace until another repository waits for too long, or the server stops.
         """
 
         def begin() -> None:

@@ -27,8 +27,8 @@ CLEAN_UP: Final = 3600.0
 
 
 class Verdict(NamedTuple):
-    """The verdict of hooks about a request. `digest`: the digest of everything that they judged. `hook`: the name of
-    the hook that refuses the request, and `why` its reason; both empty if none refuses it."""
+    """The verdict of hooks about a request. `digest`: the digest of everything that the hooks judged. `hook`: the name
+    of the hook that refuses the request, and `why` its reason; both are empty if no hook refuses it."""
 
     digest: bytes
     hook: str = ""
@@ -39,7 +39,7 @@ _DECODER = msgspec.msgpack.Decoder(Verdict)
 
 
 class Verdicts:
-    """The verdicts in a folder. It is usable from any thread."""
+    """The verdicts in a folder. Any thread may use them."""
 
     def __init__(self, folder: Path) -> None:
         """`folder`: a folder that all processes of this account share. Other accounts must not be able to write to its
@@ -49,8 +49,8 @@ class Verdicts:
         self._guard = threading.Lock()
 
     def get(self, request: bytes, digest: bytes, judge: Callable[[], Verdict]) -> Verdict:
-        """Return the verdict about a request: that of its first sending, else the result of `judge`, which is then
-        kept.
+        """Return the verdict about a request. If it was judged before, return that verdict. Otherwise call `judge` and
+        store its result.
 
         Raises:
             OSError: the folder cannot be used.
@@ -81,7 +81,8 @@ class Verdicts:
 
 
 def _make(folder: Path) -> None:
-    """Make the folder. It must belong to this account alone, or others could write verdicts."""
+    """Create the folder of verdicts. Raise PermissionError unless only this account can access it, because other
+    accounts could forge verdicts."""
     with contextlib.suppress(FileExistsError):
         folder.parent.mkdir(parents=True, exist_ok=True)
         folder.mkdir(mode=0o700)

@@ -28,7 +28,7 @@ from transports.base import ReadFile
 from transports.errors import CodedError, TransportFailed
 
 HELD = 1 << 20
-"""Bytes of a body that are held in memory; a larger body is held in a temporary file."""
+"""The most bytes of a body that are kept in memory. A larger body is stored in a temporary file."""
 
 SHORTER = "it became shorter while it was read"
 
@@ -106,7 +106,7 @@ def _outcomes(context: RequestContext) -> list[Outcome]:
 
 
 def _done(context: RequestContext, verb: AnyVerb, arguments: Arguments) -> Outcome:
-    """Run one call and return its outcome. A bug gives a fault too, because the calls before are done."""
+    """Run one call and return its outcome. Even a bug becomes a fault, because the earlier calls were carried out."""
     try:
         return Outcome(Status.DONE, msgspec.Raw(_encode(context.run(verb, arguments))))
     except Exception as error:  # No other variable may refer to it: a cycle with this frame would keep files open.
@@ -143,8 +143,8 @@ class RequestFiles:
             yield piece
 
     def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        """Return the content of ranges of a file for the result; None if there is no room, and it is sent in the
-        reply's body.
+        """Return the content of ranges of a file for the result; None if the result has no room for it, so that the
+        content is sent in the reply's body.
 
         Raises:
             LimitExceeded: too many files are open for answers.
@@ -164,7 +164,7 @@ class RequestFiles:
 
 
 class FileRanges:
-    """The body of an answer: ranges of open files, one after the other; implements `work.BodyReader`."""
+    """The body of an answer: ranges of open files, in order. It implements `work.BodyReader`."""
 
     segments = 0
 
@@ -176,7 +176,7 @@ class FileRanges:
         return bool(self._left)
 
     def add(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> None:
-        """Append ranges of a file. The file is closed when nothing refers to it any more."""
+        """Append ranges of a file. The file is closed when the last reference to it is dropped."""
         self._left.extend((path, file, offset, size) for offset, size in ranges if size)
 
     def read(self, size: int) -> bytes:

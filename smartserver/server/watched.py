@@ -1,4 +1,4 @@
-"""A file that the server reads again when it has changed. If the new content cannot be used, the old one stays in
+"""A file that the server reads again when it has changed. If the new content cannot be used, the old content remains in
 force."""
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from typing import Generic, Protocol, TypeVar
 log = logging.getLogger("smartserver")
 
 MAX_FILE = 1 << 20
-"""The most bytes of such a file. A rule has about a hundred bytes, and a token three hundred."""
+"""The most bytes of a watched file. A rule has about a hundred bytes, and a token three hundred."""
 
 T = TypeVar("T")
 
 
 class UnusableFile(Exception):
-    """A file that cannot be used; the text says why. Functions that read or change rules, tokens and hooks may raise
-    it."""
+    """The file cannot be used; the text gives the reason. Functions that read or change rules, tokens and hooks may
+    raise it."""
 
 
 class UnreadableFile(UnusableFile):
@@ -27,10 +27,10 @@ class UnreadableFile(UnusableFile):
 
 
 class WatchedSource(Protocol):
-    """The source of such a file. As a string, it is the file's name in messages."""
+    """The source of a watched file. As a string, it is the file's name in messages."""
 
     def signature(self) -> tuple[int, ...]:
-        """Return a value that changes with the file's content; empty if it does not exist.
+        """Return a value that changes with the file's content; empty if the file does not exist.
 
         Raises:
             TransportFailed: it is unknown whether the file has changed, so the content must not be used.
@@ -45,7 +45,7 @@ class WatchedSource(Protocol):
 
 
 class WatchedFile(Generic[T]):
-    """The content of a file, read again when the file has changed. It is usable from any thread."""
+    """The content of a file, read again when the file has changed. Any thread may use it."""
 
     what = ""
     """The word for the content in the log."""
@@ -68,7 +68,7 @@ class WatchedFile(Generic[T]):
         raise NotImplementedError
 
     def absent(self) -> T:
-        """Return the content that a missing file stands for, or raise UnusableFile."""
+        """Return the content to use if the file is missing, or raise UnusableFile."""
         raise UnusableFile("it cannot be read: No such file or directory")
 
     def count(self, content: T) -> int:

@@ -68,7 +68,7 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a body that are kept in memory while its repository is assumed to be as it was last seen. After so many
+"""Bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After so many
 bytes, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
@@ -89,7 +89,7 @@ class BodyReader(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class ServedAnswer:
-    """An answer to send: a message, and a body if it has one."""
+    """An answer to send: a message, with a body or without."""
 
     message: Reply | Failure
     body: BodyReader | None = None
@@ -98,7 +98,8 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. To encode the largest takes a tenth of a second, so the step that made it does that."""
+    """The encoded message. Encoding the largest message takes a tenth of a second, so the step that created the message
+    does it."""
 
 
 class Task(NamedTuple):
@@ -111,7 +112,7 @@ class Task(NamedTuple):
     """The name of the task in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
-    """Bytes of the body that the task takes."""
+    """A function that returns the bytes of the body that the task processes."""
     of_request: bool = False
 
 
@@ -126,9 +127,9 @@ class RequestWork:
         self.level = 0
         """The level of zstd for bodies with content."""
         self.is_over = False
-        """True once the final answer is sent, or the connection is gone."""
+        """True once the final answer is sent, or the connection is closed."""
         self.busy = 0.0
-        """Seconds that tasks took."""
+        """Seconds for which tasks ran."""
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
@@ -144,22 +145,22 @@ class RequestWork:
         self._transaction: Transaction | None = None
         """The transaction that the upload is checked against."""
         self._kept: list[bytes] = []
-        """The chunks of the body, while they may have to be taken again."""
+        """The chunks of the body, while it may be necessary to decode them again."""
         self._announcement: SegmentStream | None = None
         """The stream with the graph in the body of a check."""
         self._decided = False
         """True once the calls were run on the announced graph."""
         self._bulk: BulkDecoder | None = None
         self._unpacked = 0
-        """Bytes that came out of a bulk stream."""
+        """Bytes that were unpacked from a bulk stream."""
         self._files_body: IO[bytes] | None = None
         """The body of file-level calls."""
 
     # -- the executor's entry, and the cost
 
     def run(self, task: Task, ready: float) -> object:
-        """Run a task. Return its result, an encoded answer, or the error for a bug. `ready`: the time since which it
-        waited for a thread."""
+        """Run a task. Return its result, an encoded answer, or the error for a bug. `ready`: the time since which the
+        task waited for a thread."""
         start = self._site.clock()
         self.queued += start - ready
         with nullcontext() if self.spans is None else self._recorded(task, ready, self.spans):
@@ -215,7 +216,8 @@ class RequestWork:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """Return the trace of the request so far; None if the client records none. `link`: its counts."""
+        """Return the trace of the request so far; None if the client records no trace. `link`: the counts of its
+        connection."""
         if self.spans is None or not self.spans.tells:
             return None
         self._note_repack()
@@ -297,7 +299,8 @@ class RequestWork:
         check_repository(self._context.site.sizes(path), self._transaction.snapshot, upload.written, path)
 
     def _decide_early(self, upload: Upload) -> None:
-        """Run the calls on the announced graph once it is complete, so that a refusal comes before the records."""
+        """Run the calls on the announced graph once it is complete, so that a refusal is sent before the client sends
+        the records."""
         if self._decided or not self._context.header.flags & RequestFlag.GRAPH_FIRST:
             return
         graph = upload.graph()
@@ -325,8 +328,8 @@ class RequestWork:
         return self._announcement.graph() or ()
 
     def _confirm(self) -> bool:
-        """Read the repository if that was put off. If it differs from what was assumed, take the body again and return
-        True."""
+        """Read the repository if only its assumed state was used so far. If the real state differs, decode the body
+        again and return True."""
         if not self._context.confirm():
             return False
         self.abandon()
@@ -337,7 +340,7 @@ class RequestWork:
         return True
 
     def abandon(self) -> None:
-        """Drop the body, because the client cancelled or is gone, or the body is taken again."""
+        """Drop the body, because the client cancelled or disconnected, or because the body is decoded again."""
         upload, self._upload = self._upload, None
         file, self._files_body = self._files_body, None
         self._announcement, self._bulk, self._unpacked, self._decided = None, None, 0, False
@@ -385,8 +388,8 @@ class RequestWork:
         return self._commit(upload)
 
     def _finish_upload(self, segments: int, size: int) -> Upload:
-        """Return the finished upload. Its pack is durable only after `Upload.write_down`. The caller owns it: `abandon`
-        does not delete it."""
+        """Return the finished upload. Its pack becomes durable only by `Upload.write_down`. The caller owns the upload:
+        `abandon` does not delete it."""
         upload = self._upload = self._upload or self._begin_upload()
         self._context.progress("store", 0, 0)
         if self._context.header.flags & RequestFlag.BULK:

@@ -38,7 +38,7 @@ DECODED_OF_STORED: Final = 4096
 of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
-"""Steps that a loop takes, in a millisecond, before it charges them."""
+"""The number of steps that a loop may take, in a millisecond, before it charges them."""
 
 
 class Allowance:
@@ -52,7 +52,7 @@ class Allowance:
     def __init__(self, *, limited: bool = True) -> None:
         """`limited`: False for work that no remote client requested; it can only be cancelled."""
         self.cancelled = False
-        """True once no client waits for the work any more."""
+        """True once no client waits for the work."""
         self._limited = limited
         self._sent = 0
         self._stored = 0
@@ -63,7 +63,7 @@ class Allowance:
         self._set_limits()
 
     def __call__(self) -> None:
-        """Raise Cancelled if no client waits for the work any more."""
+        """Raise Cancelled if no client waits for the work."""
         if self.cancelled:
             raise Cancelled
 
@@ -83,7 +83,7 @@ class Allowance:
         self._set_limits()
 
     def _set_limits(self) -> None:
-        """Compute both limits here, so that a charge takes only half a microsecond."""
+        """Compute both limits in advance, so that a charge takes only half a microsecond."""
         of_records = STEPS_OF_RECORD * self._records
         self._most_steps = STEPS + STEPS_OF_BYTE * self._sent + STEPS_OF_STORED * self._stored + of_records
         self._most_decoded = DECODED + DECODED_OF_BYTE * self._sent + DECODED_OF_STORED * self._size

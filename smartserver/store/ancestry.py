@@ -33,21 +33,22 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
 MARKS_KEPT = 8 << 20
-"""Bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
+"""The most bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
 
 FRONT_LIMIT = 16
-"""Stored revisions that a `_Front` has as a set, at most: such a set costs no more than the edges that it came from."""
+"""The most stored revisions that a `_Front` has as a set. Such a set costs no more than the edges from which it was
+built."""
 
 MERGES = 8
 """Merges whose second parents' lines are searched before anything is marked: a search takes 2 microseconds, a walk 500.
 Without, a check of 62,525 revisions takes 14 % longer; with 64 merges it takes no less than with 8."""
 
 ASIDE = 8
-"""Revisions that are searched for on lines before the first is searched for by marks: with 4,000 copies of a record,
-4,000 such searches would take too long."""
+"""Revisions that are searched for on lines before the first search by marks. With 4,000 copies of a record, 4,000
+searches by marks would take too long."""
 
 QUESTION = 4
-"""Steps charged for a question besides those of its walk: it takes 2 microseconds."""
+"""Steps charged for one query in addition to those of its walk. A query takes 2 microseconds."""
 
 NONE = 0xFFFFFFFF
 """The value in the columns for no revision."""
@@ -55,7 +56,8 @@ NONE = 0xFFFFFFFF
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """The stored revisions that a revision of the stream is based on: `ordinals`, and those of the `joined` fronts."""
+    """The stored revisions that a revision of the stream is based on: `ordinals`, and the revisions of the `joined`
+    fronts."""
 
     ordinals: frozenset[int] | array[int]
     """The front's own revisions: a set of a few, or a sorted array of many."""
@@ -85,7 +87,7 @@ class _Marks:
         self._parents = parents
 
     def __len__(self) -> int:
-        """The bytes of the marks."""
+        """Return the bytes of the marks."""
         return len(self._marks)
 
     def has(self, ordinal: int) -> bool:
@@ -97,7 +99,7 @@ class _Marks:
 
 
 class Ancestry:
-    """The graph of one stream on top of the stored graph; not for several threads at once."""
+    """The graph of one stream on top of the stored graph. It must not be used by several threads at once."""
 
     def __init__(self, graph: Graph, charge: Charge = free) -> None:
         self.stored = graph.count
@@ -121,7 +123,7 @@ class Ancestry:
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
 
     def __len__(self) -> int:
-        """The number of revisions, stored ones included."""
+        """Return the number of revisions, including stored ones."""
         return self.stored + len(self._first)
 
     def add(self, parents: Sequence[int]) -> int:
@@ -206,7 +208,7 @@ class Ancestry:
         return self._kept(merge, lambda: _Marks((merge,), self._mark_parents)).has(ancestor - self.stored)
 
     def _on_line(self, wanted: int, index: int) -> bool:
-        """Tell whether the line of first parents leads from one revision of the stream to another."""
+        """Tell whether one revision of the stream is on the line of first parents of another."""
         depth, jumps, depths = self._depth[wanted], self._jump, self._depth
         steps = 1
         while depths[index] > depth:
@@ -226,7 +228,8 @@ class Ancestry:
         return _Front(array("I", sorted(below)), tuple(fronts))
 
     def _stored_marks(self, front: _Front | frozenset[int]) -> _Marks:
-        """The marks of the ancestors of a front. If the front is a set, the set itself is the key of the cache."""
+        """Return the marks of the ancestors of a front. If the front is a set, the set itself is the key of the
+        cache."""
         if not isinstance(front, _Front):
             return self._kept(front, lambda: _Marks(front, self._mark_stored_parents))
         if isinstance(front.ordinals, frozenset):
@@ -234,7 +237,7 @@ class Ancestry:
         return self._kept(front, lambda: _Marks(self._collected(front), self._mark_stored_parents))
 
     def _collected(self, front: _Front) -> set[int]:
-        """All stored revisions of a front and of the fronts joined in it."""
+        """Return all stored revisions of a front and of the fronts joined in it."""
         found: set[int] = set()
         seen = {front}
         todo = [front]
@@ -291,7 +294,7 @@ class Ancestry:
         return stop
 
     def _count(self, steps: int) -> None:
-        """Count steps, and charge them once there are many."""
+        """Count steps. Charge them only when there are many."""
         self._uncharged += steps
         if self._uncharged > CHECK:
             steps, self._uncharged = self._uncharged, 0

@@ -74,7 +74,7 @@ def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterat
 
 
 def _files(folder: Transport, sizes: Mapping[str, int]) -> Iterator[bytes]:
-    """Yield the archive members of files, read `AT_ONCE` bytes in a trip."""
+    """Yield the archive members of files, read `AT_ONCE` bytes in a round trip."""
     pieces = [(path, at) for path, size in sizes.items() for at in range(0, size, CHUNK)]
     for first in range(0, len(pieces), AT_ONCE // CHUNK):
         group = pieces[first : first + AT_ONCE // CHUNK]
@@ -138,7 +138,7 @@ def dumped(
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """Yield the changes that make a state equal to a server's repository."""
+    """Yield the changes after which a state equals that of a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

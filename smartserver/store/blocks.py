@@ -21,7 +21,8 @@ from smartserver.store.pack import TRAILER
 from transports.base import BytesFile, ReadFile
 
 BLOCK = 16 << 10
-"""Bytes of a block in the format. Reading and hashing one takes 20 microseconds, and a lookup needs about four."""
+"""Bytes of a block in the format. Reading and hashing a block takes 20 microseconds, and a lookup needs about four
+blocks."""
 PIECE = 64 * BLOCK
 """Bytes that are written at once."""
 
@@ -30,7 +31,7 @@ CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
 """The blocks of all indexes of the process: room for 500,000 records. A key is the file's hash and a block's number."""
 
 Remake = Callable[[], bytes]
-"""Returns the whole index, rebuilt from its pack."""
+"""A function that returns the whole index, rebuilt from its pack."""
 
 
 def seal(body: Iterable[bytes]) -> Iterator[bytes]:
@@ -50,7 +51,7 @@ def seal(body: Iterable[bytes]) -> Iterator[bytes]:
 
 
 def _checks(blocks: bytes) -> bytes:
-    """The hashes of the blocks in some bytes, joined."""
+    """Return the hashes of the blocks in some bytes, joined."""
     return b"".join([_hash(blocks[at : at + BLOCK]) for at in range(0, len(blocks), BLOCK)])
 
 
@@ -59,7 +60,7 @@ def _hash(content: bytes | bytearray) -> bytes:
 
 
 class Blocks:
-    """The body of an index file; usable from several threads at once."""
+    """The body of an index file. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile | bytes, name: str) -> None:
         """`file`: the file open for reading, or its content. `name`: its path, for messages."""
@@ -67,9 +68,9 @@ class Blocks:
         self.remade: bytes | None = None
         """The whole file as rebuilt from the pack; None if that was not necessary."""
         self.remake: Remake | None = None
-        """Rebuilds the file. If it is None, a damaged block is an error."""
+        """The function that rebuilds the file. If it is None, a damaged block is an error."""
         self._remaking: set[int] = set()
-        """The threads that are rebuilding the file: their own reads must not start another rebuild."""
+        """The threads that are rebuilding the file. Their own reads must not start another rebuild."""
         self._file = BytesFile(file) if isinstance(file, bytes) else file
         self._content: bytes | None = None
         """The body, if it is in memory."""
@@ -125,13 +126,14 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read the whole file; if it is damaged, it is rebuilt (`remade`)."""
+        """Read the whole file. A damaged file is rebuilt (`remade`)."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)
 
     def _fetch(self, number: int) -> bytes:
-        """Read a block from the file and cache it; if it is damaged, rebuild the file and take the block from there."""
+        """Read a block from the file and cache it. If the block is damaged, rebuild the file and read the block from
+        there."""
         at = number * BLOCK
         size = min(BLOCK, self.length - at)
         if self._content is None:
@@ -151,7 +153,7 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
 
     def _make_again(self) -> None:
-        """Rebuild the file from the pack. Threads do not wait for each other, as two damaged indexes may need each
+        """Rebuild the file from the pack. Threads do not wait for each other, because two damaged indexes may need each
         other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:

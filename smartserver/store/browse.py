@@ -44,7 +44,7 @@ from smartserver.store.summaries import BITS, BLOCK
 from transports.errors import CodedError, TransportError
 
 LONGEST: Final = 16 << 10
-"""Bytes of a row that is kept, at most: so a block takes 4 MiB at most."""
+"""The most bytes of a row that is stored, so that a block takes at most 4 MiB."""
 
 AT_ONCE: Final = 4 << 20
 """Bytes of rows that are read before the first of them is sent."""
@@ -69,10 +69,11 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that a log begins early."""
+    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that the first lines of a
+    log arrive early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
-        """`level`: the level of zstd; 0: no compression."""
+        """`level`: the level of zstd; 0 means no compression."""
         checked = checked_items(items)
         parts = _compressed(checked, level) if level else itertools.chain((PLAIN,), checked)
         super().__init__(parts, FIRST_PIECE)
@@ -141,7 +142,7 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """Yield the ordinals whose tree at a path differs from that of each parent. Children come before parents."""
+    """Yield the ordinals whose tree at a path differs from the tree of each parent. Children come before parents."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:
@@ -161,13 +162,14 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """Yield the row of each revision in a log, encoded; None if it cannot be read, or is too long to keep."""
+    """Yield the encoded row of each revision in a log. A row is None if the revision cannot be read, or the row is too
+    long to store."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
 
 def row_of(view: SnapshotView, contents: Contents, ordinal: int, *, changes: bool) -> bytes | None:
-    """The row of one revision as in `rows_of`, read without caches and summaries."""
+    """Return the row of one revision as in `rows_of`, read without caches and summaries."""
     return _kept(_Rows(view, contents, LogSelector(changes=changes)).decoded, ordinal)
 
 
@@ -191,7 +193,7 @@ class _Rows:
         # If first parents may be missing, the changes depend on which other revisions are stored.
         self._keeps = not (selector.changes and system_of(view.snapshot.state.vcs).ghosts)
         self._first = self._stop = 0
-        """The first ordinal of the block, and the one after its last."""
+        """The first ordinal of the block, and the one after the last."""
         self._key = b""
         self._block: list[bytes | None] = []
         self._made = 0
@@ -215,11 +217,11 @@ class _Rows:
             self._keep()
 
     def decoded(self, ordinal: int) -> bytes:
-        """Make the row of a revision from its own records."""
+        """Build the row of a revision from the revision's own records."""
         return self._make(self._view.revision(ordinal))
 
     def row(self, ordinal: int) -> bytes:
-        """The row of a revision; empty if a log does not show it."""
+        """Return the row of a revision; empty if a log does not show it."""
         if not self._first <= ordinal < self._stop:
             self._keep()
             self._open(ordinal)
@@ -270,7 +272,7 @@ class _Rows:
         return row
 
     def _changes(self, name: str, revision: RevisionId) -> ChangeList:
-        """The paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
+        """Return the paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
         objects."""
         charge = self._view.charge
         found = ChangeList()

@@ -34,7 +34,7 @@ LARGEST: Final = 4 << 20
 """The most bytes of a segment that is expanded, both before and after."""
 
 AT_ONCE: Final = 16 << 20
-"""The most bytes to which the segments of one read are expanded; further segments are sent unchanged."""
+"""The most bytes to which the segments of one read are expanded. Further segments are sent unchanged."""
 
 _ENDLESS: Final = sys.maxsize
 """The size of a segment whose length is damaged."""
@@ -44,10 +44,10 @@ REMEMBERED: Final = 200_000
 
 
 class BulkReader:
-    """Reads the bytes of a bulk stream over segments, front to back; for one thread at a time."""
+    """Reads the bytes of a bulk stream over segments, in order. It must be used by one thread at a time."""
 
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
-        """`expanded`: the kinds of the repository if its segments are expanded; else empty."""
+        """`expanded`: the kinds of the repository if its segments are expanded, else empty."""
         self.segments = segments.segments
         self.size = 0
         """The bytes of the stream that were read so far."""
@@ -57,7 +57,7 @@ class BulkReader:
         self._rest = b""
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end. All whole segments that were read from the store are
+        """Return the next bytes, at most `size`; empty at the end. All whole segments that were read from the store are
         flushed, so that a client keeps them if it is disconnected."""
         while not self._rest and self._writer is not None:
             content = self._reader.read(size)
@@ -76,7 +76,7 @@ class BulkReader:
 
 @twin
 class SegmentExpander:
-    """Decompresses those frames of segments that need no base. It is fed a stream of segments, front to back."""
+    """Decompresses the frames of segments that need no base. It receives a stream of segments, in order."""
 
     def __init__(
         self, kinds: Sequence[Kind], *, largest: int = LARGEST, at_once: int = AT_ONCE, remembered: int = REMEMBERED
@@ -158,7 +158,8 @@ class SegmentExpander:
 
 
 def _size(head: bytes) -> int:
-    """The bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is damaged."""
+    """Return the bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is
+    damaged."""
     try:
         return sum(read_length(head))
     except Malformed:

@@ -14,7 +14,7 @@ from smartserver.meters import HEADER_CACHE, TEXT_CACHE, CacheMeters, here
 from smartserver.records.cache import Cache
 
 RATE: Final = 16
-"""The sampling rate: one key in 16 is followed."""
+"""The sampling rate: one key in 16 is tracked."""
 SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
 """The sizes of simulated caches in bytes: from 1 MiB to 8 GiB."""
 FOLLOWED: Final = 1 << 14
@@ -35,7 +35,7 @@ class Size(NamedTuple):
 class Demand:
     """Follows the use of one cache, to compute the hits of a cache of another size.
 
-    One key in 16 is followed, chosen by its hash, and stands for all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
+    One key in 16 is tracked, chosen by its hash, and represents all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
     *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
     between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
     that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
@@ -84,7 +84,7 @@ class Demand:
             self._add(self._now, cost)
 
     def sizes(self) -> list[Size]:
-        """The hits of caches of all `SIZES`."""
+        """Return the hits of caches of all `SIZES`."""
         found: list[Size] = []
         with self._lock:
             hits, size_found = self._uses, self._bytes
@@ -125,8 +125,8 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """The smallest size whose hits are nearly those of the largest size up to `most` bytes; the least size if there
-    were no hits."""
+    """Return the smallest size whose hits are nearly those of the largest size up to `most` bytes. Return the least
+    size if there were no hits."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 
@@ -138,7 +138,7 @@ OF_TEXT = 300
 """Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
 
 OF_ROW = 33
-"""Bytes of a `bytes` object in Python besides its content."""
+"""Bytes of a `bytes` object in Python without its content."""
 
 HEADER_BYTES = 32 << 20
 """Bytes of cached rows of logs, of some 150,000 revisions."""
@@ -150,7 +150,7 @@ class Common(Protocol):
     """A cache outside this process, which returns the right bytes or None."""
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
 
     def put(self, key: bytes, value: bytes) -> None:
         """Keep a value."""
@@ -160,7 +160,7 @@ class Form(NamedTuple, Generic[V]):
     """A conversion of values to bytes, for a cache outside this process."""
 
     name: bytes
-    """The prefix of its keys."""
+    """The prefix of the cache's keys."""
     encode: Callable[[V], bytes | None]
     """Encodes a value; returns None for a value that must stay in this process."""
     decode: Callable[[bytes], V]
@@ -170,19 +170,19 @@ class SharedCache(Cache[bytes, V]):
     """A `Cache` that is safe for threads and counts its use; it may serve several repositories."""
 
     def __init__(self, limit: int, cost: Callable[[V], int], meters: CacheMeters, form: Form[V] | None = None) -> None:
-        """`limit`: the cost of all values at most; 0 keeps nothing. `meters`: the meters that count its use. `form`:
-        the conversion for `common`; None: values stay in this process."""
+        """`limit`: the most that all values may cost together; with 0 nothing is stored. `meters`: the meters that
+        count its use. `form`: the conversion for `common`; None means that values stay in this process."""
         super().__init__(limit, cost)
         self._meters = meters
         self._lock = threading.Lock()
         self._form = form
         self.common: Common | None = None
-        """The outer cache, asked on a miss."""
+        """The outer cache, which is asked for values that are missing here."""
         self.demand: Demand | None = None
-        """The counter of lookups, if its size is to be chosen by use."""
+        """The counter of lookups, if the size of the cache is chosen by its use."""
 
     def get(self, key: bytes) -> V | None:
-        """The value kept under `key`, or None."""
+        """Return the value stored under `key`, or None."""
         # It is called a dozen times for each record, so without the lock: both calls are atomic under Python's own
         # lock, as bytes are hashed and compared in C.
         values, tally = self._values, here.tally
@@ -200,8 +200,8 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Keep a value, as `Cache.put`. A value larger than half the limit would push out all others, and is not
-        kept."""
+        """Store a value, as `Cache.put`. A value larger than half the limit is not stored, because it would evict all
+        others."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else `get` has counted it.
             self.demand.use(key, cost)
@@ -228,7 +228,7 @@ class SharedCache(Cache[bytes, V]):
         return value
 
     def takes(self, cost: int) -> bool:
-        """Tell whether a value of this cost would be kept."""
+        """Tell whether a value of this cost would be stored."""
         return cost <= self.limit // 2
 
     def resize(self, limit: int) -> None:
@@ -247,18 +247,18 @@ class CachedText(NamedTuple):
 
 
 def encode_text(kept: CachedText) -> bytes | None:
-    """Encode a proved text for `Form`; None if it was not proved."""
+    """Encode a proved text for `Form`. Return None if the text was not proved."""
     return len(kept.meta).to_bytes(4, "little") + kept.meta + kept.text if kept.proved else None
 
 
 def decode_text(found: bytes) -> CachedText:
-    """Decode a text that `encode_text` encoded, and take it as proved."""
+    """Decode a text that `encode_text` encoded. The text counts as proved."""
     start = 4 + int.from_bytes(found[:4], "little")
     return CachedText(found[start:], True, found[4:start])
 
 
 class TextCache(SharedCache[CachedText]):
-    """The cache of fulltexts of records. Proved texts also go to the outer cache."""
+    """The cache of fulltexts of records. Proved texts are also stored in the outer cache."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         form = Form(b"text ", encode_text, decode_text)
@@ -273,7 +273,7 @@ was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """The bytes of a block, including those of Python's objects."""
+    """Return the bytes of a block, including those of Python's objects."""
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 

@@ -52,7 +52,7 @@ from transports.steps import (
 MAGIC = b"hpss-ckp"
 VERSION = 1
 HEADER = struct.Struct("<8sHHI16s")
-"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all bytes behind it: head, tables, entries."""
+"""Magic, version, flags (0), length of the head, BLAKE2b-16 of all following bytes: head, tables, entries."""
 
 
 class _TableHead(msgspec.Struct, frozen=True, array_like=True):
@@ -90,7 +90,8 @@ _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 @dataclass(slots=True)
 class Since:
-    """The records since a checkpoint: their number and bytes, the bytes of the newest, and those of the checkpoint."""
+    """The records since a checkpoint: their number and bytes, the bytes of the newest record, and the bytes of the
+    checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -99,12 +100,13 @@ class Since:
 
     @property
     def moved(self) -> int:
-        """About the bytes that making a checkpoint moves: it is written, and an older one is read."""
+        """About the number of bytes that the creation of a checkpoint transfers: the new checkpoint is written, and an
+        older one is read."""
         return 2 * (self.checkpoint + self.size)
 
 
 def checkpoint_path(version: int, record_hash: bytes) -> str:
-    """The path of the checkpoint of the state after a record."""
+    """Return the path of the checkpoint of the state after a record."""
     return f"{CHECKPOINTS}/{version:010}-{record_hash.hex()}"
 
 
@@ -156,7 +158,7 @@ def decode_checkpoint(content: bytes, path: str) -> State:
 
 
 def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
-    """The versions and record hashes of the checkpoints with these names, the newest first."""
+    """Return the versions and record hashes of the checkpoints with these names, the newest first."""
     found: list[tuple[int, bytes]] = []
     for name in names:
         version, _, record_hash = name.partition("-")
@@ -168,13 +170,14 @@ def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
 
 
 FEW = 64
-"""Records after a checkpoint below which another is never due."""
+"""The fewest records since the last checkpoint with which another may be due."""
 MANY = 1536
-"""Records after a checkpoint from which on another is always due."""
+"""The number of records since the last checkpoint with which another is always due."""
 SHARE = 16
-"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last one divided by `SHARE`."""
+"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last checkpoint divided by
+`SHARE`."""
 FLOOR_AGE = 3600.0
-"""Seconds by which a checkpoint is older than the newest before records below it are deleted."""
+"""Records below a checkpoint are deleted if it is this many seconds older than the newest checkpoint."""
 AT_ONCE = 256
 """Records that are deleted in one call."""
 
@@ -195,8 +198,8 @@ def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int],
 
 
 def create(folder: Transport, path: str, content: bytes, randomness: Callable[[int], bytes]) -> None:
-    """Create a file of a repository exclusively and durably. It may be a record that follows none, if its state has a
-    checkpoint.
+    """Create a file of a repository exclusively and durably. It may be a record without a predecessor, if its state has
+    a checkpoint.
 
     Raises:
         FileExists: the file exists already.
@@ -231,8 +234,8 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
 
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
-    """The version of the newest checkpoint, but never the very newest, that is old enough. None if there is none, or it
-    is damaged or of another log."""
+    """Return the version of the newest checkpoint that is old enough, but never of the very newest one. Return None if
+    no checkpoint is old enough, or that one is damaged or of another log."""
     looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]

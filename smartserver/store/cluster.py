@@ -1,7 +1,7 @@
 """The file of a store that several servers share: it names the database with the logs of the repositories.
 
-Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, its repositories
-would seem to lack their logs.
+Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, the store's
+repositories would seem to have no logs.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ VERSION = 1
 
 
 class Cluster(msgspec.Struct, frozen=True):
-    """The content of the file. `store`: the identity of the store, which the database has too. `log`: the address of
-    the database, without a password."""
+    """The content of the file `CLUSTER`. `store`: the identity of the store, which is also in the database. `log`: the
+    address of the database, without a password."""
 
     store: str
     log: str
@@ -55,7 +55,7 @@ def _decoded(file: Get) -> Cluster:
 
 
 def mark_of(store: Transport) -> bytes | None:
-    """The content of the file `CLUSTER` in the root of a store; None if it is missing."""
+    """Return the content of the file `CLUSTER` in the root of a store; None if it is missing."""
     file = Get(CLUSTER)
     store.perform([file])
     return file.result

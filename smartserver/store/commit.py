@@ -1,4 +1,4 @@
-"""`Commit` turns one request into a record of the log; `Group` puts concurrent changes into one record."""
+"""`Commit` turns one request into a record of the log. `Group` puts concurrent changes into one record."""
 
 # Theory of operation
 # ===================
@@ -66,11 +66,11 @@ from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 AT_MOST = 64 << 10
-"""Bytes of a record after which no more changes are added to it."""
+"""The size of a record in bytes after which no more changes are added to it."""
 
 Decide = Callable[[State], Entry | None]
-"""Returns the entry of a change on a state, or None if there is none to make. It may be called in any thread, several
-times; an error that it raises refuses the change."""
+"""A function that returns the entry of a change on a state, or None if the change is not needed. It may be called in
+any thread, several times. An error that it raises refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
 """Returns the steps to perform after the newest state was read, and before the change is judged on that state."""
@@ -100,12 +100,12 @@ class _Waiting:
 
     @property
     def is_over(self) -> bool:
-        """True if the change is published or has failed, so that it needs no record any more."""
+        """True if the change is published or has failed, so that it needs no further record."""
         return self.head is not None or self.error is not None
 
 
 class Group:
-    """Group commit: changes of one process that wait at the same time go into one record, whose syncs they share.
+    """Group commit: concurrent changes of one process are committed as one record, so that they share its syncs.
 
     The first change appends a record. Changes that arrive meanwhile wait; then the first of them appends the next
     record, with all that wait by then. Each change is judged on the state after the changes before it in the record. A
@@ -119,11 +119,12 @@ class Group:
         self._clock = clock
         self._guard = threading.Lock()
         self._waiting: list[_Waiting] = []
-        """The changes that wait, in order of arrival; the first one appends the record."""
+        """The waiting changes, in order of arrival. The first of them appends the record."""
 
     def append(self, head: Head, decide: Decide, looks: Looks, draft: Draft | None = None) -> Head:
-        """Append a change, with those that wait, and return the new head, which survives a loss of power. The steps of
-        `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its entry."""
+        """Append a change together with the waiting changes. Return the new head, which survives a loss of power. The
+        steps of `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its
+        entry."""
         own = _Waiting(decide, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -138,7 +139,7 @@ class Group:
         return own.head
 
     def _append(self, head: Head | None) -> None:
-        """Append one record with the first of the waiting changes, and wake the change that appends the next one."""
+        """Append one record with the first of the waiting changes, and wake the change that appends the next record."""
         if self._log.turns.wait():
             head = None
         with self._guard:
@@ -171,7 +172,8 @@ class Group:
                 change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
-        """The record that follows a state, None if there is nothing to write; and the changes judged for it."""
+        """Return the record that follows a state, or None if there is nothing to write, and the changes judged for
+        it."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
@@ -198,19 +200,20 @@ class Group:
 
 
 Plan = Callable[[Transaction], bytes]
-"""Changes a transaction and returns the encoded outcomes for the log; any error that it raises ends the commit."""
+"""A function that changes a transaction and returns the encoded outcomes for the log. Any error that it raises ends the
+commit."""
 
 Approve = Callable[[Transaction], None]
-"""Checks a transaction that is planned and proved, before its record is made; an error that it raises ends the
-commit."""
+"""A function that checks a transaction after it was planned and proved, before its record is created. An error that it
+raises ends the commit."""
 
 
 class PlanRefused(Exception):
-    """The base of the errors by which a plan refuses a request, besides `CodedError`."""
+    """The base class of the errors by which a plan refuses a request, besides `CodedError`."""
 
 
 class PlanAgain(Exception):
-    """Raised by `Approve` to stop a commit without a change; the upload is kept for another commit."""
+    """An `Approve` raises this error to stop a commit without a change. The upload is kept for another commit."""
 
 
 def approve_all(transaction: Transaction) -> None:
@@ -234,7 +237,7 @@ class LastLook(NamedTuple):
     pack: list[GetStat]
     """The check that the request's pack exists; empty without a pack."""
     below: list[LookBelow]
-    """The check that the folder of a new repository holds nothing else; empty if none is created."""
+    """The check that the folder of a new repository contains nothing else; empty if no repository is created."""
 
     @property
     def steps(self) -> list[Step]:
@@ -243,7 +246,7 @@ class LastLook(NamedTuple):
 
 
 class PlannedCommit(NamedTuple):
-    """A change that was planned on a state, and is to be made."""
+    """A change that was planned on a state and is not committed yet."""
 
     state: State
     transaction: Transaction
@@ -269,7 +272,7 @@ class Commit:
     progress: Report
     allowance: Allowance | None
     seen: Head | None
-    """The head that the request saw; None if the newest one must be read."""
+    """The head that the request has read; None if the newest head must be read."""
     approve: Approve
     options: tuple[str, ...]
     _incarnation: bytes = field(init=False)
@@ -302,8 +305,9 @@ class Commit:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """Plan the request on the state that it saw, or on the known state if it brings a pack. A later step checks
-        whether that state is the newest. After a refusal the newest state is read, and the request planned again."""
+        """Plan the request on the state that it has read, or on the known state if it uploads a pack. A later step
+        checks whether that state is the newest. After a refusal the newest state is read, and the request is planned
+        again."""
         brings = self.upload is not None and self.upload.entry is not None
         seen = self.log.known or NOWHERE if brings else self.seen
         if seen is not None:
@@ -378,13 +382,13 @@ class Commit:
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Tell whether a state names the pack of this commit: then its record was published after all."""
+        """Tell whether a state names the pack of this commit. If so, its record was published after all."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
     def _written_down(self, planned: PlannedCommit) -> list[Step]:
         """Append the trailer to the pack, sync it, and return the steps that move the pack to `packs`; none if it was
-        moved."""
+        moved already."""
         if self.upload is None:
             return []
         state = planned.state
@@ -394,8 +398,8 @@ class Commit:
         return [] if quarantine is None else quarantine.publication()
 
     def _moved_in(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
-        """Move the pack to `packs`, check that the head is still the newest, and take the last look, in one trip.
-        Return the newest head, and the last look if it was taken after the head was read."""
+        """Move the pack to `packs`, check that the head is still the newest, and perform the last look, in one round
+        trip. Return the newest head, and the last look if it was performed after the head was read."""
         moves, last = self._written_down(planned), self._last_look(planned)
         if planned.transaction.created is not None or self.log.lacks_folders:
             head = head or self.place.first
@@ -411,7 +415,7 @@ class Commit:
         return head, last if is_last else None
 
     def _drafted(self, head: Head | None, planned: PlannedCommit) -> list[Step]:
-        """Return the step that writes the record to a temporary file; none if the store is not behind a link."""
+        """Return the step that writes the record to a temporary file; none if the store is not remote."""
         if head is not None and is_remote(self.log.folder):
             with contextlib.suppress(CodedError):  # The error is raised again when the record is made.
                 entries = (planned.entry,)
@@ -425,7 +429,7 @@ class Commit:
         return LastLook(pack, [] if planned.transaction.created is None else [LookBelow()])
 
     def _check(self, last: LastLook, state: State) -> None:
-        """Check that the pack exists, that no record dropped it, and that a new repository's folder holds nothing
+        """Check that the pack exists, that no record dropped it, and that a new repository's folder contains nothing
         else."""
         upload = self.upload
         gone = next((look.path for look in last.pack if look.result is None), None)
@@ -435,7 +439,8 @@ class Commit:
             self.place.check_below(below, takes_numbers=True)
 
     def _planned(self, stored: OpenedState) -> PlannedCommit | CommitOutcome:
-        """Plan the change on a state; return the outcome if there is nothing to change, or it was made before."""
+        """Plan the change on a state. Return the outcome if the state needs no change, or the request was committed
+        before."""
         head, snapshot, upload = stored.head, stored.snapshot, self.upload
         first = earlier(head, self.clock, self.request, self.age)
         if first is not None:
@@ -466,8 +471,8 @@ class Commit:
 
 
 def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the first
-    sending."""
+    """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
+    first sent, 0 for the first sending."""
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)

@@ -26,13 +26,13 @@ from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
-"""Bytes of text after which a piece continues in another segment, so that neither side holds much more."""
+"""Bytes of text after which a piece continues in another segment, so that neither side has much more in memory."""
 
 AHEAD = 256
-"""Records that are read together from a store behind a link."""
+"""Records that are read together from a remote store."""
 
 PART_RECORDS = 4096
-"""Records after which a piece continues in another segment."""
+"""The number of records after which a piece continues in another segment."""
 
 
 class _Ready(NamedTuple):
@@ -43,7 +43,7 @@ class _Ready(NamedTuple):
     text: Text
     encoding: int = STORED
     base: Key = b""
-    """The key of its base; empty if the record is sent in full."""
+    """The key of the record's base; empty if the record is sent in full."""
 
 
 class SnapshotView:
@@ -95,8 +95,8 @@ class SnapshotView:
         return self.snapshot.graph.missing(wants, haves, absent, self._allowance.charge)
 
     def newest_first(self, wants: Sequence[int], haves: Sequence[int]) -> Iterator[int]:
-        """The ordinals of `wants` and their ancestors, without `haves` and their ancestors, descending. The walk is
-        lazy."""
+        """Yield the ordinals of `wants` and their ancestors, except `haves` and their ancestors, descending. The walk
+        is lazy."""
         return self.snapshot.graph.newest_first(wants, haves, charge=self._allowance.charge)
 
     def record(self, kind: int, key: Key) -> Record | None:
@@ -113,7 +113,7 @@ class SnapshotView:
             self.snapshot.fetch([location for location in found if location is not None])
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame of a record that names its base by key; None for any other record."""
+        """Return the header and the frame of a record that names its base by key; None for any other record."""
         self._allowance.charge(1)
         return self.snapshot.framed(kind, key)
 
@@ -124,10 +124,12 @@ class SnapshotView:
 
 
 class PartReader:
-    """Reads the bytes of parts front to back; each part is made when it is needed. For one thread at a time."""
+    """Reads the bytes of parts in order. Each part is created when it is needed. It must be used by one thread at a
+    time."""
 
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
-        """`piece`: the bytes that the first `read` returns at most; each further one may return twice as many."""
+        """`piece`: the most bytes that the first `read` returns. Each further read may return twice as many as the one
+        before."""
         self.segments = 0
         self.size = 0
         self._parts = parts
@@ -136,7 +138,7 @@ class PartReader:
         self._piece = piece
 
     def read(self, size: int) -> bytes:
-        """The next bytes, at most `size`; empty at the end."""
+        """Return the next bytes, at most `size`; empty at the end."""
         gathered: list[Buffer] = []
         missing = min(size, self._piece)
         self._piece = max(self._piece, 2 * missing)
@@ -194,14 +196,14 @@ class ContentReader(PartReader):
             yield gathered
 
     def _ahead(self, records: Iterable[SentRecord]) -> Iterator[SentRecord]:
-        """Yield the same records; behind a link, read `AHEAD` of them together."""
+        """Yield the same records. In a remote store, read `AHEAD` of them together."""
         rest = iter(records)
         while some := list(itertools.islice(rest, AHEAD)):
             self._moment.prefetch([named[:2] for named in some if named[:2] not in self._sent])
             yield from some
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
-        """Return a record with its stored frame, if the client has the base of that frame; else None."""
+        """Return a record with its stored frame, if the client has the base of that frame, else None."""
         of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # Behind a link a record is read only once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
@@ -211,7 +213,7 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """Return a record, encoded on its base if that makes it shorter and neither is large."""
+        """Return a record. It is encoded on its base if that makes it shorter and neither of the two is large."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")

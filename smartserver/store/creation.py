@@ -2,10 +2,9 @@
 
 Existing files are never overwritten. A creation first makes the place of a repository that does not exist yet: folders,
 record 1, and `format`, each exclusively and `format` last. The repository exists from the record of the request that
-creates it, its first push included: no client sees it empty. A creation that is refused leaves the place, which is in
-nobody's way.
+creates it, its first push included: no client sees it empty. A refused creation leaves the place, which is harmless.
 
-No repository lies inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
+No repository is inside another. Two concurrent creations, of `a` and of `a/b`, may be in two processes or on two ways
 to the store, so no lock in memory helps. The rule is: each first leaves a trace, the folder of its place, then looks
 for the other one. In a store without folders (S3) the trace is record 1 or `format`, after which the folder is listed:
 both are published before the look, and no folder is exclusive there.
@@ -15,11 +14,11 @@ both are published before the look, and no folder is exclusive there.
 - The outer creation looks at everything below `a`. Files and repositories there refuse it. Empty folders, uploads that
   were cut short, and logs without a repository do not; of each such log it takes the next number, too.
 
-Both look each time after they have read the state that their record is to follow. So one of them always sees the
-other. Suppose that both published their records, and consider the look that took a number last. The other creation's
-record follows this number in its log, so the other one has read its state after that, and looked again: a
-contradiction. A look that finds no log takes no number. Then the other creation makes its log and looks later, and the
-same holds from there. A look above ends at the root of the store, so both must have the same root.
+Both look each time after they have read the state that their record is to follow. So one of them always sees the other.
+Suppose that both published their records, and consider the look that took a number last. The other creation's record
+follows this number in its log, so the other one has read its state after that, and looked again: a contradiction. A
+look that finds no log takes no number. Then the other creation makes its log and looks later, and the same holds from
+there. A look above ends at the root of the store, so both must have the same root.
 """
 
 from __future__ import annotations
@@ -54,11 +53,11 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 LOOKED_AT = 100
-"""Folders below a new repository's that are searched at most: behind a link each takes trips."""
+"""The most folders below a new repository's folder that are searched. In a remote store each takes round trips."""
 
 
 class LookAbove:
-    """A look at the folders above a place, to see whether one is a repository of ours or of another tool."""
+    """Checks the folders above a place for repositories of ours or of another tool."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._above = above
@@ -73,7 +72,7 @@ class LookAbove:
             self.steps += [line, *self._foreign[place]]
 
     def check(self, clock: Callable[[], float] | None = None) -> None:
-        """Refuse the place if it lies in a repository, of ours or of another tool.
+        """Refuse the place if it is inside a repository, of ours or of another tool.
 
         `clock` is given if the folder of the new repository exists already. Then a creation above that has not looked
         below yet will see the folder. A creation that has looked must look again, as a record that does nothing takes
@@ -89,8 +88,8 @@ class LookAbove:
 
 
 def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = None) -> bool:
-    """Tell whether a place has a repository, readable or not. `clock`: if given, and there is none, the next number of
-    its log is taken."""
+    """Tell whether a place has a repository, readable or not. `clock`: if it is given and there is no repository, a
+    record that does nothing takes the next number of the log."""
     log = Log(above.child(place) if place else above, place, os.urandom)
 
     def take_number(state: State) -> tuple[bytes, State] | None:
@@ -108,23 +107,23 @@ def _is_live(above: Transport, place: str, clock: Callable[[], float] | None = N
 
 
 def holds_repository(above: Transport, place: str) -> bool:
-    """Tell whether a place has a repository: a deleted one does not count, an unreadable one does."""
+    """Tell whether a place has a repository. A deleted repository does not count; an unreadable one does."""
     return is_marked(above.child(place) if place else above) and _is_live(above, place)
 
 
 def folders_to(path: str) -> list[str]:
-    """The folders on the way to a repository: the store's own (empty) first, the repository's last."""
+    """Return the folders on the way to a repository: the store's own (empty) first, the repository's last."""
     parts = path.split("/") if path else []
     return ["/".join(parts[:depth]) for depth in range(len(parts) + 1)]
 
 
 def name_of(place: str) -> str:
-    """The last part of a folder's path, quoted, for a message that also has the whole path."""
+    """Return the last part of a folder's path, quoted, for a message that also has the whole path."""
     return repr(place.rpartition("/")[2]) if place else "the served folder"
 
 
 class PlaceLook:
-    """A look at the place of a repository and at the folders above it; `steps` are performed first."""
+    """A look at the place of a repository and at the folders above it. `steps` are performed first."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
@@ -145,7 +144,7 @@ class PlaceLook:
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """Describe the place for a message; empty if nothing is there."""
+        """Describe the place for a message; empty if the place does not exist."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -165,7 +164,7 @@ class PlaceLook:
             raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 
     def missing(self) -> list[str]:
-        """The folders that must be made, outermost first."""
+        """Return the folders that must be created, outermost first."""
         own = [paths.join(self._path, name) for name in FOLDERS if name not in self._names]
         return [*(look.path for look in self._folders[1:] if look.result is None), *own]
 
@@ -178,7 +177,7 @@ class PlaceLook:
 
     @property
     def _names(self) -> list[str]:
-        """The names in the folder; empty if it does not exist."""
+        """The names in the folder; none if it does not exist."""
         return self.below.names.result or []
 
 
@@ -205,8 +204,8 @@ class LookBelow:
 
 
 class Remains:
-    """The signs of an earlier repository in a folder without `format`, read in one trip. No repository is created over
-    them: its packs may be the only copy. Files derived from a pack do not count."""
+    """The signs of an earlier repository in a folder without `format`, read in one round trip. No repository is created
+    over them: its packs may be the only copy. Files derived from a pack do not count."""
 
     def __init__(self, path: str) -> None:
         self._kept = {name: ListDirectory(paths.join(path, name)) for name in (PACKS, LOG)}
@@ -214,7 +213,7 @@ class Remains:
 
     @property
     def found(self) -> str | None:
-        """A sign as text for a message, after `steps` were performed; None if there is none."""
+        """The text of a message about a sign that was found by `steps`; None if none was found."""
         first = record_path(1).partition("/")[2]  # It has no content, and an interrupted creation leaves it.
         kept = [
             folder
@@ -225,7 +224,7 @@ class Remains:
 
 
 class Creation:
-    """The creation of one repository; nothing is done before a method is called."""
+    """The creation of one repository. Creating this object does no I/O."""
 
     def __init__(
         self, above: Transport, path: str, randomness: Callable[[int], bytes], clock: Callable[[], float]
@@ -238,7 +237,8 @@ class Creation:
         self._clock = clock
         self._made = False
         self.is_taken = False
-        """True if some of the place was there when `perform` made it: its log may be longer than the first record."""
+        """True if a part of the place existed when `perform` created it. Its log may then be longer than the first
+        record."""
         self._seen: PlaceLook | None = None
         """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())
@@ -250,8 +250,8 @@ class Creation:
     """The line of the format file of a new repository."""
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps in the repository's folder, and look at the place, in one trip. `perform`: performs steps in
-        the folder above."""
+        """Perform steps in the repository's folder, and read the state of the place, in one round trip. `perform`:
+        performs steps in the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
         first = {(type(step), step.path): step for step in reversed((*own, *look.steps))}
@@ -270,7 +270,7 @@ class Creation:
         self._seen = look
 
     def seen(self) -> PlaceLook:
-        """Return the last look at the place; look now if there is none."""
+        """Return the last look at the place. If there was none, look now."""
         if self._seen is None:
             look = PlaceLook(self._above, self._path)
             self._above.perform(look.steps)
@@ -278,7 +278,8 @@ class Creation:
         return self._seen
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Make the place durably, and perform steps in its folder, in one trip. A half-made place is completed."""
+        """Create the place durably, and perform steps in its folder, in one round trip. A half-created place is
+        completed."""
         if self._made:
             self.check_above([step.below(self._path) for step in wanted])
             return
@@ -322,7 +323,7 @@ class Creation:
         self._made = True
 
     def check_above(self, before: Sequence[Step] = ()) -> None:
-        """Perform steps, then refuse the place if it lies in a repository. Call it after each newer state."""
+        """Perform steps, then refuse the place if it is in a repository. This must be called after each newer state."""
         look = LookAbove(self._above, self._path)
         self._above.perform([*before, *look.steps])
         look.check(self._clock)
@@ -341,7 +342,7 @@ class Creation:
         yield steps.Publish(paths.join(self._path, puts[FORMAT]), paths.join(self._path, FORMAT))
 
     def _make_rest(self, made: Sequence[Step]) -> None:
-        """Perform the steps one by one, skipping files and folders that exist by now."""
+        """Perform the steps one by one. Files and folders that exist already are skipped."""
         for step in made:
             with contextlib.suppress(FileExists):
                 self._above.perform([step])
@@ -357,8 +358,8 @@ class Creation:
                     self._above.delete(step.path)
 
     def check_below(self, below: LookBelow, *, takes_numbers: bool = False) -> None:
-        """Refuse a folder that holds another repository, or files that belong to none. `takes_numbers`: True if the
-        record of this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
+        """Refuse a folder that contains another repository, or files that belong to no repository. `takes_numbers`:
+        True if the record of this creation follows. Then a creation below must look again, as in `LookAbove.check`."""
         found = [paths.join(self._path, name) for name in below.others]
         for looked in range(LOOKED_AT):
             if looked == len(found):

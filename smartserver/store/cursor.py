@@ -1,9 +1,9 @@
 """A cursor: the newest version of a repository whose changes were sent to a receiver. It is a file beside the packs.
 
-The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the next
-number, which exists once: of several servers one succeeds, and the others look again. So the cursor is a lease too. A
-server takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock,
-or is given back. A crash leaves the cursor unchanged, and some changes are sent twice.
+The file with the highest number is the cursor: `packs/after-RECEIVER-NUMBER`. To move it, a server publishes the file
+with the next number. Only one server succeeds; all others read the folder again. So the cursor is a lease too. A server
+takes the lease before it sends changes. Another server waits until the lease has expired by the store's clock, or is
+given back. A crash leaves the cursor unchanged, and some changes are sent twice.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """The content of the file. `position`: the newest version that was sent; None: none was. `holder`: the server that
-    holds the lease, for `lease` seconds from the file's time; empty: no server."""
+    """The content of the file. `position`: the newest version that was sent; None if none was. `holder`: the server
+    that has the lease, for `lease` seconds from the file's time; empty if no server has it."""
 
     position: KnownVersion | None = None
     holder: bytes = b""
@@ -34,7 +34,7 @@ class CursorContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cursor(NamedTuple):
-    """A cursor as it was read: its number (0: there is none), and the time of its file in seconds."""
+    """A cursor that was read: its number (0 means that there is no cursor), and the time of its file in seconds."""
 
     number: int
     content: CursorContent
@@ -76,7 +76,7 @@ class CursorFile:
         return store_time(self._folder, self._randomness) - cursor.modified < content.lease
 
     def move(self, cursor: Cursor, content: CursorContent) -> Cursor | None:
-        """Replace the cursor, and return the new one; None if another server was first."""
+        """Replace the cursor. Return the new cursor, or None if another server replaced it first."""
         number = cursor.number + 1
         temporary = f"{INCOMING}/{self._randomness(8).hex()}.cursor"
         stat = GetStat(self._path(number))

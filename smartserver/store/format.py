@@ -23,8 +23,8 @@ LOST = "lost"
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""Matches the path of a file of which a copy never becomes stale: its name is used once, or its content always means
-the same."""
+"""Matches the path of a file whose copies never become stale, because its name is used only once, or its content always
+means the same."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """All names in a repository's folder."""
 
@@ -34,7 +34,7 @@ VERSION = "2"
 LINE = f"{FAMILY} {VERSION}\n".encode()
 """The content of the format file."""
 _LONGEST = 256
-"""Bytes of a format line; this release's takes 25."""
+"""The most bytes of a format line. The line of this release has 25."""
 
 
 def parse_format(content: bytes) -> str:
@@ -69,7 +69,7 @@ def is_marked(folder: Transport) -> bool:
 
 
 DERIVED = (".idx", ".summaries")
-"""The suffixes of files that can be rebuilt from the pack beside them."""
+"""The suffixes of files that can be rebuilt from the pack with the same name."""
 
 CLUSTER = "smartserver-cluster"
 """The file in the root of a store whose logs are in a database."""
@@ -78,7 +78,8 @@ FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """Describe the owner of a folder with these names of `FOREIGN` or `CLUSTER`, as `a git repository`, or None."""
+    """Return a description of the tool that owns a folder with these names of `FOREIGN` or `CLUSTER`, such as `a git
+    repository`, or None."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:
@@ -91,7 +92,8 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """Describe the owner of a folder that another tool uses, as `a git repository`, or None."""
+    """Return a description of the tool that owns a folder, such as `a git repository`; None if no other tool owns
+    it."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
     return foreign_in([look.path for look in looks if look.result is not None])

@@ -20,7 +20,7 @@ from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
 BLOCK = 1 << BLOCK_BITS
-"""Ordinals whose marks are held at once: a scan over few revisions then costs microseconds, in any repository."""
+"""Ordinals whose marks are in memory at once. A scan over few revisions then takes microseconds, in any repository."""
 
 _PART_SHIFT = 18
 """The bits of a block's place in its part, below the part's number: 2^31 revisions have 2^17 blocks."""
@@ -37,7 +37,7 @@ class Part:
     first: int
     count: int
     _starts: Sequence[int]
-    """The offset of each revision's parents in `_entries`, as in an index, whose column it may be."""
+    """The offset of each revision's parents in `_entries`. It may be the column of an index."""
     _entries: Sequence[int]
     outside: Sequence[int]
     """The global ordinals of parents in earlier parts."""
@@ -47,7 +47,8 @@ class Part:
     @property
     def starts(self) -> Sequence[int]:
         """The offset of each revision's parents in `entries`, and the end of the last. A column of an index is read
-        whole at the first access, as walks need most of it, and held: four bytes for each revision and parent."""
+        whole at the first access, because walks need most of it, and kept in memory: four bytes for each revision and
+        parent."""
         if isinstance(self._starts, Column):
             self._starts = self._starts[:]
         return self._starts
@@ -60,12 +61,12 @@ class Part:
         return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
-        """The global ordinal of a revision, or None."""
+        """Return the global ordinal of a revision, or None."""
         local = self._by_id(revision)
         return None if local is None else self.first + local
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at a global ordinal of this part."""
+        """Return the id at a global ordinal of this part."""
         return self._revision(ordinal - self.first)
 
 
@@ -113,8 +114,8 @@ class Graph:
         absent, not in this graph, and not announced before their child. `charge` is called with the steps taken."""
         listed = announced_graph(announced)
         new, local = array("I"), array("I")
-        """The place in `listed` of each new revision; and, for each listed one, its number among the new ones or
-        `OUTSIDE`."""
+        """`new`: the place in `listed` of each new revision. `local`: for each listed revision, its number among the
+        new ones or `OUTSIDE`."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
         steps = 0
@@ -157,13 +158,13 @@ class Graph:
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
-        """The number of the part with an ordinal."""
+        """Return the number of the part with an ordinal."""
         if not 0 <= ordinal < self.count:
             raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
         return bisect.bisect_right(self._firsts, ordinal) - 1
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not in the graph."""
+        """Return the ordinal of a revision; None if it is not in the graph."""
         for part in reversed(self.parts):  # Callers mostly ask for new revisions.
             found = part.find(revision)
             if found is not None:
@@ -171,11 +172,11 @@ class Graph:
         return None
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at an ordinal."""
+        """Return the id at an ordinal."""
         return self.parts[self.part_at(ordinal)].revision(ordinal)
 
     def parents(self, ordinal: int) -> tuple[int, ...]:
-        """The ordinals of a revision's parents, absent ones left out."""
+        """Return the ordinals of a revision's parents, without absent ones."""
         part = self.parts[self.part_at(ordinal)]
         local = ordinal - part.first
         return tuple(
@@ -192,7 +193,7 @@ class Graph:
     def missing(
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> list[int]:
-        """The result of `newest_first`, ascending."""
+        """Return the result of `newest_first`, ascending."""
         found = list(self.newest_first(wants, haves, cut, charge))
         found.reverse()
         return found
@@ -210,12 +211,12 @@ class Graph:
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """The `ordinals` without a descendant among the others, ascending."""
+        """Return the `ordinals` that no other of them descends from, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 
     def _key(self, ordinal: int) -> int:
-        """The number of the block with an ordinal; numbers ascend, and no block spans two parts."""
+        """Return the number of the block with an ordinal; numbers ascend, and no block spans two parts."""
         part = bisect.bisect_right(self._firsts, ordinal) - 1
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 
@@ -228,7 +229,7 @@ class Graph:
         pending: dict[int, dict[int, int]] = {}
         """The marks in blocks that were not scanned yet."""
         live = 0
-        """The number of ordinals not visited yet that are wanted and not had."""
+        """The number of ordinals that are wanted, not had, and not visited yet."""
         for ordinal, mark in marks.items():
             pending.setdefault(self._key(ordinal), {})[ordinal] = mark
             live += mark == _WANTED

@@ -1,7 +1,5 @@
-"""The requests of the last day and their answers, as part of a state.
-
-From them a repeated request is answered, and a client is told the changes since a version. They are also the audit log.
-"""
+"""The requests of the last day and their answers, as part of a state. They are used to answer a repeated request, to
+send a client the changes since a version, and as the audit log."""
 
 from __future__ import annotations
 
@@ -15,20 +13,21 @@ import msgspec
 from smartserver.store.record import MARK, Change, Natural, Record
 
 KEPT = 24 * 3600 * 1000
-"""Milliseconds for which an entry is kept."""
+"""Milliseconds for which an entry is kept in the history."""
 KEPT_ENTRIES = 1000
 """The number of newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
-"""Bytes of all entries, at most; the newest is always kept."""
+"""The most bytes of all entries. The newest entry is always kept."""
 MOST_BESIDE = 64
-"""The most entries beside a shared line, as they are searched one by one; with more, a history gets its own line."""
+"""The most entries beside a shared line, because they are searched one by one. A history with more gets its own
+line."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The effect of one request: the version that it made, the mark of that version, and the time in milliseconds since
-    the epoch."""
+    """The effect of one request: the version that it created, the mark of that version, and the time in milliseconds
+    since the epoch."""
 
     version: Natural
     mark: Natural
@@ -44,7 +43,7 @@ class Horizon(msgspec.Struct, frozen=True, array_like=True):
     """The version and the time from which the entries are complete.
 
     The entries have every change after `version`, and every request from the time `since` on (milliseconds since the
-    epoch). `mark`: the mark of the entry before the first, 0 if there is none.
+    epoch). `mark`: the mark of the entry before the first; 0 if the first is the oldest.
     """
 
     version: Natural = 0
@@ -80,7 +79,7 @@ class _Line:
 class History:
     """The entries of a state, oldest first; they never change.
 
-    Entries are added without copying the others: the next history shares the line. If two threads extend the same
+    Adding an entry copies no other entries, because the next history shares the line. If two threads extend the same
     history, one gets the line. The other keeps its own entries beside the line, until they are many.
     """
 
@@ -104,7 +103,7 @@ class History:
         return chain(reversed(self._beside), (entries[index] for index in range(self._end - 1, self._start - 1, -1)))
 
     def find(self, request: bytes) -> LogEntry | None:
-        """The entry of a request, or None."""
+        """Return the entry of a request, or None."""
         for entry in self._beside:
             if entry.request == request:
                 return entry
@@ -112,20 +111,20 @@ class History:
         return self._line.entries[index] if self._start <= index < self._end else None
 
     def after(self, version: int) -> Iterator[LogEntry]:
-        """The entries of later versions, oldest first."""
+        """Return the entries of versions after `version`, oldest first."""
         entries = self._line.entries
         first = bisect.bisect_right(entries, version, self._start, self._end, key=lambda entry: entry.version)
         beside = (entry for entry in self._beside if entry.version > version)
         return chain((entries[index] for index in range(first, self._end)), beside)
 
     def mark(self, version: int) -> int:
-        """The mark of a version, which must not be before the horizon."""
+        """Return the mark of a version, which must not be before the horizon."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
 
     def extend(self, record: Record, record_hash: bytes) -> None:
-        """Add the entries of a record, and drop entries that are too old then. It changes the history: call it only on
-        a new copy."""
+        """Add the entries of a record, and drop entries that are too old then. This changes the history, so it must be
+        called only on a new copy."""
         number, mark = record.number, int.from_bytes(record_hash[:MARK], "big")
         what = [
             LogEntry(number, mark, record.time, each.user, each.request, each.outcomes, each.changes, each.options)
@@ -158,6 +157,6 @@ class History:
         self._start, self._end, self._beside = 0, len(self._line.entries), ()
 
     def forget(self, now: int) -> None:
-        """Note that requests before `now` (milliseconds since the epoch) may be missing. It changes the history, as
+        """Note that requests before `now` (milliseconds since the epoch) may be missing. This changes the history, as
         `extend` does."""
         self.horizon = msgspec.structs.replace(self.horizon, since=now)

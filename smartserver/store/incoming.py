@@ -43,9 +43,9 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""The depth above which a record is encoded again: each push of one revision on its parent makes a chain longer."""
+"""The depth above which a record is encoded again, because each push of one revision makes its chains longer."""
 KEYS_NAMED = 4096
-"""Missing bases, or revisions, that an error names at most."""
+"""The most missing bases, or revisions, that an error names."""
 
 BEGIN = 1 << 20
 """Bytes that a system can see of a large text that is no list."""
@@ -64,7 +64,7 @@ class UploadValidator:
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
-        """For each kind, True if its records may be bases, and two of one key may differ."""
+        """For each kind, True if its records may be bases and two records with the same key may differ."""
         self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -76,7 +76,7 @@ class UploadValidator:
         known, charge = self._known, self._allowance.charge
         self.judge = Judge(transaction.vcs, policy, known.is_stored, known.measure, known.read, charge)
         self._first_meta: bytes | None = None
-        """The meta of the own record of the first revision. Most revisions have the same one: nearly all are
+        """The meta of the own record of the first revision. Most revisions have the same meta, because nearly all are
         commits."""
         self._other_metas: dict[RevisionId, bytes] = {}
         """The metas of the own records that differ from `_first_meta`, by revision."""
@@ -86,10 +86,10 @@ class UploadValidator:
         self._is_read_from_file = False
         """True if the prover reads the file of the pack."""
         self._facts: dict[RevisionId, bytes] = {}
-        """The `System.tip_fact` of each revision for which it is not empty."""
+        """The `System.tip_fact` of each revision that has a non-empty one."""
         self._make_quarantine = quarantine
         self.draft: DraftPack | None = None
-        """The pack of the new segments; None while there are none."""
+        """The pack of the new segments; None while there are no new segments."""
         self._content = b""
         self._start = 0
         self._unreachable: dict[Key, None] = {}
@@ -101,18 +101,18 @@ class UploadValidator:
         self.bytes_left_out = 0
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a new revision of the body; None for any other revision."""
+        """Return the meta of the own record of a new revision of the body; None for any other revision."""
         if self._numbering.revisions.find(revision) >= 0:
             return self._other_metas.get(revision, self._first_meta)
         return None if self._prover is None else self._prover.own_meta(revision)
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
+        """Return the `System.tip_fact` of a new revision of the body; None for any other revision."""
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base nothing
-        is written any more.
+        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base, no more
+        segments are written.
 
         Raises:
             Malformed: a segment cannot be decoded.
@@ -125,14 +125,15 @@ class UploadValidator:
                 self.taken += 1
 
     def _make_prover(self, judges: bool) -> Prover | None:
-        """Make the native prover. Return None behind a link, where Python reads all bases of a segment together."""
+        """Make the native prover. Return None for a remote store, for which Python reads all bases of a segment
+        together."""
         if self._snapshot is not None and self._snapshot.is_remote:
             return None
         bases = None if self._snapshot is None else StoredBases(self._snapshot, self._ancestry)
         return make_prover(self._system.name, TEXT_BYTES, judges, bases)
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
-        """Prove segments natively, from number `at` on. Return True if Python must prove the next one."""
+        """Prove segments natively, from number `at` on. Return True if Python must prove the next segment."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
@@ -162,7 +163,7 @@ class UploadValidator:
             self._other_metas[revision] = meta
 
     def _read_proved_from(self, prover: Prover, draft: DraftPack) -> None:
-        """Have the prover read the pack by a descriptor, without Python's lock, as soon as it is a local file."""
+        """Let the prover read the pack by a descriptor, without Python's lock, as soon as the pack is a local file."""
         descriptor = draft.quarantine.pack.descriptor
         self._is_read_from_file = descriptor is not None
         if descriptor is not None:
@@ -171,7 +172,7 @@ class UploadValidator:
             prover.read_from(self._read)
 
     def _catch_up(self) -> None:
-        """Add the natively proved revisions and records to the Python tables; after a missing base there are none."""
+        """Add the natively proved revisions and records to the Python tables. After a missing base there are none."""
         prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
         if prover is None or self._unreachable:
             return
@@ -225,7 +226,7 @@ class UploadValidator:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End the pack and return its entry; None if nothing was new. The pack is durable once its trailer is
+        """End the pack and return its entry; None if no revision was new. The pack is durable once its trailer is
         written."""
         # Nothing is decoded any more. Objects in cycles would keep memory until the next garbage collection.
         self._known.stream.recent.clear()
@@ -262,8 +263,8 @@ class UploadValidator:
         self.release()
 
     def release(self) -> None:
-        """Free the memory of a validator that is not used any more. It and its parts form cycles: a push of a long
-        history would keep a hundred megabytes until the next garbage collection."""
+        """Free the memory of a validator that is no longer used. The validator and its parts form cycles: without this,
+        a push of a long history would keep a hundred megabytes until the next garbage collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
@@ -426,7 +427,7 @@ class UploadValidator:
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
-        """Look for more missing bases, so that one answer names them all. Nothing is decoded any more."""
+        """Collect the other missing bases, so that one answer names them all. Nothing is decoded any more."""
         if len(self._unreachable) >= KEYS_NAMED:
             return
         proof = self._proof(segment, ordinal)

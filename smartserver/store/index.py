@@ -1,10 +1,10 @@
 """The index of one pack: columns to find a record by its key and a segment by its revision, and the parents.
 
-An index is a cache of its pack, and is rebuilt from it if missing or damaged. Numbers are little-endian, and each
-column begins at a multiple of 8 bytes; only the needed blocks (`blocks`) are read. Rows are sorted by BLAKE2b-160 of
-(kind, key), copies by position. The base of a row is the copy at the lowest position of the repository; if that is in
-an earlier pack, the row refers to it by key. So no depth ever changes, and equal packs after equal packs always have
-equal indexes.
+An index is a cache of its pack: if it is missing or damaged, it is rebuilt from the pack. Numbers are little-endian,
+and each column begins at a multiple of 8 bytes; only the needed blocks (`blocks`) are read. Rows are sorted by
+BLAKE2b-160 of (kind, key), copies by position. The base of a row is the copy at the lowest position of the repository;
+if that is in an earlier pack, the row refers to it by key. So no depth ever changes, and equal packs after equal packs
+always have equal indexes.
 """
 
 from __future__ import annotations
@@ -55,17 +55,17 @@ class Row(NamedTuple):
 
 
 def record_digest(kind: int, key: Key) -> bytes:
-    """The digest by which rows are sorted."""
+    """Return the digest by which rows are sorted."""
     return name_digest(ONE_BYTE[kind] + key)
 
 
 def name_digest(name: bytes) -> bytes:
-    """The `record_digest` of a name: the byte of the kind and the key."""
+    """Return the `record_digest` of a name: the byte of the kind and the key."""
     return hashlib.blake2b(name, digest_size=DIGEST).digest()
 
 
 def kib(length: int) -> int:
-    """The KiB that a text of `length` bytes adds to the size of a chain."""
+    """Return the KiB that a text of `length` bytes adds to the size of a chain."""
     return (length + 1023) >> 10
 
 
@@ -80,7 +80,7 @@ class IndexRow(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of its fulltext."""
+    """Bytes of the record's fulltext."""
     base: int
     """The row of its base, `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int
@@ -106,7 +106,7 @@ _BLOBS = ("ids", "external_keys", "outside_ids")
 
 
 def _counts(bits: int, rows: int, segments: int, parents: int, external: int, outside: int) -> list[int]:
-    """The number of items in each of `_COLUMNS`."""
+    """Return the number of items in each of `_COLUMNS`."""
     tables = [segments + 1, segments + 1, segments, segments + 1, parents, external + 1, outside + 1]
     return [(1 << bits) + 1, rows, rows, *tables]
 
@@ -137,7 +137,7 @@ class Column(Sequence[int]):
         return int.from_bytes(self._blocks.read(self._at + item * self._width, self._width), "little")
 
     def span(self, item: int) -> tuple[int, int]:
-        """An item and the next one, in a column of 4-byte numbers."""
+        """Return an item and the next one, in a column of 4-byte numbers."""
         if not 0 <= item < self._count - 1:
             raise IndexError(f"items {item} and {item + 1} of {self._count}")
         start, stop = _SPAN.unpack(self._blocks.read(self._at + item * 4, 8))
@@ -212,7 +212,7 @@ class Index:
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:
-        """The rows with a `record_digest`, the lowest position first; empty if there is none."""
+        """Return the rows with a `record_digest`, the lowest position first; empty if there are none."""
         read = self.blocks.read
         if self._bits:
             bucket = (digest[0] << 8 | digest[1]) >> 16 - self._bits
@@ -235,34 +235,34 @@ class Index:
         return range(first, stop)
 
     def digest(self, row: int) -> bytes:
-        """The `record_digest` of a row."""
+        """Return the `record_digest` of a row."""
         return self.blocks.read(self._digests + row * DIGEST, DIGEST)
 
     def at(self, row: int) -> IndexRow:
-        """The content of a row."""
+        """Return the content of a row."""
         return made(IndexRow, ROW.unpack(self.blocks.read(self._rows + row * ROW.size, ROW.size)))
 
     def rows(self) -> Iterator[IndexRow]:
-        """The content of each row."""
+        """Yield the content of each row."""
         for start in range(0, self.records, STRIDE):
             content = self.blocks.read(self._rows + start * ROW.size, min(STRIDE, self.records - start) * ROW.size)
             yield from map(IndexRow._make, ROW.iter_unpack(content))
 
     def all_rows(self) -> bytes:
-        """The bytes of all rows, to be unpacked by `ROW`."""
+        """Return the bytes of all rows, to be unpacked by `ROW`."""
         return self.blocks.read(self._rows, self.records * ROW.size)
 
     def all_digests(self) -> bytes:
-        """The bytes of all digests, `DIGEST` bytes each."""
+        """Return the bytes of all digests, `DIGEST` bytes each."""
         return self.blocks.read(self._digests, self.records * DIGEST)
 
     def row(self, row: int) -> Row:
-        """The depth, chain and lineage of a row."""
+        """Return the depth, chain and lineage of a row."""
         found = self.at(row)
         return Row(found.depth, found.chain_kib, found.lineage)
 
     def external(self, entry: int) -> tuple[int, Key]:
-        """The kind and key of an external base, by its entry in the table."""
+        """Return the kind and key of an external base, by its entry in the table."""
         raw = self._item(self._external_offsets, self._external_keys, entry)
         return raw[0], raw[1:]
 
@@ -271,7 +271,7 @@ class Index:
         return map(self.external, range(len(self._external_offsets) - 1))
 
     def revision(self, segment: int) -> RevisionId:
-        """The id of a segment's revision."""
+        """Return the id of a segment's revision."""
         return self._item(self._id_offsets, self._ids, segment)
 
     def revisions(self, first: int = 0, stop: int | None = None) -> Iterator[RevisionId]:
@@ -288,7 +288,7 @@ class Index:
         return self.blocks.read(table + start, stop - start)
 
     def segment_of(self, revision: RevisionId) -> int | None:
-        """The segment of a revision, or None."""
+        """Return the segment of a revision, or None."""
         if self._known is None:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1
@@ -305,7 +305,7 @@ class Index:
         return None
 
     def parents(self, segment: int) -> list[int]:
-        """The parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
+        """Return the parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
         `outside`."""
         start, stop = self.parent_starts.span(segment)
         return self.parent_entries[start:stop].tolist()

@@ -36,12 +36,12 @@ from smartserver.store.pack import TRAILER, PackReader
 MAX_ROWS = 0x7FFFFFFE
 U32 = 0xFFFFFFFF
 PACED = 16
-"""Rows, or segments, between two calls of a pace: about a quarter of a millisecond."""
+"""Rows, or segments, between two calls of a pace. They take about a quarter of a millisecond."""
 
 Resolve = Callable[[int, Key], Row | None]
-"""Returns the row of a record in an earlier pack, by its kind and key, or None."""
+"""A function that returns the row of a record in an earlier pack, by its kind and key, or None."""
 Pace = Callable[[], None]
-"""Called several times in each millisecond of background work: it may sleep."""
+"""A function that background work calls several times in each millisecond. It may sleep."""
 
 
 def unpaced() -> None:
@@ -49,11 +49,11 @@ def unpaced() -> None:
 
 
 def nowhere(_kind: int, _key: Key) -> None:
-    """Return None: the `Resolve` of the first pack of a repository."""
+    """Return None. This is the `Resolve` of the first pack of a repository."""
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
-    """Encode a column as little-endian numbers, or a table; add zeros up to a multiple of 8 bytes."""
+    """Encode a column as little-endian numbers, or a table. Zeros are added up to a multiple of 8 bytes."""
     if isinstance(content, array):
         if sys.byteorder == "big":
             content = array(content.typecode, content)
@@ -151,7 +151,7 @@ class IndexBuilder:
 
     def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
         """Add the segment at `offset` of the pack. Return the keys of records whose base was not found, each with the
-        key of the base. A base is looked for in earlier packs, then in this one. `lineages`: the lineages of the
+        key of the base. A base is looked up in earlier packs, then in this pack. `lineages`: the lineages of the
         records; by default each is one more than its base's."""
         first = len(self._bases)
         self._revisions.add(segment.revision)
@@ -218,8 +218,7 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add the index of another pack, whose first segment moves to `offset`. All records are named by their
-        digests."""
+        """Add the index of another pack, whose first segment moves to `offset`. Records are copied by their digests."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
@@ -319,7 +318,7 @@ class IndexBuilder:
         yield from map(_aligned, rest)
 
     def _digests(self, pace: Pace) -> bytes:
-        """The digests of all records, by position."""
+        """Return the digests of all records, by position."""
         found = bytearray()
         for first in range(0, len(self._bases), PACED):
             pace()
@@ -360,7 +359,7 @@ def merge(
 
 def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
     """Rebuild the index of a pack from the pack alone. `resolve`: finds records in earlier packs. The lineage of a
-    record becomes one more than its base's: the writer may have known a higher one, which is lost."""
+    record becomes one more than its base's. A higher lineage that the writer knew is lost."""
     builder = IndexBuilder(resolve)
     for offset, encoded in pack.segments():
         try:
@@ -373,18 +372,18 @@ def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
 
 
 MAX_JOINED = 0xFFFFFFFF
-"""Bytes of all names together, at most: an index has their ends as numbers of four bytes."""
+"""The most bytes of all names together, because an index has their ends as numbers of four bytes."""
 
 
 class Numbered(KeyTable):
-    """Numbered names, 4 GiB together at most. A name may have several numbers. For one thread."""
+    """Numbered names, at most 4 GiB together. A name may have several numbers. It must be used by one thread only."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ends = array("I", (0,))
 
     def add(self, name: bytes) -> int:
-        """Give a name the next number, and return its lowest one."""
+        """Give a name the next number. Return the lowest number of the name."""
         end = len(self.joined) + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)

@@ -35,7 +35,7 @@ push of 62,510 commits takes 19 MB more; with 32 MiB it takes a sixth more CPU."
 
 NO_BASE = -1
 STORED_BASE = -2
-"""In the base column: the base is stored in the repository."""
+"""A value in the base column: the base is stored in the repository."""
 
 
 def _cost(record: Record) -> int:
@@ -43,7 +43,7 @@ def _cost(record: Record) -> int:
 
 
 class RecentRecords:
-    """Records by kind and key, the least recently used dropped first; for one thread."""
+    """Records by kind and key. The least recently used are evicted first. It must be used by one thread only."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         self._largest = limit // 2
@@ -54,7 +54,7 @@ class RecentRecords:
         return self._records.get((kind, key))
 
     def put(self, record: Record) -> None:
-        """Keep a record, unless its key is known, or its text would take more than half of the limit."""
+        """Store a record, unless its key is known, or its text would take more than half of the limit."""
         if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
             self._records.put((record.kind, record.key), record)
 
@@ -72,7 +72,7 @@ class Frame(NamedTuple):
     length: int
     """Bytes of the fulltext."""
     base: int
-    """The number of its base, `NO_BASE` or `STORED_BASE`."""
+    """The number of the frame's base, `NO_BASE` or `STORED_BASE`."""
     stored: Key
     """The key of its base if that is stored, else empty."""
 
@@ -90,7 +90,7 @@ class UploadIndex:
         self._stored = stored
         self._names = names
         self._copies = array("I")
-        """By the first copy of a record, its newest copy; by any other copy, the copy before it."""
+        """For the first copy of a record, its newest copy; for any other copy, the copy before it."""
         self._metas = array("I")
         """The metas, as numbers in `_known_metas`."""
         self._known_metas = Numbered()
@@ -168,22 +168,22 @@ class UploadIndex:
             self._stored_keys[number] = frame.stored
 
     def first(self, kind: int, key: Key) -> int | None:
-        """The number of a record's first copy; None if the stream does not have it."""
+        """Return the number of a record's first copy; None if the stream does not have the record."""
         found = self._names.find(ONE_BYTE[kind] + key)
         return None if found < 0 else found
 
     def meta(self, kind: int, key: Key) -> bytes | None:
-        """The meta of a record's first copy; None if the stream does not have it."""
+        """Return the meta of a record's first copy; None if the stream does not have the record."""
         number = self.first(kind, key)
         return None if number is None else self._known_metas.key(self._metas[number])
 
     def length(self, kind: int, key: Key) -> int:
-        """The bytes of a record's text; 0 if the stream does not have it."""
+        """Return the bytes of a record's text; 0 if the stream does not have the record."""
         number = self.first(kind, key)
         return 0 if number is None else self._lengths[number]
 
     def ordinals_newest_first(self, kind: int, key: Key) -> Sequence[int]:
-        """The ordinals of the revisions of the stream that introduced a record, the newest first."""
+        """Return the ordinals of the revisions of the stream that introduced a record, the newest first."""
         found = self._names.find(ONE_BYTE[kind] + key)
         if found < 0:
             return ()
@@ -195,25 +195,26 @@ class UploadIndex:
         return ordinals
 
     def row(self, number: int) -> Row:
-        """The depth, chain and lineage of a copy."""
+        """Return the depth, chain and lineage of a copy."""
         return made(Row, (self._depths[number], self._chains[number], self._lineages[number]))
 
     def key(self, number: int) -> Key:
-        """The key of a copy."""
+        """Return the key of a copy."""
         return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
-        """The number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no copy."""
+        """Return the number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no
+        copy."""
         return self._bases[first:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
-        """The number and key of a copy's base. The number is None if the base is stored; without a base, the key is
-        empty too."""
+        """Return the number and key of a copy's base. The number is None if the base is stored; without a base, the key
+        is empty too."""
         base = self._bases[number]
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """Return a record of the stream, else of the repository, else None; decode it if it is not recent."""
+        """Return a record of the stream, else of the repository, else None. A record that is not recent is decoded."""
         found = self.recent.get(kind, key)
         if found is None:
             number = self.first(kind, key)
@@ -223,7 +224,8 @@ class UploadIndex:
         return found
 
     def _decode(self, number: int) -> Record:
-        """Decode a copy: go down its chain to a recent, full or stored record, and up again."""
+        """Decode a copy of a record: follow its chain down to a recent, full or stored record, then apply the copies
+        upwards."""
         chain = [number]
         text = b""
         while True:
@@ -263,32 +265,34 @@ class StoredBases:
         self._ancestry = ancestry
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision; None if it is not stored."""
+        """Return the ordinal of a revision; None if it is not stored."""
         return self._snapshot.ordinal(revision)
 
     def rows(self, names: Sequence[RecordName]) -> list[tuple[int, int, int, int] | None]:
-        """The depth, chain, lineage and length of the lowest copy of each record; None for one that is not stored."""
+        """Return the depth, chain, lineage and length of the lowest copy of each record; None for a record that is not
+        stored."""
         found = [self._snapshot.first(kind, key) for kind, key in names]
         return [None if at is None else (at.depth, at.chain_kib, at.lineage, at.length) for at in found]
 
     def record(self, kind: int, key: Key) -> tuple[bytes, bytes]:
-        """The meta and text of a stored record."""
+        """Return the meta and text of a stored record."""
         location = self._snapshot.first(kind, key)
         assert location is not None  # The prover asked for its row before.
         record = self._snapshot.record(location)
         return record.meta, record.text
 
     def is_below(self, front: Sequence[int], kind: int, key: Key) -> bool:
-        """Tell whether a revision of `front`, or an ancestor of one, introduced a record."""
+        """Tell whether a revision of `front`, or an ancestor of such a revision, introduced a record."""
         return self._ancestry.is_stored_below(front, self._snapshot.introducers(kind, key))
 
     def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
-        """The meta of a record that a revision of `front`, or an ancestor of one, introduced; else None."""
+        """Return the meta of a record that a revision of `front`, or an ancestor of such a revision, introduced;
+        otherwise None."""
         return self._snapshot.metas([(kind, key)])[0] if self.is_below(front, kind, key) else None
 
 
 class KnownRecords:
-    """The records of one stream so far, and of the snapshot that it is checked against."""
+    """The records of one stream so far, and the records of the snapshot that the stream is checked against."""
 
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]
@@ -304,8 +308,8 @@ class KnownRecords:
         self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """The depth, chain and lineage of an entry; and its base as in `Frame`. `before`: the number of the entry; a
-        base in the stream has a lower one."""
+        """Return the depth, chain and lineage of an entry, and its base as in `Frame`. `before`: the number of the
+        entry; a base in the stream must have a lower number."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
         # The base is the lowest copy: the one in the repository if it has one, else one of the stream.
@@ -364,22 +368,22 @@ class KnownRecords:
         return self._snapshot.record(place)
 
     def copies(self, kind: int, key: Key) -> Iterable[int]:
-        """The ordinals of the revisions that introduced a record."""
+        """Return the ordinals of the revisions that introduced a record."""
         came = self.stream.ordinals_newest_first(kind, key)  # The newest is the likeliest to be an ancestor.
         if len(came) > 1:
             self._allowance.charge(len(came) >> 2)  # Four are listed in the time of a step.
         return came if self._snapshot is None else chain(came, self._snapshot.introducers(kind, key))
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of records that are in the stream or stored."""
+        """Return the metas of records that are in the stream or stored."""
         came = [self.stream.meta(*place) for place in places]
         stored = [place for place, meta in zip(places, came, strict=True) if meta is None]
         rest = iter(self._snapshot.metas(stored) if self._snapshot is not None else ())
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
-        """The meta and text length of a record of the stream or repository, without decoding; None if neither has
-        it."""
+        """Return the meta and text length of a record of the stream or repository, without decoding; None if neither
+        has it."""
         number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None
@@ -427,11 +431,11 @@ class KnownRecords:
         return self.stored_row(kind, key) is not None
 
     def stored_row(self, kind: int, key: Key) -> Row | None:
-        """The depth, chain and lineage of a record of the snapshot, or None."""
+        """Return the depth, chain and lineage of a record of the snapshot, or None."""
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:
-        """The length of a base's text; 0 for no base."""
+        """Return the length of a base's text; 0 for no base."""
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)

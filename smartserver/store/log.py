@@ -63,16 +63,17 @@ WAIT = 30.0
 """Seconds after which `append` gives up if other processes always publish first."""
 
 REMEMBERED = 60.0
-"""Seconds for which a process that lost a race supposes that other processes are still writing."""
+"""Seconds for which a process that lost a race assumes that other processes are still writing."""
 LONGEST = 1.0
-"""The longest wait in seconds: judging one large change again takes longer than most changes do."""
+"""The longest wait in seconds. It is limited because judging one large change again takes longer than most changes."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""Returns the record that is to follow a state, and the state after it; None if there is nothing to change."""
+"""A function that returns the next record after a state, and the state after it. It returns None if there is nothing to
+change."""
 
 
 class Log(LogView):
-    """The log of the repository in `folder`; usable from several threads at once."""
+    """The log of the repository in `folder`. Several threads may use it at once."""
 
     def __init__(
         self,
@@ -92,7 +93,8 @@ class Log(LogView):
         self.turns = Turns(clock)
 
     def make_durable(self, head: Head) -> None:
-        """Make sure that the head survives a loss of power: another process may have written and not synced it."""
+        """Make sure that the head survives a loss of power, because another process may have written it without a
+        sync."""
         state = head.state
         if state.hash == self._synced:
             return
@@ -108,8 +110,8 @@ class Log(LogView):
         self._synced = state.hash
 
     def append(self, head: Head, judge: Judge) -> Head:
-        """Publish a record, and return the new head, which survives a loss of power. `judge` is called again on each
-        other state that turns out to be the newest.
+        """Publish a record, and return the new head, which survives a loss of power. `judge` is called again whenever
+        another state turns out to be the newest.
 
         Raises:
             CorruptFile: a record above the head is damaged or does not follow it; nothing is changed.
@@ -147,9 +149,9 @@ class Log(LogView):
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
     ) -> tuple[Head, contextlib.ExitStack]:
-        """Append a record that names files, which `moves` bring to `paths`. The files are looked at after a state was
-        read; if one is missing, no record is published. `undo` runs if the files could not be moved; else it is
-        returned, as the record may name them."""
+        """Append a record that names files, which `moves` rename to `paths`. The files are checked after a state was
+        read; if a file is missing, no record is published. `undo` runs if the files could not be moved. Otherwise it is
+        returned, because the record may name the files."""
         looks = [GetStat(path) for path in paths]
         head, is_looked_at = self.look_between(self.known, moves, looks)
 
@@ -166,7 +168,8 @@ class Log(LogView):
         return self.append(head, judged), kept
 
     def draft(self, content: bytes) -> Put:
-        """Return the step that writes a record to a temporary file, which saves a trip when it is published."""
+        """Return the step that writes a record to a temporary file in advance, which saves a round trip when the record
+        is published."""
         path = self._drafts[content] = self._temporary()
         return Put(path, content)
 
@@ -181,7 +184,7 @@ class Log(LogView):
 
     def _publish(self, base: State, content: bytes) -> bool:
         """Publish a record that follows a state, durably. Return False if another record has its number, or the record
-        that it follows is gone.
+        that it follows was deleted.
 
         Raises:
             _Unclear: the record may have been published, or may still be.
@@ -248,7 +251,7 @@ class Log(LogView):
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """The newest head, after a record may have been published."""
+        """Return the newest head, after a record may have been published."""
         try:
             head = self.look(has_successor=True)
         except CodedError as error:
@@ -272,7 +275,7 @@ class Log(LogView):
         return head
 
     def checkpointed(self, size: int) -> None:
-        """Note that a checkpoint of `size` bytes was made."""
+        """Note that a checkpoint of `size` bytes was created."""
         with self._guard:
             self.since = Since(newest=self.since.newest, checkpoint=size)
 
@@ -284,8 +287,8 @@ class _Unclear(Exception):
 class Turns:
     """The turns of one process at the log of one repository; `wait` is called by one thread at a time.
 
-    Processes race to publish the next record. The last winner would mostly win again: it knows the state, which the
-    other processes have to read first. On a slow store, a process could lose for as long as another has changes to
+    Processes race to publish the next record. The last winner would mostly win again, because it knows the state, which
+    the other processes have to read first. On a slow store, a process could lose for as long as another has changes to
     make. So a process that lost a race in the last minute waits after each of its records. It waits as long as it
     needed itself to read the new state and try again. This is best effort: nothing depends on it.
     """
@@ -299,7 +302,7 @@ class Turns:
         self._published_at = 0.0
 
     def retried(self, seconds: float) -> None:
-        """Note that a record is tried again, `seconds` after another process was first."""
+        """Note that the publication of a record is retried, `seconds` after another process was first."""
         self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
     def published(self) -> None:
@@ -307,7 +310,7 @@ class Turns:
         self._published_at = self._clock()
 
     def wait(self) -> bool:
-        """Wait until it is this process's turn again. Return True if it waited: the head may be stale then."""
+        """Wait until it is this process's turn again. Return True if it waited, because the head may then be stale."""
         now = self._clock()
         left = self._published_at + self._needed - now
         if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:

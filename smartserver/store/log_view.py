@@ -19,9 +19,10 @@ from transports.errors import TransportError
 from transports.steps import Get, GetPublished, GetStat, ListDirectory
 
 TRIES = 3
-"""Attempts to open a state whose files went missing meanwhile, or to publish a record whose outcome is unclear."""
+"""The most attempts to open a state whose files were deleted meanwhile, or to publish a record whose outcome is
+unclear."""
 AHEAD = 32
-"""Records that are read at once if there may be many new ones."""
+"""The number of records that are read at once if there may be many new ones."""
 
 log = logging.getLogger("smartserver")
 
@@ -32,16 +33,17 @@ class Head:
 
     state: State
     damage: CorruptFile | None = None
-    """The damage because of which no change may follow: the next record is damaged, or of another line of changes."""
+    """The damage that prevents all further changes: the next record is damaged, or belongs to another line of changes.
+    None if there is none."""
 
     @property
     def live(self) -> State | None:
-        """The state of the repository; None if there is none, as after a deletion."""
+        """The state of the repository; None if the repository does not exist, as after a deletion."""
         return self.state if self.state.exists else None
 
 
 NOWHERE = Head(State(0, NOTHING))
-"""The head of a place where no repository was ever made."""
+"""The head of a place where no repository was ever created."""
 
 
 Perform = Callable[[Sequence[Step]], None]
@@ -49,7 +51,7 @@ Perform = Callable[[Sequence[Step]], None]
 
 
 class LogView:
-    """Reads the log of the repository in `folder`; usable from several threads at once."""
+    """Reads the log of the repository in `folder`. Several threads may use it at once."""
 
     def __init__(self, folder: Transport, path: str) -> None:
         """`path`: the path of the repository, for errors."""
@@ -69,8 +71,8 @@ class LogView:
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened
-        behind a link. `has_successor`: True if a record is known to follow the head.
+        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened in a
+        remote store. `has_successor`: True if a record is known to follow the head.
 
         Raises:
             NoSuchRepository: no repository was ever made here.
@@ -97,13 +99,13 @@ class LogView:
 
     @property
     def known(self) -> Head | None:
-        """The head as it was last read, perhaps stale; None if it is not known."""
+        """The last known head, which may be stale; None if no head is known."""
         return self._head
 
     def still(
         self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one trip."""
+        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one round trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -114,8 +116,8 @@ class LogView:
     def look_between(
         self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """Return the newest head, and whether `after` was performed after it was read. Arguments as in `still`; if
-        `head` is None, only `before` is performed."""
+        """Return the newest head, and whether `after` was performed after it was read. The arguments are those of
+        `still`. If `head` is None, only `before` is performed."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -128,7 +130,7 @@ class LogView:
             self._head = None
 
     def _open(self, perform: Perform | None) -> Head | None:
-        """Read from the newest checkpoint, or record 1, to the head; None if its base was deleted meanwhile."""
+        """Read from the newest checkpoint, or record 1, to the head. Return None if the start was deleted meanwhile."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
@@ -180,7 +182,7 @@ class LogView:
         return self._walk(1, [], self._begun, newest)
 
     def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
-        """The state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
+        """Return the state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
         if file.result is None or record is None or hash_of(record) != record_hash:
             return None
         try:
@@ -192,7 +194,7 @@ class LogView:
         return state if state.hash == record_hash else None
 
     def _begun(self, first: bytes | None) -> State | None:
-        """The state after record 1; None if the record is missing."""
+        """Return the state after record 1; None if the record is missing."""
         if first is None:
             return None
         record_one = decode_record(first, record_path(1))
@@ -202,7 +204,7 @@ class LogView:
         return first_state(hash_of(first))
 
     def _read_on(self, state: State) -> Head | None:
-        """Read the records after a state that another record seems to follow."""
+        """Read the records after a state that seems to have a further record."""
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
@@ -213,8 +215,8 @@ class LogView:
         newest: int,
         perform: Perform | None = None,
     ) -> Head | None:
-        """Read the records after a version until one is missing, and check that the records they follow still exist;
-        return None if one does not.
+        """Read the records after a version until one is missing. Check that the records they follow still exist; return
+        None if one was deleted.
 
         `steps` are performed first, then `start` is called with the record of that version and returns its state.
         `newest`: the number of the probably last record. `perform`: performs the first steps in place of the folder.
@@ -255,8 +257,8 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """The steps that first read a repository of a remote store. Each read of an object store costs money, so no record
-    is guessed there."""
+    """Return the steps that first read a repository of a remote store. Each read of an object store costs money, so no
+    record is guessed there."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]
@@ -265,12 +267,12 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Tell whether the record that a step read is the one with this hash."""
+    """Tell whether the record that a step read has this hash."""
     return is_record(step.result, record_hash)
 
 
 def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """Decode the records after a version, each with its hash, up to a missing or damaged one; also return the
+    """Decode the records after a version, each with its hash, up to a missing or damaged record. Also return the
     damage."""
     records = []
     for number, content in enumerate(contents, version + 1):

@@ -4,7 +4,7 @@ and `verify` reports the damage.
 Recovery continues from the newest state that can be computed from checkpoints and records. Servers may answer from
 another one: the record of a checkpoint may be missing. The records that the state follows, back to the first missing
 one, are its *line*. *Misfits* are damaged records and checkpoints, those of another line, and those above the state.
-Other records below the line are no misfits: they were not deleted yet, or a backup brought them.
+Other records below the line are no misfits: they were not deleted yet, or a backup restored them.
 
 *Lost changes* are the entries of records outside the line, of records that an earlier recovery moved to `lost/`, and of
 trailers of unnamed packs. They are not lost if their requests are in the state's entries. A record was published, so
@@ -43,19 +43,21 @@ class LostChange:
 
     entry: Entry
     number: int
-    """The number of its record; without one, of the record after the state that it was judged on."""
+    """The number of the change's record. Without a record, the number after the state on which the change was
+    judged."""
     time: int
-    """The time of its record in milliseconds since the epoch; without one, of the file of its pack."""
+    """The time of the change's record, in milliseconds since the epoch. Without a record, the time of the file of its
+    pack."""
     made: bool
-    """True if a record has the change, so that it was surely made."""
+    """True if a record has the change, so that it was certainly committed."""
     elsewhere: bool = False
-    """True if it was made in another repository at the same place."""
+    """True if the change was made in another repository at the same place."""
     pack: tuple[str, int] | None = None
-    """The path and length of the pack that it brought, if the pack exists."""
+    """The path and length of the pack that the change added, if the pack exists."""
 
     @property
     def id(self) -> str:
-        """The short name by which a person chooses the change."""
+        """The short name by which a user selects the change."""
         return self.entry.request.hex()[:8]
 
 
@@ -64,9 +66,9 @@ class Findings:
     """The damage of a repository's log, and the changes that it lacks."""
 
     state: State
-    """The state that recovery continues from."""
+    """The state from which recovery continues."""
     is_served: bool
-    """True if servers answer from that state, and change it."""
+    """True if servers answer from the recovered state, and change it."""
     misfits: dict[str, str] = field(default_factory=dict)
     """The reason, with the path, for each misfit; by path, the highest numbers first."""
     missing: str = ""
@@ -74,7 +76,7 @@ class Findings:
     changes: list[LostChange] = field(default_factory=list)
     """The lost changes, in the order in which they were made, as far as known."""
     joined: list[LostChange] = field(default_factory=list)
-    """The unnamed packs that a repack made: they may have segments of the lost changes."""
+    """The unnamed packs that a repack created. They may have segments of the lost changes."""
     gone: list[PackEntry] = field(default_factory=list)
     """The missing packs that the state names."""
 
@@ -90,19 +92,20 @@ class Findings:
 
     @property
     def made(self) -> list[LostChange]:
-        """The lost changes that were surely made."""
+        """The lost changes that were certainly committed."""
         return [change for change in self.changes if change.made]
 
     def __bool__(self) -> bool:
-        """True if there is anything to repair or to restore."""
+        """Tell whether the repository needs repair or has changes to restore."""
         return self.needs_repair or bool(self.changes)
 
 
 def find(folder: Transport, path: str = "") -> Findings:
-    """Find damage of a repository's log, and changes that it lacks. `path`: the path of the repository, for errors.
+    """Find damage of a repository's log, and changes that the log lacks. `path`: the path of the repository, for
+    errors.
 
     Raises:
-        NoSuchRepository: there is no repository, and nothing is left of one.
+        NoSuchRepository: there is neither a repository nor remains of one.
     """
     # Checkpoints are listed before records, so the record of each listed checkpoint is listed too.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
@@ -152,7 +155,7 @@ class _Walk:
     def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
         self._records = records
         self._parents: dict[int, bytes] = {}
-        """The hash of the record before each undamaged record, as that record has it."""
+        """For each undamaged record, the hash of its predecessor that it contains."""
         self._saved: set[tuple[int, bytes]] = set()
         """The checkpoints that are undamaged and agree with the records before them."""
         self._misfits: dict[str, str] = {}
@@ -173,7 +176,7 @@ class _Walk:
             self._below, self._parent = self._below - 1, self._parents[self._below]
 
     def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
-        """The state after a record, by hash, if the state before it is among `states`; else nothing."""
+        """Compute the state after a record, by hash, if the state before it is in `states`."""
         content, path = self._records.get(number, b""), record_path(number)
         record_hash = hash_of(content)
         try:
@@ -191,7 +194,7 @@ class _Walk:
         return {}
 
     def _compare(self, name: tuple[int, bytes], content: bytes, states: dict[bytes, State]) -> None:
-        """Note the fault of a checkpoint, or add its state to `states`."""
+        """Record the fault of a checkpoint, or add its state to `states`."""
         path = checkpoint_path(*name)
         try:
             said = decode_checkpoint(content, path)
@@ -207,7 +210,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """The findings about the log. `is_marked`: True if the folder has its `format` file."""
+        """Return the findings about the log. `is_marked`: True if the folder has its `format` file."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -231,7 +234,7 @@ class _Walk:
 
 
 def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
-    """The changes of the readable records after number `horizon`, in the order of their numbers."""
+    """Return the changes of the readable records after number `horizon`, in the order of their numbers."""
     records: list[Record] = []
     for content in contents:
         with contextlib.suppress(CorruptFile):

@@ -27,19 +27,19 @@ class PullPlan(msgspec.Struct, frozen=True):
     size: int
     """The bytes of all these segments."""
     common: tuple[bool, ...]
-    """For each have, True if the revision is stored."""
+    """For each have of the client, True if the revision is stored."""
     bulk: bool = False
-    """True if the segments travel as one bulk stream."""
+    """True if the segments are sent as one bulk stream."""
     expanded: bool = False
     """True if the server may decompress frames in the bulk stream (`store.bulk`)."""
 
     def __bool__(self) -> bool:
-        """True if anything is to be sent."""
+        """Tell whether there is anything to send."""
         return self.segments > 0
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
-    """The source of an answer other than whole revisions; it can be read once."""
+    """The source of an answer other than whole revisions. It can be read only once."""
 
     pieces: Iterator[Piece] | None
     """The records or revisions of the answer; None if it has `items`."""
@@ -47,7 +47,7 @@ class ContentPlan(msgspec.Struct, frozen=True):
     """The items of a content body (`records.browse`)."""
 
     def __bool__(self) -> bool:
-        """True if anything is to be sent."""
+        """Tell whether there is anything to send."""
         return self.pieces is not None or self.items is not None
 
 
@@ -61,7 +61,7 @@ class KnownVersion(NamedTuple):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The changes of a repository after version `since`; everything if `since` is None."""
+    """The changes of a repository after version `since`; the whole state if `since` is None."""
 
     incarnation: bytes
     version: int
@@ -71,7 +71,7 @@ class Changes(msgspec.Struct, frozen=True):
     maps: Mapping[str, Mapping[bytes, bytes | None]]
     vcs: str
     settings: Mapping[str, bytes]
-    """All settings. It and `vcs` are empty if neither changed after `since`."""
+    """All settings. Both `settings` and `vcs` are empty if neither changed after `since`."""
     mark: int = 0
     """The mark of `version`, as in `KnownVersion`."""
 
@@ -122,6 +122,6 @@ class VerifyReport(msgspec.Struct, frozen=True):
     size: int
     problems: tuple[str, ...]
     ghosts: int = 0
-    """The number of parents that are not stored and that their children name as absent; they are no damage."""
+    """The number of missing parents that their children mark as absent. They are not damage."""
     lost: int = 0
     """The number of written changes that the log lacks (`store.lost`)."""

@@ -21,12 +21,12 @@ from smartserver.records.native import native
 
 
 class Prover(Protocol):
-    """Proves the segments of one stream, up to an unusual or invalid one, which Python must check. A segment that
-    Python proved is then noted. Its twin is `store.incoming.UploadValidator`, which uses it."""
+    """Proves the segments of one stream, up to an unusual or invalid one, which Python must check. Then `note` records
+    the segment that Python has proved. Its twin is `store.incoming.UploadValidator`, which uses it."""
 
     @property
     def segments(self) -> int:
-        """The number of segments that it has."""
+        """The number of segments that were added."""
 
     @property
     def records(self) -> int:
@@ -41,28 +41,30 @@ class Prover(Protocol):
         next segment."""
 
     def own_meta(self, revision: bytes) -> bytes | None:
-        """The meta of the own record of a revision; None if it did not arrive."""
+        """Return the meta of the own record of a revision; None if it was not received."""
 
     def note(self, block: bytes, at: int, rows: Sequence[tuple[int, int, int]] = (), bases: Sequence[int] = ()) -> None:
-        """Take a segment that Python has proved. `rows`: depth, chain and lineage of each record. `bases`: the number
-        of its base in the stream, else negative. Both are computed from the segment if they are left out."""
+        """Record a segment that Python has proved. `rows`: depth, chain and lineage of each record. `bases`: for each
+        record, the number of its base in the stream, or a negative number. Both are computed from the segment if they
+        are left out."""
 
     def revisions(self, first: int) -> Sequence[tuple[bytes, Sequence[int]]]:
-        """The revisions from a number on, with their parents by number; a stored parent is -1 - its ordinal."""
+        """Return the revisions from a number on, with their parents by number. A stored parent has the number -1 - its
+        ordinal."""
 
     def columns(self, first: int) -> Any:
-        """The records from a number on, as `UploadIndex.extend` takes them."""
+        """Return the records from a number on, in the form that `UploadIndex.extend` accepts."""
 
     def index(self, pack_length: int, pack_hash: bytes, first: int = 0, lineages: Sequence[int] | None = None) -> bytes:
-        """The body of the index of a pack with the segments from number `first` on. `lineages`: the lineages of its
-        records."""
+        """Return the body of the index of a pack with the segments from number `first` on. `lineages`: the lineages of
+        its records."""
 
     def forget(self) -> None:
         """Drop texts and marks, as no more segments will be proved."""
 
     def tally(self) -> Sequence[int]:
-        """The counts of `_WORK` since the last call: frames decoded, their bytes, the bytes of their texts; texts
-        hashed, their bytes; reads, their bytes."""
+        """Return the counts of `_WORK` since the last call: frames decoded, their bytes, the bytes of their texts;
+        texts hashed, their bytes; reads, their bytes."""
 
 
 _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_BYTES, READS, BYTES_READ)
@@ -70,8 +72,9 @@ _WORK: Final = (DECOMPRESSED, DECOMPRESSED_IN, DECOMPRESSED_OUT, HASHED, HASHED_
 
 
 def make_prover(vcs: str, cache: int, judges: bool, stored: object) -> Prover | None:
-    """Make the prover of the segments of a version-control system; None if there is none. `cache`: bytes of texts that
-    it keeps. `judges`: True if faults matter. `stored`: a `known_records.StoredBases`; None for an empty repository."""
+    """Return a native prover of the segments of a version-control system; None if the system has none. `cache`: bytes
+    of texts that the prover keeps. `judges`: True if faults matter. `stored`: a `known_records.StoredBases`; None for
+    an empty repository."""
     made = native("Prover")
     found: Prover | None = made(vcs, cache, judges, stored) if made is not None and vcs in made.systems else None
     return found
@@ -93,7 +96,7 @@ class RecordReader(Protocol):
     def read(self, pack: int, row: int) -> tuple[int, bytes, bytes, bytes, bytes, int, bool] | int | None:
         """Read the record of a row of a pack: kind, key, meta, text, check, the bytes decoded, and whether it was
         proved by its key. A number `n` means that pack `n` must be added first; if `n` is negative, the index of pack
-        `-1 - n`. None: Python must read the record."""
+        `-1 - n`. None means that Python must read the record."""
 
 
 def record_reader(kinds: Sequence[Kind], packs: int) -> RecordReader | None:

@@ -64,7 +64,7 @@ IN_USE = "a process of an older release holds the lock: stop the servers and cli
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
-    """A table: its entries, or the name, length, hash and count of its file."""
+    """A table: either its entries, or the name, length, hash and count of its file."""
 
     kind: str
     entries: dict[bytes, bytes] = {}
@@ -120,7 +120,8 @@ _LOG = msgspec.msgpack.Decoder(list[_Entry])
 
 
 def upgrade(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> bool:
-    """Upgrade a repository of version 1; return False if it has this release's format. `place`: its local folder."""
+    """Upgrade a repository of version 1; return False if it already has this release's format. `place`: its local
+    folder."""
     with _alone(folder, place) as line:
         if line != LINE:
             with _locked(folder, place, line):
@@ -176,7 +177,7 @@ def _alone(folder: Transport, place: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
-    """Hold the lock that the format file names. If this process dies, a lock folder stays held, and the next upgrade
+    """Acquire the lock that the format file names. If this process dies, a lock folder remains, and the next upgrade
     takes it over."""
     if b"swap=folder" not in line:
         with _flock(f"{place}/{LOCK}"):
@@ -223,7 +224,7 @@ def _move_away(folder: Transport, line: bytes) -> None:
 
 
 def _clear(folder: Transport) -> None:
-    """Delete records and checkpoints; it is called only while `format` is of version 1."""
+    """Delete records and checkpoints. This must be called only while `format` is of version 1."""
     for path in (CHECKPOINTS, LOG) if folder.exists(f"{OLD}/{LOG}") else ():
         with contextlib.suppress(NoSuchFile):
             for name in folder.list_directory(path):
@@ -237,7 +238,7 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that no server changes the repository any more."""
+    """Take the number after the record of the upgrade, so that no server can change the repository any more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
@@ -264,10 +265,10 @@ def _decode(content: bytes) -> _Root:
 
 
 def _read_state(folder: Transport, place: str) -> State:
-    """The content of the root, as the state after the record of the upgrade."""
+    """Return the content of the root, as the state after the record of the upgrade."""
 
     def read(path: str) -> bytes:
-        """Read a file from its old path, or from where it was moved."""
+        """Read a file from its old path, or from the path to which it was moved."""
         found = Get(path), Get(f"{OLD}/{path}")
         folder.perform(found)
         return found[1].content if found[0].result is None else found[0].result
@@ -309,13 +310,13 @@ def _read_state(folder: Transport, place: str) -> State:
 
 
 def _record_of(state: State) -> bytes:
-    """The record of the upgrade. It has no entries: the whole state is in its checkpoint."""
+    """Return the record of the upgrade. It has no entries, because the whole state is in its checkpoint."""
     newest = next(reversed(state.history), None)
     return encode_record(Record(number=state.version, parent=NOTHING, time=0 if newest is None else newest.time))
 
 
 def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple[bytes, bytes]]:
-    """The entries of a table, in key order: those in the root or its file, with the changes over them."""
+    """Return the entries of a table, in key order: those in the root or its file, combined with later changes."""
     table = root.tables[name]
     found = dict(table.entries)
     if table.file is not None:
@@ -336,7 +337,7 @@ def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple
 
 
 def _history(root: _Root, read: Callable[[str], bytes]) -> History:
-    """The log of the root, and its files as far back as they can be read."""
+    """Return the log of the root, and its files as far back as they can be read."""
     entries, since = list(root.log), root.log_since
     for file in reversed(root.log_files):
         path = f"log/{file.last}-{file.name.hex()}"
@@ -353,7 +354,7 @@ def _history(root: _Root, read: Callable[[str], bytes]) -> History:
 
 
 def _checked(content: bytes, check: bytes, path: str) -> bytes:
-    """Check that a file ends with the hash `check` of the bytes before it, and return its content."""
+    """Check that a file ends with the hash `check` of the bytes before the hash, and return its content."""
     if content[-NAME:] != check or blake2b(content[:-NAME], digest_size=NAME).digest() != check:
         raise CorruptFile(path, 0, "the content does not match its check")
     return content

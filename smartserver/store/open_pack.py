@@ -30,27 +30,27 @@ from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
 
 LOOK_AGAIN = 10
-"""Seconds after which a missing file of summaries is looked for again: another process may have written it."""
+"""Seconds after which a missing file of summaries is looked up again, because another process may have written it."""
 
 log = logging.getLogger("smartserver")
 
 FilesRead = Mapping[str, bytes | None]
-"""The contents of files by path; None: the file is missing."""
+"""The contents of files by path. None means that the file is missing."""
 NONE_READ: FilesRead = {}
 
 
 Seek = Callable[[PackEntry, Index], "tuple[PackEntry, int] | None"]
-"""Finds the segments of a deleted pack, by its index, in the newest state. Returns the pack that has them, and the
-difference of their offsets; None if the newest state still names the deleted pack."""
+"""A function that finds the segments of a deleted pack, by its index, in the newest state. It returns the pack that has
+them, and the difference of their offsets; None if the newest state still names the deleted pack."""
 
 
 def pack_path(name: bytes) -> str:
-    """The path of a pack in its repository."""
+    """Return the path of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.pack"
 
 
 def index_path(name: bytes) -> str:
-    """The path of a pack's index in its repository."""
+    """Return the path of a pack's index in its repository."""
     return f"{PACKS}/{name.hex()}.idx"
 
 
@@ -61,7 +61,7 @@ class OpenPack:
         self.entry = entry
         self.path = pack_path(entry.name)
         self.is_remote = is_remote(transport)
-        """True if the pack lies behind a link."""
+        """True if the pack is in a remote store."""
         self.index: Index
         self._rebuilt: bytes | None = None
         self._content: bytes | None = None
@@ -73,7 +73,7 @@ class OpenPack:
         self._opening = threading.Lock()
         self._summaries: Summaries | None = None
         self._look_again = 0.0
-        """The time, by `time.monotonic`, from which a missing file of summaries is looked for again."""
+        """The time, by `time.monotonic`, from which a missing file of summaries is looked up again."""
         self._is_damaged = False
         """True if the file of summaries was damaged when it was last read."""
 
@@ -126,7 +126,8 @@ class OpenPack:
 
     @property
     def rebuilt(self) -> bytes | None:
-        """The index as rebuilt from the pack, if its file was missing or damaged; else None."""
+        """The index that was rebuilt from the pack, because its file was missing or damaged; None if its file is
+        used."""
         return self._rebuilt or self.index.blocks.remade
 
     def open_index(self, resolve: Resolve, read: FilesRead = NONE_READ) -> None:
@@ -157,8 +158,8 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """The rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does not
-        have them, cannot be read, or lies behind a link, where it would take trips of its own."""
+        """Return the rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does
+        not have them, cannot be read, or is in a remote store, where reading it would take further round trips."""
         found = self._open_summaries()
         if found is None:
             return None
@@ -170,11 +171,11 @@ class OpenPack:
 
     @property
     def has_summaries(self) -> bool:
-        """True if its file of summaries exists and can be opened, or none is needed."""
+        """True if the file of summaries exists and can be opened, or is not needed."""
         return self.entry.segments < LEAST or (not self._is_damaged and self._open_summaries() is not None)
 
     def check_summaries(self) -> None:
-        """Read the whole file of summaries. If any of it is damaged, `has_summaries` is False afterwards."""
+        """Read the whole file of summaries. If any part is damaged, `has_summaries` is False afterwards."""
         found = self._open_summaries()
         if found is None:
             return
@@ -185,7 +186,7 @@ class OpenPack:
             self._without_summaries(error)
 
     def look_for_summaries(self) -> None:
-        """Note that the file of summaries was written: open it at the next use."""
+        """Note that the file of summaries was written. It is opened at the next use."""
         self._summaries, self._look_again, self._is_damaged = None, 0.0, False
 
     def _open_summaries(self) -> Summaries | None:
@@ -205,12 +206,12 @@ class OpenPack:
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
         """Set how records in earlier packs are found if the index must be rebuilt. While a snapshot is opened, its own
-        packs are used. Later they must not be: that would keep packs open that were joined long ago."""
+        packs are used. Later they must not be used, because that would keep packs open that were joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:
-        """Return the function that rebuilds the index if a block is damaged. It holds a weak reference to the pack, as
-        a strong one would form a cycle."""
+        """Return the function that rebuilds the index if a block is damaged. It has a weak reference to the pack,
+        because a strong reference would form a cycle."""
         here = weakref.ref(self)
         name = index_path(self.entry.name)
 
@@ -228,7 +229,7 @@ class OpenPack:
 
 
 class SegmentReader:
-    """Reads ranges of segments as stored, front to back; for one thread at a time."""
+    """Reads ranges of stored segments in order. It must be used by one thread at a time."""
 
     def __init__(self, runs: Iterable[tuple[OpenPack, int, int]], segments: int) -> None:
         """`runs`: for each run, the pack and the offsets where the run starts and stops."""
@@ -242,7 +243,7 @@ class SegmentReader:
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """The next `size` bytes, fewer only at the end; then empty."""
+        """Return the next `size` bytes, fewer only at the end; then empty."""
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:
@@ -253,7 +254,7 @@ class SegmentReader:
         return read
 
     def _read(self, size: int) -> bytes:
-        """The next `size` bytes of the packs, or fewer at the end."""
+        """Return the next `size` bytes of the packs, or fewer at the end."""
         wanted = []
         while size and self._runs:
             pack, start, stop = self._runs.pop()

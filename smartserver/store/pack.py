@@ -1,9 +1,9 @@
 """A pack: an immutable, self-describing file of consecutive segments.
 
 A pack is a header (magic, version, flags, header length, kinds), segments, and the BLAKE2b-16 of all bytes before it.
-The trailer of the change that brought the pack (`trailer`) follows in the same file. A pack is written front to back,
-and read by position. It is never mapped into memory: a truncated mapping kills the process, while a short read is an
-error that names the file.
+The trailer of the change that added the pack (`trailer`) follows in the same file. A pack is written front to back, and
+read by position. It is never mapped into memory: a truncated mapping kills the process, while a short read is an error
+that names the file.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ _FIXED = struct.Struct("<8sBBH")
 
 
 def encode_header(kinds: Sequence[Kind]) -> bytes:
-    """The bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name them."""
+    """Return the bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name
+    them."""
     listed = bytearray((len(kinds),))
     for kind in kinds:
         for text in (kind.name.encode(), kind.check.encode()):
@@ -83,7 +84,7 @@ class PackWriter:
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:
-        """Write bytes of segments: a part of one, or several."""
+        """Write bytes of segments: a part of a segment, or several segments."""
         self._file.write(chunk)
         self._hash.update(chunk)
         self.length += len(chunk)
@@ -97,7 +98,7 @@ class PackWriter:
 
 
 class PackReader:
-    """Reads one pack by position; usable from several threads at once."""
+    """Reads one pack by position. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile, length: int, name: str) -> None:
         """`length`: the length of the pack in the log. `name`: the path of the file, for messages."""
@@ -131,7 +132,7 @@ class PackReader:
             yield self.read(at, min(PART, offset + size - at))
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ranges of the file, each (offset, size); a range beyond its end is shorter."""
+        """Read ranges of the file, each (offset, size). A range beyond the end of the file is shortened."""
         return self._file.read_ranges(ranges)
 
     def _read_at(self, offset: int, size: int) -> bytes:
@@ -162,11 +163,11 @@ class PackReader:
             raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
 
     def trailer(self) -> bytes:
-        """The hash at the end of the pack."""
+        """Return the hash at the end of the pack."""
         return self._read_at(self.end, TRAILER)
 
     def replaces(self) -> tuple[bytes, ...]:
-        """The names of the packs that it was joined from, in order; empty if it was not joined."""
+        """Return the names of the packs that this pack joins, in order; empty if it is not a joined pack."""
         tail = self._file.read_at(self.length, TAIL)
         trailer = trailer_behind(tail, self._file.read_at, self.length, self.name)
         return () if trailer is None else trailer.joins
@@ -187,7 +188,8 @@ class PackReader:
 
 
 class MovedPack(PackReader):
-    """A pack that was joined with others and then deleted; it is read by its own offsets from the joined pack."""
+    """A pack that was joined with others and then deleted. Reads at its own offsets are answered from the joined
+    pack."""
 
     def __init__(self, inside: PackReader, shift: int, length: int, digest: bytes, name: str) -> None:
         """`inside`: the joined pack. `shift`: the number to add to an offset. `length`, `digest`: the length and hash
@@ -204,7 +206,7 @@ class MovedPack(PackReader):
 
     @property
     def descriptor(self) -> int | None:
-        """None: the file has other offsets."""
+        """None, because the file has other offsets."""
         return None
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
@@ -221,9 +223,10 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """The hash of the deleted pack. The joined pack was written only after this pack was found to have it."""
+        """Return the hash of the deleted pack. The joined pack was written only after this pack was found to have
+        it."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return nothing: its trailer was deleted with its file."""
+        """Return nothing, because the trailer was deleted with the file."""
         return ()

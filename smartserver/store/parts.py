@@ -18,21 +18,21 @@ from smartserver.records.check import TextProof
 from smartserver.records.hunks import Buffer
 
 LARGE: Final = 1 << 20
-"""Bytes above which a text is read in parts."""
+"""The size in bytes above which a text is read in parts."""
 
 PART: Final = 128 << 10
 """Bytes of a part at most, and of a frame that are read at once."""
 
 HELD: Final = 64 << 20
-"""Bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed, up to 64
-for one with a base, and up to 128 for any other."""
+"""The most bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed,
+up to 64 MiB for another text with a base, and up to 128 MiB for any other text."""
 
 FEWEST: Final = 4
 """The least number of shares into which `HELD` is divided."""
 
 
 class Source(NamedTuple):
-    """The parts of a text from some byte on. `held`: the bytes that decoding keeps in memory at most."""
+    """The parts of a text from some byte on. `held`: the most bytes that decoding keeps in memory."""
 
     parts: Iterator[Buffer]
     held: int
@@ -52,7 +52,7 @@ class PartedText:
         self._proof = proof
         self._at = 0
         self._source: Source | None = None
-        """The next parts of the text; None if it must be decoded again."""
+        """The remaining parts of the text; None if it must be decoded again."""
 
     def __iter__(self) -> Iterator[Buffer]:
         return self
@@ -79,7 +79,7 @@ class PartedText:
         return part
 
     def _begin(self) -> Source:
-        """Decode the text up to the position; return the rest, or a share of it if the memory does not suffice."""
+        """Decode the text up to the position. Return the rest, or a part of the rest if memory does not suffice."""
         if not self._at:
             return self._open(self._charge)
         source = self._open(lambda size: self._charge(0))  # This raises Cancelled if the client has disconnected.
@@ -107,8 +107,8 @@ class _Kept:
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Keep the source of a reader. If all readers hold too much, drop the largest; among equal ones, the least
-        recently used."""
+        """Store the source of a reader. If all readers together exceed the limit, drop the largest source; among equal
+        ones, the least recently used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)
@@ -119,7 +119,7 @@ class _Kept:
                     other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
-        """The bytes ahead that a reader may keep after its source was dropped; 0 if there is room for a new source."""
+        """Return the bytes that a reader may keep after its source was dropped; 0 if there is room for a new source."""
         with self._lock:
             others = self._others(reader)
         if sum(others.values()) + min(held, HELD) <= HELD:
@@ -134,7 +134,7 @@ _kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
-    """The parts without their first `passed` bytes."""
+    """Return the parts without their first `passed` bytes."""
     for part in parts:
         if passed < len(part):
             yield memoryview(part)[passed:] if passed else part
@@ -163,7 +163,7 @@ LOOK = 0.5
 def turn(chain_kib: int, length: int, base_length: Callable[[], int], go_on: Callable[[], None]) -> Iterator[None]:
     """Return a context for decoding a record. For a large record, wait until no other large one is decoded. `length`:
     the bytes of its text. `base_length`: returns the bytes of its base; called only if `chain_kib`, the KiB of all
-    texts of its chain, is large enough. `go_on`: is called while waiting, and may raise to end it."""
+    texts of its chain, is large enough. `go_on`: is called while waiting, and may raise an error to end the wait."""
     if chain_kib <= ALONE >> 10 or length + base_length() <= ALONE:
         yield
         return

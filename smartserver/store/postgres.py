@@ -2,8 +2,8 @@
 and the files that the servers share.
 
 A record is published by one INSERT, which needs the row of the record that it follows, with its hash, and locks that
-row: publishing and looking back are one statement. Records that are read together are read by one statement, so all of
-them are from one moment.
+row: publishing and looking back are one statement. Records that are read together are read by one statement, so they
+are consistent with each other.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ RETURNING (SELECT content FROM parent)
 
 
 def secrets_in(address: str) -> list[str]:
-    """The names of options in a database's address that must not be stored: secrets, and the file with them.
+    """Return the names of options in a database's address that must not be stored: secrets, and the file with secrets.
 
     Raises:
         ValueError: the address is invalid.
@@ -93,8 +93,8 @@ def secrets_in(address: str) -> list[str]:
 
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
-    """Create the tables for the logs of the store with the identity `store`. They are rolled back if the block
-    raises."""
+    """Create the tables for the logs of the store with the identity `store`. If the block raises an error, they are
+    rolled back."""
     with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
@@ -128,7 +128,7 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _connected(address: str) -> _Connection:
-    """Open a connection; its deadline is that of the first statement."""
+    """Open a connection. Its deadline is that of the first statement."""
     connection = _Connection.connect(
         address,
         autocommit=True,
@@ -145,7 +145,7 @@ def _connected(address: str) -> _Connection:
 
 
 def _path(repository: str, number: int) -> str:
-    """The path of a record from the outermost transport, for errors."""
+    """Return the path of a record from the outermost transport, for errors."""
     return paths.join(repository, record_path(number))
 
 
@@ -154,7 +154,7 @@ def _no_answer() -> psycopg.OperationalError:
 
 
 class Database:
-    """The records of all repositories of one cluster; usable from several threads. A forked process opens its own
+    """The records of all repositories of one cluster. Several threads may use it. A forked process opens its own
     connections. Every method raises TransportFailed if the database cannot be reached."""
 
     def __init__(self, address: str, store: str) -> None:
@@ -165,22 +165,22 @@ class Database:
         self._idle: list[_Connection] = []
 
     def read(self, repository: str, numbers: Sequence[int]) -> dict[int, bytes]:
-        """Read the existing records among `numbers`, all at one moment; the contents by number."""
+        """Read the existing records among `numbers` in one consistent read. Return the contents by number."""
         return dict(self._ask(_path(repository, max(numbers)), _READ, repository, list(numbers)))
 
     def numbers(self, repository: str) -> list[int]:
-        """The numbers of the existing records, ascending."""
+        """Return the numbers of the existing records, ascending."""
         return [number for (number,) in self._ask(paths.join(repository, LOG), _NUMBERS, repository)]
 
     def stat(self, repository: str, number: int) -> Stat | None:
-        """The size of a record, and the time of its publication; None if it does not exist."""
+        """Return the size of a record, and the time of its publication; None if it does not exist."""
         for size, made in self._ask(_path(repository, number), _AGE, repository, number):
             return Stat(EntryKind.FILE, size, made)
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record. Return the contents of it and the record before it, by number; empty if it does not follow, or
-        its number is taken."""
+        """Add a record. Return the contents of the record and its predecessor, by number. The result is empty if the
+        record does not follow the stored log, or its number is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # The record before the one of a recovery may be missing.
@@ -190,15 +190,15 @@ class Database:
         return {record.number: content, record.number - 1: added[0][0]} if added else {}
 
     def delete(self, repository: str, number: int) -> bool:
-        """Delete a record durably; return False if it does not exist."""
+        """Delete a record durably. Return False if it does not exist."""
         return bool(self._change(_path(repository, number), _DELETE, repository, number))
 
     def versions(self) -> dict[str, int]:
-        """The version of each file that servers share, by its name."""
+        """Return the version of each file that servers share, by its name."""
         return dict(self._ask("", "SELECT name, version FROM smartserver_file"))
 
     def file(self, name: str) -> bytes | None:
-        """The content of a file that servers share; None if it does not exist."""
+        """Return the content of a file that servers share; None if it does not exist."""
         return next((content for (content,) in self._ask("", _FILE, name)), None)
 
     @contextmanager
@@ -210,12 +210,12 @@ class Database:
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
-        """The number of repositories with records, of records, and of bytes of the table."""
+        """Return the number of repositories with records, of records, and of bytes of the table."""
         ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
     def close(self) -> None:
-        """Close the idle connections; the next call opens a new one."""
+        """Close the idle connections. The next call opens a new one."""
         with self._guard:
             idle, self._idle = self._idle, []
         for connection in idle:
@@ -240,7 +240,8 @@ class Database:
 
     @contextmanager
     def _connection(self, deadline: float) -> Iterator[_Connection]:
-        """Yield an idle connection or a new one. If the block raises, it is closed, with all idle ones."""
+        """Yield an idle connection or a new one. If the block raises an error, close that connection and all idle
+        ones."""
         if self._process != os.getpid():  # After a fork, the connections and the lock belong to the parent process.
             self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:

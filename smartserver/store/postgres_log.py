@@ -42,7 +42,7 @@ class PostgresLog(PassingTransport):
         return self.inner.local_folder()  # A process that opens this folder finds the database through `CLUSTER`.
 
     def _record(self, path: str) -> tuple[str, int] | None:
-        """The repository and the number, if the path is that of a record; else None."""
+        """Return the repository and the number, if the path is that of a record; else None."""
         found = _RECORD.fullmatch(self.full(path))
         return None if found is None else (found["repository"] or "", int(found["number"]))
 
@@ -84,7 +84,7 @@ class PostgresLog(PassingTransport):
             self._publish(source, target)
 
     def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
-        """Publish a record. Return its content and that of the record that it follows, read in the same statement."""
+        """Publish a record. Return its content and that of its predecessor, read in the same statement."""
         repository, _ = self._record(target) or ("", 0)
         draft = self._drafts.pop(self.full(source), None)
         content = self.inner.get(source) if draft is None else draft  # The draft of `recover` is a file.

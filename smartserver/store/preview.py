@@ -29,7 +29,7 @@ LONGEST_HEADER = 8 << 10
 
 
 class Preview:
-    """A repository as a transaction would leave it."""
+    """A repository in the state that a transaction would create."""
 
     def __init__(self, folder: Transport, transaction: Transaction, upload: Upload | None, request: bytes) -> None:
         """`folder`: the folder of the repository. `upload`: the finished upload, whose pack is not published yet."""
@@ -40,9 +40,9 @@ class Preview:
         self.entry = entry
         """The changes of the push."""
         self.files: Mapping[str, str] = {}
-        """The present paths of the files of the new pack, by their future paths."""
+        """The current paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}
-        """The contents of these files by their future paths, if they are in memory."""
+        """The contents of the files of the new pack by their future paths, if they are in memory."""
         if upload is not None and pack is not None and upload.quarantine is not None:
             held, places = upload.quarantine.held_files, (upload.quarantine.pack_path, upload.quarantine.index_path)
             self.files = dict(zip((pack_path(pack.name), index_path(pack.name)), places, strict=True))
@@ -64,7 +64,7 @@ class Preview:
                 yield revision, decode_header(header, revision, self.state.kinds)
 
     def path_of(self, revision: RevisionId, place: tuple[int, Key]) -> bytes | None:
-        """The path of a record in the tree of a revision; None if it is not found."""
+        """Return the path of a record in the tree of a revision; None if it is not found."""
         view = SnapshotView(self.state.refs, self.state.map, self.snapshot, Allowance(limited=False))
         with contextlib.suppress(NoSuchPart, ValueError):
             nodes = system_of(self.state.vcs).contents(view, ReadScope()).nodes(revision, b"", deep=True)

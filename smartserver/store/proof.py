@@ -49,26 +49,27 @@ from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System, system_of
 
 REFERENCES_KEPT = 200_000
-"""The most referenced keys of recent records that are kept, some 20 MB: nearly every base is a recent record. With
+"""The most referenced keys of recent records that are kept, some 20 MB. Nearly every base is a recent record. With
 120,000, a first push of 12,502 commits takes the server 8 % more CPU."""
 
 Group = tuple[int, bytes | None, frozenset[Key]]
-"""References of one sort: the kind of the records, the meta that they must have (None: any), and their keys."""
+"""References of one sort: the kind of the records, the meta that they must have (None means any), and their keys."""
 
 References = tuple[Group, ...]
-"""The references of a record. A key in two groups of one kind has a wrong type in one of them."""
+"""The references of a record. If a key is in two groups of one kind, it has a wrong type in one of them."""
 
 NOTHING: Final[References] = ()
 
 
 class ReferenceCache:
-    """A cache of the references of records whose key proves their text; the least recently used are dropped first."""
+    """A cache of the references of records whose key proves their text. The least recently used are evicted first."""
 
     def __init__(self, limit: int = REFERENCES_KEPT) -> None:
         self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
     def get(self, record: Record) -> References | None:
-        """Return the references of a record, if they are kept. The meta is compared too: a key need not prove it."""
+        """Return the references of a record, if they are cached. The meta is compared, too, because a key need not
+        cover it."""
         return self._found.get((record.kind, record.key, record.meta))
 
     def put(self, record: Record, found: References) -> None:
@@ -77,13 +78,13 @@ class ReferenceCache:
 
 
 def _cost(references: References) -> int:
-    """The cost of an entry of the cache: the number of its keys, and one."""
+    """Return the cost of an entry of the cache: one more than the number of its keys."""
     return 1 + sum(len(keys) for _, _, keys in references)
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that the parents of a segment are those that the revision's own record names. `own`: that record, or None
-    if the segment lacks it."""
+    """Check that the parents of a segment are those in the revision's own record. `own`: that record, or None if the
+    segment lacks it."""
     if system.own_kind is None:
         return
     revision = segment.revision
@@ -133,7 +134,7 @@ class SegmentProof:
         return self._segment.revision
 
     def base(self, entry: Entry) -> Key | None:
-        """The key of an entry's base; None if it has no base.
+        """Return the key of an entry's base; None if it has no base.
 
         Raises:
             UnreachableBase: neither an earlier entry of this revision nor an ancestor introduced the base.
@@ -154,7 +155,7 @@ class SegmentProof:
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Take an entry whose record was proved to match its key. `base`: the base of the record, if any."""
+        """Add an entry whose record was proved to match its key. `base`: the base of the record, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
@@ -201,7 +202,7 @@ class SegmentProof:
         return found
 
     def finish(self) -> None:
-        """Prove that each needed record is here and has the type that it must have."""
+        """Prove that each needed record exists and has the required type."""
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
         # An ancestor introduced these records, but their types are not known yet.
@@ -291,13 +292,14 @@ class Judge:
         self._read = read
         self._charge = charge
         self._roles: dict[RecordRole, Key] = {}
-        """The roles that records of the segment under check give to others, each with the first record that does."""
+        """The roles that records of the segment under check assign to other records, each with the first record that
+        assigns it."""
         self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
         """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
 
     def weigh_record(self, revision: RevisionId, record: Record, base: Record | None) -> None:
-        """Judge a record by its own content, and note the roles that it gives to others."""
+        """Judge a record by its own content, and note the roles that it assigns to other records."""
         if not self._judges:
             return
         kind, key, meta, text = record
@@ -310,7 +312,7 @@ class Judge:
                 self._roles.setdefault(role, key)
 
     def finish(self, revision: RevisionId) -> None:
-        """Judge the records to which the records of a complete segment give a role."""
+        """Judge the records that get a role from a record of a complete segment."""
         for role, key in self._roles.items():
             self._judged.add(role)
             if self._is_stored(role.kind, key):

@@ -54,7 +54,7 @@ class Unreached(NamedTuple):
     heads: Sequence[RevisionId]
     """The unreached revisions without unreached descendants."""
     bytes: int
-    """The size of their segments."""
+    """The size of the unreached segments."""
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
@@ -97,7 +97,7 @@ class _Pruning:
         self._packs: list[OpenPack] = []
         """The packs of the new state, as far as they are written."""
         self._changed: set[bytes] = set()
-        """The digests of records whose first copy is removed, or has another depth."""
+        """The digests of the records whose first copy is removed or gets another depth."""
         self._places: list[Quarantine] = []
         self._joins: list[Join] = []
 
@@ -188,7 +188,7 @@ class _Pruning:
         return following(state, self._repository.clock(), (entry,), self._joins)
 
     def _entries(self, state: State) -> Iterator[Change]:
-        """Yield the removal of map entries that name a removed revision, which they do not keep alive."""
+        """Yield the removals of map entries that name a removed revision without keeping it alive."""
         system, graph = system_of(state.vcs), self._snapshot.graph
         for name in state.maps:
             for key, value in state.map(name).items():

@@ -1,7 +1,7 @@
 """Quarantine: a pack and its index are written to `incoming`, before any record may name them.
 
-A leftover of a dead writer is recognised only by its age. Behind a link, a small pack is held in memory until it is
-published, which saves a trip.
+A leftover of a dead writer is recognised only by its age. For a remote store, a small pack is kept in memory until it
+is published, which saves a round trip.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ again."""
 
 
 class Quarantine:
-    """A place for one pack and its index until a record names them."""
+    """The temporary place of a pack and its index, until a record names them."""
 
     def __init__(
         self,
@@ -40,8 +40,8 @@ class Quarantine:
         randomness: Callable[[int], bytes],
         prepare: Callable[[], None] | None = None,
     ) -> None:
-        """`request`: the id of the request, part of the file names, for a person who finds a leftover. `prepare`: makes
-        the folders of a new repository."""
+        """`request`: the id of the request. It is part of the file names, so that an administrator can identify a
+        leftover. `prepare`: creates the folders of a new repository."""
         self.folder = folder
         self.name = randomness(16)
         """The unique name of the pack."""
@@ -54,17 +54,18 @@ class Quarantine:
 
     @property
     def pack_path(self) -> str:
-        """The present path of the pack."""
+        """The current path of the pack."""
         return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
 
     @property
     def index_path(self) -> str:
-        """The present path of the index."""
+        """The current path of the index."""
         return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
-        """Write the index of the pack, or keep it in memory if the pack is there. Return the entry for both. A small
-        index is not synced: rebuilding it after a loss of power costs less than waiting for the disk each time."""
+        """Write the index of the pack, or keep it in memory if the pack is in memory. Return the entry for both. A
+        small index is not synced: rebuilding it after a loss of power costs less than waiting for the disk each
+        time."""
         size, last = 0, b""
 
         def count() -> Iterator[bytes]:
@@ -86,7 +87,7 @@ class Quarantine:
 
     @property
     def held_files(self) -> dict[str, bytes]:
-        """The contents of both files by path, if they are in memory; else empty."""
+        """The contents of both files by path, if they are in memory, else empty."""
         return {} if self._index is None else {self.pack_path: bytes(self.pack.content), self.index_path: self._index}
 
     @property
@@ -110,7 +111,8 @@ class Quarantine:
         return [*puts, moves, SyncDirectory(PACKS)]
 
     def discard(self) -> None:
-        """Delete both files, ignoring errors of the store. It is called only if no record names them or ever will."""
+        """Delete both files, ignoring errors of the store. It must be called only if no record names the files or ever
+        will."""
         self.pack.close()
         files = [f"{stem}.{end}" for stem in (self._stem, f"{PACKS}/{self.name.hex()}") for end in ("pack", "idx")]
         looks = [GetStat(path) for path in files]
@@ -128,7 +130,7 @@ class HeldFile(WriteFile, ReadFile):
         # A strong reference would form a cycle and keep the content in memory until the next garbage collection.
         self._quarantine: Quarantine = weakref.proxy(quarantine)
         self.most = remote.AT_ONCE if remote.is_remote(quarantine.folder) else 0
-        """The most bytes that are held in memory."""
+        """The most bytes that are kept in memory."""
         self._file: WriteFile | None = None
         self._reader: ReadFile | None = None
 
@@ -138,7 +140,7 @@ class HeldFile(WriteFile, ReadFile):
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes, in memory or, if there are too many, to the file."""
+        """Append bytes in memory or, if there are too many, in the file."""
         if self._file is None and len(self.content) + len(data) <= self.most:
             self.content += data
             return
@@ -151,12 +153,12 @@ class HeldFile(WriteFile, ReadFile):
         self._file.write(data)
 
     def sync(self) -> None:
-        """Sync the file, if there is one. A pack in memory becomes durable when it is published."""
+        """Sync the file, unless the content is in memory: then it becomes durable when it is published."""
         if self._file is not None:
             self._file.sync()
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, unless the content is in memory."""
         for file in (self._file, self._reader):
             if file is not None:
                 file.close()
@@ -174,7 +176,7 @@ class HeldFile(WriteFile, ReadFile):
         return None if self._file is None else self._opened().descriptor
 
     def size(self) -> int:
-        """The bytes written so far."""
+        """Return the bytes written so far."""
         return len(self.content) if self._file is None else self._opened().size()
 
     def _opened(self) -> ReadFile:
@@ -184,7 +186,7 @@ class HeldFile(WriteFile, ReadFile):
 
 
 def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
-    """The time by the store's own clock, in seconds since the epoch: the time of a new temporary file."""
+    """Return the time by the store's own clock, in seconds since the epoch: the time of a new temporary file."""
     made = GetStat(f"{INCOMING}/{randomness(8).hex()}.time")
     folder.perform([Put(made.path), made, Delete(made.path)])
     if made.result is None:
@@ -193,7 +195,7 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
 
 
 GATHERED = 64 << 10
-"""Bytes of segments that are gathered for one write: most segments have some hundred bytes."""
+"""Bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
 
 
 class DraftPack:
@@ -269,7 +271,7 @@ class DraftPack:
             yield Index(Blocks(file, place.index_path))
 
     def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the sealed pack, and sync the file if there is one."""
+        """Append the trailer to the sealed pack. Sync the file, unless the content is in memory."""
         self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()

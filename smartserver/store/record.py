@@ -26,17 +26,17 @@ HEADER = struct.Struct("<8sHH16s")
 bytes of a file tell which record it is."""
 
 MAX_RECORD = 64 << 20
-"""Bytes of a record, at most. A record that creates 500,000 refs takes 35 MB."""
+"""The most bytes of a record. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
-"""The hash that record 1 has in place of the hash of the record before it."""
+"""The hash that record 1 has in place of the hash of a previous record."""
 
 FEATURES: frozenset[str] = frozenset()
 """Features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark: one client in 65,536 does not notice another line. A mark is in every request and reply: with four
-bytes, a small push sent more bytes than another tool's push."""
+"""Bytes of a mark. With two bytes, one client in 65,536 does not notice another line of versions. A mark is in every
+request and reply: with four bytes, a small push sent more bytes than another tool's push."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -62,7 +62,7 @@ class PackEntry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Change(msgspec.Struct, frozen=True, array_like=True):
-    """The change of one key of a table, from `old` to `new`; None: the key is absent."""
+    """The change of one key of a table, from `old` to `new`. None means that the key is absent."""
 
     table: str
     key: bytes
@@ -88,7 +88,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     outcomes: bytes
     changes: tuple[Change, ...] = ()
     pack: PackEntry | None = None
-    """The pack that the request brought."""
+    """The pack of the revisions that the request stored."""
     begins: Beginning | None = None
     deletes: bool = False
     """True if the request deletes the repository: only its entries are left."""
@@ -97,7 +97,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Join(msgspec.Struct, frozen=True, array_like=True):
-    """Neighbouring packs, in order, that one pack replaces."""
+    """Neighbouring packs, in order, that are replaced by one pack."""
 
     packs: tuple[Bytes16, ...]
     into: PackEntry
@@ -108,7 +108,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `parent`: the hash of record `number` - 1. `features`: the features that the repository gains with this record.
     `time`: milliseconds since the epoch, by the writer's clock. `random`: bytes that make record 1 unique. `dropped`:
-    files in `packs` that no state names. `forgotten`: dropped files that are deleted by now.
+    files in `packs` that no state names. `forgotten`: dropped files that were deleted.
     """
 
     number: Natural
@@ -137,12 +137,12 @@ _HEAD = msgspec.msgpack.Decoder(_Head)
 
 
 def record_path(number: int) -> str:
-    """The path of a record in the repository."""
+    """Return the path of a record in the repository."""
     return f"log/{number:010}"
 
 
 def encode_record(record: Record) -> bytes:
-    """Encode a record."""
+    """Encode a record, with its header and hash."""
     payload = _encode(record)
     size = HEADER.size + len(payload)
     if size > MAX_RECORD:
@@ -151,7 +151,7 @@ def encode_record(record: Record) -> bytes:
 
 
 def hash_of(content: bytes) -> bytes:
-    """The hash in the header of a record's content; if the content is no record, meaningless bytes."""
+    """Return the hash in the header of a record's content; if the content is no record, meaningless bytes."""
     return content[HEADER.size - 16 : HEADER.size]
 
 
@@ -161,7 +161,8 @@ def is_record(content: bytes | None, record_hash: bytes) -> bool:
 
 
 def numbers_of(names: Iterable[str] | None) -> list[int]:
-    """The numbers of the records among the names in the folder of records; `names` is None if it is missing."""
+    """Return the numbers of the records among the names in the folder of records. `names` is None if the folder is
+    missing."""
     return [int(name) for name in names or () if name.isdecimal() and record_path(int(name)) == f"log/{name}"]
 
 
@@ -169,7 +170,7 @@ def decode_record(content: bytes, path: str) -> Record:
     """Decode the record in a file.
 
     Raises:
-        CorruptFile: the content is damaged, or no record.
+        CorruptFile: the content is damaged, or is not a record.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a record")

@@ -3,7 +3,7 @@
 To repair the log, a checkpoint is made of the state to continue from. It has a new incarnation, since the knowledge of
 clients may be wrong now. The misfits above it move to `lost/`, the lowest record last. Then the record of that
 checkpoint is published, and the other misfits move. Until that record exists, servers answer from the state before the
-damage and refuse changes, because a misfit lies above the head. So an interrupted recovery can be run again.
+damage and refuse changes, because a misfit is above the head. So an interrupted recovery can be run again.
 
 A change is restored like a push: the segments of its pack are checked like any upload, and its entry is carried out
 under the id of its own request. So a client that repeats its request gets its first answer. A key changes only if it
@@ -45,7 +45,7 @@ from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory,
 RESTS = (MissingParents, MissingBase, MissingRevision)
 """The errors of a change that depends on another lost change."""
 TAKEN = Policy(Level.OFF)
-"""The policy for restored records: a server has accepted them before, so no faults are looked for."""
+"""The policy for restored records. A server has accepted them before, so they are not checked for faults."""
 
 Report = Callable[[str, str], None]
 
@@ -95,15 +95,15 @@ def restore(
 
 
 def _reason(change: LostChange, error: CodedError) -> str:
-    """The reason, as a message, why a change was not restored."""
+    """Return the reason, as a message, why a change was not restored."""
     if isinstance(error, RESTS):
         return f"{error}; restore the change that it rests on, too"
     return str(error) if change.pack is None else f"{change.pack[0]}: {error}"
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Restore a missing pack from a joined one; return False if that lacks its segments. Its index is rebuilt when it
-    is opened next."""
+    """Restore a missing pack from a joined one. Return False if the joined pack lacks its segments. The index of the
+    restored pack is rebuilt when it is opened next."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -116,7 +116,7 @@ def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -
 
 
 def _mend(repository: PackRepository, findings: Findings) -> None:
-    """Repair the log, so that it continues from the state that was found, under a new incarnation."""
+    """Repair the log, so that it continues from the state that was found, with a new incarnation."""
     folder, randomness, state = repository.folder, repository.randomness, findings.state
     entries: list[Entry] = []
     if state.exists:
@@ -194,7 +194,7 @@ def _clear(repository: PackRepository) -> None:
 
 
 def _begin_again(transaction: Transaction, entry: Entry) -> None:
-    """Create the repository, if an entry did so and it does not exist."""
+    """Create the repository, if an entry created it and it does not exist."""
     if entry.begins is not None:
         changes = [change for change in entry.changes if change.table == SETTINGS]
         settings = {change.key.decode(): change.new for change in changes if change.new}

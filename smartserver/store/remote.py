@@ -1,6 +1,6 @@
-"""Reads from a store behind a link: the reads of a request are combined, into one trip if possible.
+"""Reads from a remote store: the reads of a request are combined, into one round trip if possible.
 
-In a local store each read is a call of its own, and this module is not used.
+For a local store each read is a separate call, and this module is not used.
 """
 
 from __future__ import annotations
@@ -18,18 +18,19 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are read or held at once: a link of 64 Mbit/s carries them in a second, so trips add little time."""
+"""Bytes that are read or kept in memory at once. A link of 64 Mbit/s carries them in a second, so round trips add
+little time."""
 MOVES = 4
-"""Times in one read that missing packs are looked for in the newest state."""
+"""The most times that one read searches the newest state for missing packs."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and held: mostly they are needed next. Reads of an object
-store cost money, so there only the snapshots after the first of a process do so."""
+"""Bytes of the newest packs that are read with their indexes, and kept in memory, because they are mostly needed next.
+Reads of an object store cost money, so there this is done only for the snapshots after the first of a process."""
 NEAR = 4 << 20
-"""Bytes of a record that are read with its header: a saved trip is worth more than the bytes."""
+"""Bytes of a record that are read with its header, because a saved round trip is worth more than the bytes."""
 
 
 def is_remote(transport: Transport) -> bool:
-    """Tell whether a store is behind a link."""
+    """Tell whether a store is on another machine, so that reads take round trips."""
     return Capability.ROUND_TRIPS in transport.capabilities
 
 
@@ -49,7 +50,8 @@ Find = Callable[[], PackRange | None]
 
 
 class RemotePack(PackReader):
-    """A pack of a remote store, whose header is checked at the first read. Its segments are read where they lie now."""
+    """A pack of a remote store, whose header is checked at the first read. Each segment is read from the file that has
+    it at that time."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
@@ -72,7 +74,7 @@ class RemotePack(PackReader):
 
     @property
     def descriptor(self) -> int | None:
-        """None: the file is not on this machine."""
+        """None, because the file is on another machine."""
         return None
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
@@ -85,7 +87,7 @@ class RemotePack(PackReader):
         return step
 
     def take(self, step: ReadRanges, count: int) -> list[bytes]:
-        """Return the last `count` ranges of a step that was performed; check the header if it was read too."""
+        """Return the last `count` ranges of a step that was performed. Check the header if the step has read it."""
         found = step.result
         if len(found) > count:
             path, entry, _ = self._place
@@ -100,7 +102,8 @@ class RemotePack(PackReader):
         return found[len(found) - count :]
 
     def move(self) -> bool:
-        """Find where its segments lie now, because a file is missing. Return False if the place is the same."""
+        """Find the pack that has the segments now, because a file is missing. Return False if the place has not
+        changed."""
         place = self._find()
         if place is None or place == self._place:
             return False
@@ -109,23 +112,23 @@ class RemotePack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """The hash at the end of the file, which the first read includes."""
+        """Return the hash at the end of the file, which the first read includes."""
         if not self._trailer:
             self.read_ranges([])
         return self._trailer
 
     def read_ranges(self, ranges: Sequence[tuple[int, int]]) -> list[bytes]:
-        """Read ranges of the file, in one trip."""
+        """Read ranges of the file, in one round trip."""
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return nothing: reading them would take one more trip, only to save a check that takes none."""
+        """Return no names: reading them would take one more round trip, only to save a check that needs none."""
         return ()
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
     """Read ranges of segments, each given by pack, offset and size, and return them in that order. Remote packs are
-    read in one trip."""
+    read in one round trip."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)
@@ -147,7 +150,7 @@ def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
 
 
 def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list[list[bytes]]:
-    """Read ranges of several remote packs, in one trip if no file is missing."""
+    """Read ranges of several remote packs. This takes one round trip if no file is missing."""
     for moves_left in range(MOVES, -1, -1):
         steps = [pack.ask(ranges) for pack, ranges in asked]
         try:
@@ -165,7 +168,7 @@ def _read(asked: Sequence[tuple[RemotePack, Sequence[tuple[int, int]]]]) -> list
 
 
 def get_all(transport: Transport, files: Mapping[str, int]) -> Iterator[tuple[str, bytes | None]]:
-    """Read files, given with their expected sizes, and yield each path with the content; None if it is missing."""
+    """Read files, given with their expected sizes. Yield each path with its content; None if the file is missing."""
     left = list(files.items())
     while left:
         steps: list[Get] = []

@@ -1,4 +1,4 @@
-"""Repack: joins neighbouring packs, copying their segments unchanged. The order stays, and no record is decoded.
+"""Repack: joins neighbouring packs, copying their segments unchanged. Their order is kept, and no record is decoded.
 
 Sizes are kept geometric: after a repack each pack is at least twice as large as the next one. So a byte is rewritten
 about as often as the repository doubles. Packs of more than 1 GiB are left alone.
@@ -25,7 +25,7 @@ from transports.errors import FileExists, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Publish, Put, Withdraw
 
 MOST_PACKS = 12
-"""Packs, besides those larger than `LARGE`, up to which no repack is needed."""
+"""The most packs, not counting those larger than `LARGE`, with which no repack is needed."""
 AHEAD = 4
 """New packs during a slow repack after which it stops pausing: with 4 at most 15 packs were seen in `bench pushes`,
 without a bound 23 (doc/performance.md). Pauses make a repack at least three times as long: 17,000 records took 0.1 s
@@ -37,14 +37,14 @@ LARGE = 1 << 30
 REPACK = b"repack"
 """The name of the quarantine of a joined pack, in place of the id of a request."""
 TURN = f"{PACKS}/joining"
-"""The file by which a server takes its turn to join packs."""
+"""The file that a server publishes to take its turn at joining packs."""
 LONGEST_TURN = 900
-"""Seconds after which another server may take the turn."""
+"""Seconds after which another server may take over the turn."""
 
 
 def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
-    """Choose the neighbouring packs to join now; None if there are few enough. `whole`: True to join as many as may be
-    joined, however few there are."""
+    """Choose the neighbouring packs to join now. Return None if there are few enough packs. `whole`: True to join as
+    many as may be joined, however few there are."""
     runs = _runs(packs)
     small = sum(stop - start for start, stop in runs)
     if not runs or (small <= MOST_PACKS and not whole):
@@ -64,7 +64,7 @@ def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
 
 
 def rows(packs: Sequence[PackEntry]) -> int:
-    """The number of calls of `repack` with `whole` that join all packs which may be joined."""
+    """Return the number of calls of `repack` with `whole` that join all packs which may be joined."""
     return sum(stop - start > 1 for start, stop in _runs(packs))
 
 
@@ -112,7 +112,7 @@ def run(
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
-    """Restore a pack from the pack that it was joined into; return False if that does not have all its segments."""
+    """Restore a pack from the pack into which it was joined. Return False if that pack lacks any of its segments."""
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
@@ -137,8 +137,9 @@ def repack(
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
-    """Join the neighbouring packs that `plan` chooses, and return the new state. None if there are none, another server
-    changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is ignored."""
+    """Join the neighbouring packs that `plan` chooses, and return the new state. Return None if it chooses none,
+    another server changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is
+    ignored."""
     span = plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None
@@ -169,8 +170,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(line: Log) -> Iterator[bool]:
-    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two processes at
-    once do no harm, but one works for nothing. So the turn of a dead process may simply expire."""
+    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two concurrent
+    processes are harmless, but the work of one is wasted. So the turn of a dead process may simply expire."""
     folder, stem = line.folder, f"{INCOMING}/{line.randomness(8).hex()}"
     leave, temporary, there = Withdraw(TURN, f"{stem}.withdrawn"), f"{stem}.turn", GetStat(TURN)
     folder.perform([there])

@@ -44,8 +44,8 @@ COLLECT_INTERVAL = 3600.0
 
 
 class PackRepository:
-    """The repository at `path` below `transport`, or a place for one. A method that needs an existing repository raises
-    NoSuchRepository."""
+    """The repository at `path` below `transport`, or a place where one may be created. A method that needs an existing
+    repository raises NoSuchRepository."""
 
     def __init__(
         self,
@@ -79,7 +79,7 @@ class PackRepository:
     # -- reading
 
     def exists(self) -> bool:
-        """Tell whether the repository exists; a deleted one does not."""
+        """Tell whether the repository exists. A deleted repository does not exist."""
         return self._states.look().state.exists
 
     def deleted(self) -> bool:
@@ -88,7 +88,8 @@ class PackRepository:
         return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
-        """Describe a place without a repository, for a message; empty if nothing is there, or the store failed."""
+        """Describe a place without a repository, for a message. The result is empty if the place does not exist, or the
+        store failed."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""
@@ -98,7 +99,8 @@ class PackRepository:
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """The repository as it is now. The log is read each time; unchanged parts of the last snapshot are reused."""
+        """Return the repository's current snapshot. The log is read each time; unchanged parts of the last snapshot are
+        reused."""
         found = self._states.read().snapshot
         if found is None:
             raise NoSuchRepository(self.path)
@@ -107,8 +109,8 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check everything in the store itself, not in local copies. Damage is reported. Arguments as in
-        `store.verify`."""
+        """Read and check all data in the store itself, not in local copies. Damage is reported. The arguments are those
+        of `store.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
@@ -121,17 +123,17 @@ class PackRepository:
     # -- changing
 
     def look(self) -> Head:
-        """The newest state, read from the log."""
+        """Return the newest state, read from the log."""
         return self._states.look()
 
     @property
     def known(self) -> Head | None:
-        """The head as it was last read, in a store behind a link, where a look takes trips; None in other stores."""
+        """The last known head, in a remote store, where a look takes round trips; None in other stores."""
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """The newest state. Behind a link, the place is looked at in the same trip, in case the request creates the
-        repository."""
+        """Return the newest state. In a remote store, the place is looked at in the same round trip, in case the
+        request creates the repository."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -140,7 +142,8 @@ class PackRepository:
         look: Head | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """Begin a transaction on the state in `look`, or on the newest one. `allowance`: the limits; None: no limit."""
+        """Begin a transaction on the state in `look`, or on the newest state. `allowance`: the limits of the request;
+        None means no limits."""
         stored = self._states.read(look or self.look_around())
         if stored.head is NOWHERE:  # The folder may have been removed since.
             self._place.forget()
@@ -149,7 +152,8 @@ class PackRepository:
     def receive(
         self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """Return an `Upload` for the body of a request. `policy`: replaces the repository's."""
+        """Return an `Upload` for the body of a request. `policy`: is used in place of the repository's policy for
+        faults."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
@@ -157,8 +161,8 @@ class PackRepository:
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """The outcome of a request that is repeated, or None. `age`: milliseconds since it was first sent, 0 for the
-        first sending."""
+        """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
+        first sent, 0 for the first sending."""
         head = self._states.look()
         found = earlier(head, self.clock, request, age)
         if found is not None:
@@ -178,11 +182,12 @@ class PackRepository:
         approve: Approve = approve_all,
         options: tuple[str, ...] = (),
     ) -> CommitOutcome:
-        """Carry out a request: one record, or none if nothing changes. A repeat gets the first answer.
+        """Carry out a request: it becomes one record, or none if nothing changes. A repeat gets the first answer.
 
         `upload` must be finished, and cannot be used afterwards. `plan` may be called several times, and `approve`
-        after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0: unknown).
-        `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the push options.
+        after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0 if
+        unknown). `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the
+        push options.
 
         Raises:
             OutcomeUnknown: the request may have been carried out. After any other error nothing has changed.
@@ -191,7 +196,7 @@ class PackRepository:
         return Commit(*parts, request, age, user, plan, upload, progress, allowance, look, approve, options).run()
 
     def delete(self, request: bytes, age: int, user: str) -> CommitOutcome:
-        """Delete the repository; its packs are deleted a day later. A repeat of the request deletes nothing more."""
+        """Delete the repository. Its packs are deleted a day later. A repeat of the request has no further effect."""
 
         def plan(transaction: Transaction) -> bytes:
             transaction.delete()
@@ -202,7 +207,7 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs if there are many. Return False if that is not needed, or another thread or server is doing it."""
+        """Join packs if there are many. Return False if there are few, or another thread or server is joining them."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -224,7 +229,7 @@ class PackRepository:
         return self._joins_packs and self._repacking.locked()
 
     def _begin_repack(self) -> Quarantine:
-        """Make the quarantine of a joined pack. It is called once there are packs to join."""
+        """Create the quarantine of a joined pack. This is called only if there are packs to join."""
         self._joins_packs = True
         return self.quarantine(REPACK)
 
@@ -254,8 +259,9 @@ class PackRepository:
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that it would fall behind.
-        `latest` is as new as the last look at the log by a request, and so includes packs of other processes."""
+        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that the repack would fall
+        behind. `latest` is as new as the last look at the log by a request, and so includes packs of other
+        processes."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
@@ -294,16 +300,19 @@ class PackRepository:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Make a checkpoint if one is due and takes little traffic: called after a change over a link."""
+        """Create a checkpoint if one is due and takes little traffic. This is called after a change in a remote
+        store."""
         upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Make a checkpoint if due and delete leftovers, which does not happen unasked in a store behind a link."""
+        """Make a checkpoint if due and delete leftovers. In a remote store this does not happen without a call of this
+        method."""
         upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return how many."""
+        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return the number of deleted
+        files."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, kept)
@@ -313,5 +322,5 @@ class PackRepository:
     # -- steps
 
     def quarantine(self, request: bytes, prepare: Callable[[], None] | None = None) -> Quarantine:
-        """Make a quarantine for one pack; arguments as in `Quarantine`."""
+        """Create a quarantine for one pack. The arguments are those of `Quarantine`."""
         return Quarantine(self.folder, request, self.randomness, prepare)

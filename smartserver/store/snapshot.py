@@ -1,8 +1,8 @@
 """A snapshot: a state, its packs and their graph. It is immutable; a reader keeps the snapshot that it began with.
 
 A missing index or pack while a snapshot is opened (`NoSuchFile`) means that there is a newer state: the caller looks
-again. In an open snapshot, a missing pack is read where its segments lie now (`open_pack`), as long as the incarnation
-is the same: then neither ordinals nor segments have changed.
+again. In an open snapshot, a missing pack is read from the pack that has its segments now (`open_pack`), as long as the
+incarnation is the same: then neither ordinals nor segments have changed.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ class Snapshot(StoredRecords):
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
         """Open the snapshot of a state; the open packs and the cache of `previous` are reused. `again`: opens the
-        newest state, to find packs that are deleted meanwhile. `brought`: the content of files that are known."""
+        newest state, to find packs that are deleted meanwhile. `brought`: the known content of files, which need not be
+        read."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
@@ -109,8 +110,8 @@ class Snapshot(StoredRecords):
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
     def continues(self, before: Snapshot) -> bool:
-        """Tell whether its revisions begin with those of an earlier snapshot. Packs with equal entries are the same. In
-        other packs, the ids and lengths of the segments are compared: see `place_of`."""
+        """Tell whether the snapshot's revisions begin with those of an earlier snapshot. Packs with equal entries are
+        the same. In other packs, the ids and lengths of the segments are compared: see `place_of`."""
         count = before.graph.count
         if _family(before.state) != _family(self.state) or self.graph.count < count:
             return False
@@ -126,11 +127,11 @@ class Snapshot(StoredRecords):
             yield from zip(index.revisions(begin), lengths, strict=True)
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The global ordinal of a revision; None if it is not stored."""
+        """Return the global ordinal of a revision; None if it is not stored."""
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
-        """The id at a global ordinal."""
+        """Return the id at a global ordinal."""
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
@@ -156,7 +157,8 @@ class Snapshot(StoredRecords):
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
         """Find the pack that has the segments of an index side by side. Return it and the difference of their offsets,
-        or None. Lengths are compared too: after a backup was restored, a revision may be pushed again and differ."""
+        or None. Lengths are compared, too, because after a backup was restored, a revision may be pushed again with
+        other content."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -173,14 +175,14 @@ class Snapshot(StoredRecords):
         return self.packs[number].entry, shift
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is a ghost."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is a ghost."""
         stored = self.graph.parents(ordinal)
         if not stored or self.parents(ordinal)[0].absent:
             return None
         return stored[0]
 
     def first_parents(self, ordinals: Sequence[int]) -> dict[int, int | None]:
-        """The `first_parent` of several revisions; their headers are read together."""
+        """Return the `first_parent` of several revisions. Their headers are read together."""
         found: dict[int, int | None] = {}
         asked = [ordinal for ordinal in ordinals if self.graph.parents(ordinal)]
         runs = [run for ordinal in asked for run in self.runs(((ordinal, ordinal + 1),))]
@@ -194,7 +196,7 @@ class Snapshot(StoredRecords):
         return {ordinal: found.get(ordinal) for ordinal in ordinals}
 
     def parents(self, ordinal: int) -> tuple[Parent, ...]:
-        """The parents of a revision, including absent ones, which the graph does not have."""
+        """Return the parents of a revision, including absent ones, which the graph does not have."""
         if not system_of(self.state.vcs).ghosts:
             return tuple([Parent(self.revision(parent)) for parent in self.graph.parents(ordinal)])
         ((pack, start, stop),) = self.runs(((ordinal, ordinal + 1),))
@@ -216,7 +218,7 @@ def _family(state: State) -> tuple[object, ...]:
 
 
 Reopen = Callable[[], Snapshot | None]
-"""Opens the repository as it is now; returns None if it does not exist any more."""
+"""A function that opens the current state of the repository. It returns None if the repository no longer exists."""
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
@@ -249,14 +251,14 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
 
 
 class OpenedState(NamedTuple):
-    """A state of a repository, and its snapshot; None if the repository does not exist."""
+    """A state of a repository, and its snapshot; the snapshot is None if the repository does not exist."""
 
     head: Head
     snapshot: Snapshot | None
 
 
 class States:
-    """Opens the states of one repository and keeps the newest snapshot; usable from several threads at once."""
+    """Opens the states of one repository and keeps the newest snapshot. Several threads may use it at once."""
 
     def __init__(self, log: LogView, texts: TextCache) -> None:
         self._log = log
@@ -274,7 +276,7 @@ class States:
             self.latest = None
 
     def look(self, perform: Perform | None = None) -> Head:
-        """The newest head; `NOWHERE` if no repository was ever made. `perform`: as in `Log.look`."""
+        """Return the newest head; `NOWHERE` if no repository was ever created. `perform`: as in `Log.look`."""
         try:
             head = self._log.look(perform)
         except NoSuchRepository:
@@ -284,7 +286,7 @@ class States:
         return head
 
     def read(self, look: Head | None = None) -> OpenedState:
-        """Open the state in `look`, or the newest one if `look` is None or a file of it is missing."""
+        """Open the state in `look`. If `look` is None, or a file of that state is missing, open the newest state."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None
@@ -296,12 +298,12 @@ class States:
         raise AssertionError("the last try returns or raises")
 
     def bring(self, files: Mapping[str, bytes]) -> None:
-        """Take the content of files that the newest record names, so that they need not be read."""
+        """Receive the content of files that the newest record names, so that they need not be read."""
         with self._guard:
             self._brought = dict(files)
 
     def open(self, state: State | None) -> Snapshot | None:
-        """The snapshot of a state.
+        """Return the snapshot of a state.
 
         Raises:
             NoSuchFile: a file that the state names is missing: look again.

@@ -1,7 +1,7 @@
 """A repository after a record, as a value. `after` gives the state after the next record.
 
-A snapshot opens the packs of a state, requests are judged on a state, and the changes that a client is told are read
-from it. `checkpoint` writes a state to a file.
+A snapshot opens the packs of a state, requests are judged on a state, and the changes that are sent to a client are
+read from it. `checkpoint` writes a state to a file.
 """
 
 from __future__ import annotations
@@ -42,12 +42,12 @@ DECLARED = "maps"
 """The names in records for changes of settings and of the kinds of maps; a state has no tables of these names."""
 
 MAX_STATE = 60 << 20
-"""Bytes of all refs, entries of maps and settings, at most: a reply of 64 MiB carries them to a client that knows none.
-500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
+"""The most bytes of all refs, entries of maps and settings, so that a reply of 64 MiB can carry them to a client that
+has none. 500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
 `LEAST_ENTRY`, so a state has at most 2**19. A client accepts no more, as each entry costs it memory however short."""
 
 MAX_MAPS = 64
-"""Maps of a repository; a client accepts no more."""
+"""The most maps of a repository. A client accepts no more."""
 _REF = msgspec.msgpack.Decoder(Annotated[tuple[Tip, ...], msgspec.Meta(min_length=1)])
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -127,7 +127,7 @@ class State:
         return DecodedTable(self.table(REFS), decode_value)
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref, or None."""
+        """Return the value of a ref, or None."""
         value = self.table(REFS).get(name)
         return None if value is None else decode_value(value)
 
@@ -137,22 +137,23 @@ class State:
         return {name.removeprefix(MAP): table for name, table in self.tables.items() if name.startswith(MAP)}
 
     def map(self, word: str) -> Mapping[bytes, bytes]:
-        """The entries of a map; empty if no map of that name was declared."""
+        """Return the entries of a map; empty if no map of that name was declared."""
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
-        """The declared kind of a map, or None."""
+        """Return the declared kind of a map, or None."""
         found = self.tables.get(MAP + word)
         return None if found is None else found.kind
 
     def table(self, name: str) -> Table:
-        """The table of that name; an empty one if it does not exist."""
+        """Return the table of that name; an empty table if it does not exist."""
         return self.tables.get(name) or Table("opaque")
 
     # -- changes since a version
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """The changes since the version that a client knows; the whole state if the entries do not reach back to it."""
+        """Return the changes since the version that a client knows; the whole state if the entries do not reach back to
+        that version."""
         untold = system_of(self.vcs).untold
         if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
@@ -172,7 +173,8 @@ class State:
         return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
-        """The keys of a map's entries that changed since a version; None if the entries do not reach back to it."""
+        """Return the keys of a map's entries that changed since a version; None if the entries do not reach back to
+        that version."""
         if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
@@ -190,14 +192,15 @@ class State:
         )
 
     def known(self, version: int | None = None) -> KnownVersion:
-        """The `KnownVersion` of a version, by default this one: a client sends it to be told later changes."""
+        """Return the `KnownVersion` of a version, by default the current one. A client sends it to receive only later
+        changes."""
         number = self.version if version is None else version
         return KnownVersion(self.incarnation, number, self.history.mark(number))
 
     # -- the next state
 
     def after(self, record: Record, record_hash: bytes) -> State:
-        """The state after the next record.
+        """Return the state after the next record.
 
         Raises:
             Misfit: the record does not follow.
@@ -205,7 +208,7 @@ class State:
         return self.after_all([(record, record_hash)])
 
     def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
-        """The state after the next records, each with its hash."""
+        """Return the state after the next records, each with its hash."""
         draft = _Draft(self)
         try:
             for record, record_hash in records:
@@ -222,19 +225,19 @@ class State:
 
 
 def first_state(record_hash: bytes) -> State:
-    """The state after record 1: no repository yet."""
+    """Return the state after record 1: no repository yet."""
     return State(1, record_hash)
 
 
 def beginning(random: bytes, time: float) -> tuple[bytes, State]:
-    """Record 1 and the state after it. `random`: 16 bytes that make the record unique. `time`: seconds since the
+    """Return record 1 and the state after it. `random`: 16 bytes that make the record unique. `time`: seconds since the
     epoch."""
     content = encode_record(Record(number=1, parent=NOTHING, time=int(time * 1000), random=random))
     return content, first_state(hash_of(content))
 
 
 class _Draft:
-    """The next state while it is made: a copy of a state, to which records are applied."""
+    """The next state while it is computed: a copy of a state, to which records are applied."""
 
     def __init__(self, state: State) -> None:
         self._made = made = copy.copy(state)
@@ -269,7 +272,7 @@ class _Draft:
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """The state after the records."""
+        """Return the state after the records."""
         for table in list(self._changes):
             self._settle(table)
         return self._made
@@ -341,13 +344,13 @@ class _Draft:
 
 
 def kind_of(state: State, word: str) -> bytes | None:
-    """The declared kind of a map, encoded as the value of a change; None if it is not declared."""
+    """Return the declared kind of a map, encoded as the value of a change; None if it is not declared."""
     found = state.map_kind(word)
     return None if found is None else found.encode()
 
 
 def changed(table: str, key: bytes, old: bytes | None, new: bytes | None) -> Iterator[Change]:
-    """Yield the change of a key from `old` to `new`; nothing if the two are equal."""
+    """Yield the change of a key from `old` to `new`. Yield nothing if the two are equal."""
     if old != new:
         yield Change(table, key, old, new)
 
@@ -360,8 +363,9 @@ def following(
     dropped: Sequence[bytes] = (),
     forgotten: Sequence[bytes] = (),
 ) -> tuple[bytes, State]:
-    """The bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the other
-    arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is smaller."""
+    """Return the bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the
+    other arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is
+    smaller."""
     record = Record(
         number=state.version + 1,
         parent=state.hash,

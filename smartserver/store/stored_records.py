@@ -27,11 +27,11 @@ from transports.base import Transport
 from transports.errors import TransportError
 
 NEAR = 4 << 10
-"""Bytes from the start of a record's header to the end of its frame that are read in one call. Between the two lie
-other records of the revision: with 64 KiB a verification read three times as many bytes, in four fifths of the
+"""Bytes from the start of a record's header to the end of its frame that are read in one call. Other records of the
+revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
 calls."""
 HEADER = 512
-"""Bytes read for a header whose length is not known; a longer header is read again."""
+"""Bytes that are read for a header of unknown length. A longer header is read again."""
 
 
 Spot = tuple[int, int]
@@ -42,9 +42,9 @@ class Location(NamedTuple):
     """One copy of a record."""
 
     pack: int
-    """The number of its pack in the snapshot."""
+    """The number of the record's pack in the snapshot."""
     row: int
-    """Its row in the pack's index."""
+    """The row of the record in the pack's index."""
     ordinal: int
     """The global ordinal of the revision that introduced this copy."""
     depth: int
@@ -54,7 +54,7 @@ class Location(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of its fulltext."""
+    """Bytes of the record's fulltext."""
 
 
 class StoredRecords:
@@ -71,30 +71,32 @@ class StoredRecords:
         """The external bases found so far: from pack and entry to pack and row."""
         self.transport = transport
         self.is_remote = remote.is_remote(transport)
-        """True if the packs lie behind a link."""
+        """True if the packs are in a remote store."""
         self._fetched: dict[Spot, bytes] = {}
-        """The bytes of records that `fetch` read; `_load` takes each out again."""
+        """The bytes of records that `fetch` has read. `_load` removes each when it uses it."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
-        """The ordinals of the revisions that introduced a copy of a record, ascending; none if it is not stored."""
+        """Return the ordinals of the revisions that introduced a copy of a record, ascending; none if it is not
+        stored."""
         digest = record_digest(kind, key)
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
             for row in pack.index.find_digest(digest):
                 yield part.first + pack.index.at(row).segment
 
     def first(self, kind: int, key: Key) -> Location | None:
-        """The copy of a record at the lowest position, which a base key refers to; None if it is not stored."""
+        """Return the copy of a record at the lowest position, to which a base key refers; None if the record is not
+        stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self._location(*found)
 
     def first_row(self, kind: int, key: Key) -> Row | None:
-        """The depth, chain and lineage of the copy at the lowest position; None if it is not stored."""
+        """Return the depth, chain and lineage of the copy at the lowest position; None if the record is not stored."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self.packs[found[0]].index.row(found[1])
 
     def base(self, location: Location) -> Location | None:
-        """The base of a record; None if it has no base."""
+        """Return the base of a record; None if it has no base."""
         number, row = location.pack, location.row
         said = self.packs[number].index.at(row)
         found = self._base(number, row, said)
@@ -104,14 +106,14 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """Read a record, decoded and proved to match its key or check."""
+        """Read and decode a record. It is proved to match its key or check."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
 
     def lookup(self, kind: int, key: Key, charge: Charge = free) -> Record | None:
-        """Read the record of a kind and key, proved; None if it is not stored. A cached text is not read again.
-        `charge` is called with the bytes of each text of the chain before it is decoded."""
+        """Read and prove the record of a kind and key. Return None if it is not stored. A cached text is not read
+        again. `charge` is called with the bytes of each text of the chain before it is decoded."""
         digest = record_digest(kind, key)
         found = self._first(digest, len(self.packs))
         if found is None:
@@ -131,7 +133,7 @@ class StoredRecords:
         asked: tuple[int, Key] | None = None,
         charge: Charge = free,
     ) -> Record:
-        """Read the record of a row, proved. `asked`: as in `_header`; `charge`: as in `lookup`."""
+        """Read and prove the record of a row. `asked`: as in `_header`; `charge`: as in `lookup`."""
         pack = self.packs[number]
         if self.is_remote and (number, row) not in self._fetched:
             self.fetch([self._location(number, row)])
@@ -154,8 +156,8 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """Read the record of a row natively, proved; None if Python must read it, because it is damaged or its base is
-        cached."""
+        """Read and prove the record of a row natively. Return None if Python must read it, because it is damaged or its
+        base is cached."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -179,8 +181,8 @@ class StoredRecords:
         return Record(kind, key, meta, text)
 
     def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
-        """Open a pack, or its index alone, for the native reader. Return whether that succeeded. `wanted`: as returned
-        by `RecordReader.read`."""
+        """Open a pack, or its index alone, for the native reader. Return False if that failed. `wanted`: as returned by
+        `RecordReader.read`."""
         number = wanted if wanted >= 0 else -1 - wanted
         try:
             index = self.packs[number].index.blocks.descriptor
@@ -192,7 +194,7 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """The text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
+        """Return the text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -220,7 +222,8 @@ class StoredRecords:
     def _remote(
         self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
     ) -> CachedText | None:
-        """Decode and prove the text of a record that came from a remote cache; None if it does not match the record."""
+        """Decode and prove the text of a record from a remote cache. Return None if the text does not match the
+        record."""
         if found is None:
             return None
         kind = self.state.kinds[asked[0]]
@@ -242,7 +245,7 @@ class StoredRecords:
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Tell whether a text of this length would be cached: then it is decoded whole."""
+        """Tell whether a text of this length would be cached. If so, it is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -258,7 +261,7 @@ class StoredRecords:
             raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
-        """Return a text in parts, after it was decoded whole and cached."""
+        """Return a text in parts, after the whole text was decoded and cached."""
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
             charge(len(cached.text))
@@ -288,8 +291,8 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """The header and the frame, as stored, of a record that names its base by key; None for another or large
-        record."""
+        """Return the header and the stored frame of a record that names its base by key. Return None for any other
+        record, or a large one."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -298,7 +301,7 @@ class StoredRecords:
         return (entry, frame) if entry.base == BaseTag.FULL_KEY else None
 
     def metas(self, places: Sequence[tuple[int, Key]]) -> list[bytes]:
-        """The metas of stored records, given by kind and key; all headers are read together."""
+        """Return the metas of stored records, given by kind and key. All headers are read together."""
         rows: list[tuple[int, int, IndexRow]] = []
         for kind, key in places:
             digest = record_digest(kind, key)
@@ -344,7 +347,7 @@ class StoredRecords:
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
-        """The pack and row of the lowest copy in the packs before pack number `before`, or None."""
+        """Return the pack and row of the lowest copy in the packs before pack number `before`, or None."""
         for number in range(before):
             rows = self.packs[number].index.find_digest(digest)
             if rows:
@@ -352,7 +355,7 @@ class StoredRecords:
         return None
 
     def _base(self, number: int, row: int, said: IndexRow) -> Spot | None:
-        """The pack and row of the base of a row; None if it has no base."""
+        """Return the pack and row of the base of a row; None if it has no base."""
         index = self.packs[number].index
         raw = said.base
         if raw == NO_BASE:
@@ -374,7 +377,8 @@ class StoredRecords:
         return found
 
     def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """The content of a base's row. The base must lie before the record, or a chain could be endless."""
+        """Return the content of a base's row. The base must be stored before the record, because a chain could
+        otherwise be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
             name = self.packs[number].index.name
@@ -397,7 +401,7 @@ class StoredRecords:
         self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
     ) -> Entry:
         """Decode the header of a record, and compare it with the index. `read`: the bytes from its start. `asked`: the
-        kind and key by which the row was found; then the digest in the index is not read again."""
+        kind and key by which the row was found, if so; the digest in the index is then not read again."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
@@ -420,8 +424,8 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """Decode the fulltext: go down the chain to a cached text or its end, and up again. Each text of the chain is
-        charged."""
+        """Decode the fulltext: follow the chain down to a cached text or its end, then apply the records upwards. Each
+        text of the chain is charged."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:
@@ -448,7 +452,8 @@ class StoredRecords:
 
 
 def _text_key(pack: OpenPack, row: int) -> bytes:
-    """The cache key of a text. It names the pack, since a copy of a repository may have another text under a key."""
+    """Return the cache key of a text. It includes the pack, because a copy of a repository may have another text under
+    the same record key."""
     return pack.entry.name + row.to_bytes(4, "little")
 
 

@@ -6,7 +6,8 @@ a missing or damaged file, and upkeep writes a missing one (`summarise`). A pack
 no other pack, so it never becomes stale.
 
 Revisions are grouped in blocks of 256. A block has a column for each part of a revision in a log
-(`records.browse.split_revision`), and equal columns of 32 blocks lie side by side: `log -q` reads one of three columns.
+(`records.browse.split_revision`), and equal columns of 32 blocks are stored side by side: `log -q` reads one of three
+columns.
 """
 
 from __future__ import annotations
@@ -32,13 +33,13 @@ from transports.base import ReadFile
 
 BITS: Final = 8
 BLOCK: Final = 1 << BITS
-"""Revisions of a pack whose summaries are kept together."""
+"""The number of revisions of a pack whose summaries are stored together."""
 GROUP: Final = 32
-"""Blocks whose columns lie side by side."""
+"""The number of blocks whose columns are stored side by side."""
 LEAST: Final = 64
-"""Revisions of a pack from which on it has summaries. To read fewer one by one takes some 15 ms."""
+"""The least number of revisions with which a pack gets summaries. Fewer revisions are read one by one in some 15 ms."""
 AHEAD: Final = 256 << 10
-"""Bytes of columns that are read ahead, and kept, for each open file."""
+"""Bytes of columns that are read ahead, and cached, for each open file."""
 MOST: Final = 16 << 20
 """Bytes of a column of a block at most. Each row has 16 KiB at most (`browse.LONGEST`)."""
 
@@ -53,7 +54,7 @@ _column = msgspec.msgpack.Decoder(tuple[bytes | None, ...])
 
 
 def summaries_path(name: bytes) -> str:
-    """The path of the summaries of a pack in its repository."""
+    """Return the path of the summaries of a pack in its repository."""
     return f"{PACKS}/{name.hex()}.summaries"
 
 
@@ -83,7 +84,7 @@ def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) ->
 
 
 class Summaries:
-    """An opened file of summaries; usable from several threads at once."""
+    """An opened file of summaries. Several threads may use it at once."""
 
     def __init__(self, file: ReadFile, entry: PackEntry) -> None:
         """`entry`: the entry of the pack in the log."""
@@ -110,7 +111,7 @@ class Summaries:
         """The last read-ahead of each column: its begin, and the bytes."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
-        """The columns of each block. `end`: the offset where the last column must end."""
+        """Return the columns of each block. `end`: the offset where the last column must end."""
         found: list[list[_Column]] = [[] for _ in range(self.blocks)]
         rows = _ROW.iter_unpack(table)
         offset = 0
@@ -125,7 +126,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """The rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
+        """Return the rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)
@@ -150,7 +151,7 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """Read the frame of a column. If the neighbouring frames are short, they are read too: a log needs them
+        """Read the frame of a column. If the neighbouring frames are short, read them, too, because a log needs them
         next."""
         start, run = self._runs[column]
         if not start <= place.offset <= place.offset + place.length <= start + len(run):

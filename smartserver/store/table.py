@@ -31,7 +31,8 @@ SHARE = 8
 OVERHEAD = 6
 """Bytes that msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
 LEAST_ENTRY = 120
-"""Bytes that an entry counts as, at least, in the size of a state. The shortest ref takes 500 bytes in a client."""
+"""The least number of bytes that an entry counts as in the size of a state. The shortest ref takes 500 bytes in a
+client."""
 
 V = TypeVar("V")
 
@@ -45,7 +46,8 @@ def check_name(name: bytes) -> None:
 
 
 def check_key(key: bytes) -> None:
-    """Raise InvalidName unless a key of a map is a name, or the name of a ref, NUL, and a name or nothing."""
+    """Raise InvalidName unless a key of a map is valid: a name, or the name of a ref, NUL, and a name or an empty
+    string."""
     of, belongs, name = key.partition(b"\0")
     check_name(of)
     if belongs and name:
@@ -53,10 +55,10 @@ def check_key(key: bytes) -> None:
 
 
 class SortedBytes:
-    """Encoded entries in key order; a lookup decodes only the entries that it compares."""
+    """Encoded entries in key order. A lookup decodes only the entries that it compares."""
 
     def __init__(self, content: memoryview, path: str) -> None:
-        """`path`: the path of their file, for errors."""
+        """`path`: the path of the file of the bytes, for errors."""
         self.content = content
         self._path = path
         try:
@@ -70,7 +72,7 @@ class SortedBytes:
             raise CorruptFile(path, 0, f"a table of {len(content)} bytes whose sizes do not fit")
 
     def get(self, key: bytes) -> bytes | None:
-        """The value of a key, or None."""
+        """Return the value of a key, or None."""
         place = self._place(key)
         if place == self.count:
             return None
@@ -93,7 +95,7 @@ class SortedBytes:
             yield entries[start + KEY.size : split], entries[split:end]
 
     def _place(self, key: bytes) -> int:
-        """The index of the first entry whose key is not less than `key`."""
+        """Return the index of the first entry whose key is not less than `key`."""
         return bisect.bisect_left(range(self.count), key, key=lambda index: self._entry(index)[0])
 
     def _entry(self, index: int) -> tuple[bytes, bytes]:
@@ -119,7 +121,7 @@ def encode_entries(items: Iterable[tuple[bytes, bytes]]) -> bytes:
 
 
 class Table(Mapping[bytes, bytes]):
-    """A table with its kind: `ids` (its values keep revisions alive) or `opaque`. Iterates in key order."""
+    """A table with its kind: `ids` (its values keep revisions alive) or `opaque`. Iteration is in key order."""
 
     def __init__(self, kind: str, below: SortedBytes | None = None, size: int = 0) -> None:
         """`size`: bytes of the keys and values in `below`."""
@@ -145,15 +147,15 @@ class Table(Mapping[bytes, bytes]):
         return self._count
 
     def items(self) -> ItemsView[bytes, bytes]:
-        """The entries in key order, in one walk."""
+        """Return the entries in key order, in one walk."""
         return _Items(self)
 
     def values(self) -> ValuesView[bytes]:
-        """The values in key order, in one walk."""
+        """Return the values in key order, in one walk."""
         return _Values(self)
 
     def walk(self) -> Iterator[tuple[bytes, bytes]]:
-        """The entries in key order."""
+        """Yield the entries in key order."""
         over = sorted(self._over.items(), reverse=True)
         for key, value in () if self._below is None else self._below.items():
             while over and over[-1][0] < key:
@@ -166,7 +168,7 @@ class Table(Mapping[bytes, bytes]):
             yield from _present(entry)
 
     def starting(self, first: bytes) -> list[bytes]:
-        """The keys that begin with `first`, in order."""
+        """Return the keys that begin with `first`, in order."""
         stored = () if self._below is None else self._below.starting(first)
         keys = {key for key in (*stored, *self._over) if key.startswith(first)}
         return sorted(key for key in keys if key in self)
@@ -182,7 +184,8 @@ class Table(Mapping[bytes, bytes]):
         return self._with(kind, self._over, self._count, self.size)
 
     def changed(self, changes: Iterable[tuple[bytes, bytes | None, bytes | None]]) -> Table:
-        """Return the table after changes, each a key, its old value and its new value; None: the key is absent."""
+        """Return the table after changes, each a key, its old value and its new value. None means that the key is
+        absent."""
         over = dict(self._over)
         count, size = self._count, self.size
         for key, old, new in changes:
@@ -217,7 +220,7 @@ def _present(entry: tuple[bytes, bytes | None]) -> Iterator[tuple[bytes, bytes]]
 
 
 class _Items(ItemsView[bytes, V]):
-    """The entries in one walk; the inherited view would look up each key."""
+    """The entries in one walk. The inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 
@@ -226,7 +229,7 @@ class _Items(ItemsView[bytes, V]):
 
 
 class _Values(ValuesView[V]):
-    """The values in one walk; the inherited view would look up each key."""
+    """The values in one walk. The inherited view would look up each key."""
 
     _mapping: Table | DecodedTable[V]
 
@@ -254,14 +257,14 @@ class DecodedTable(Mapping[bytes, V], Generic[V]):
         return len(self._table)
 
     def walk(self) -> Iterator[tuple[bytes, V]]:
-        """The entries in key order."""
+        """Return the entries in key order."""
         decode = self._decode
         return ((key, decode(value)) for key, value in self._table.walk())
 
     def items(self) -> ItemsView[bytes, V]:
-        """The entries in key order, in one walk."""
+        """Return the entries in key order, in one walk."""
         return _Items(self)
 
     def values(self) -> ValuesView[V]:
-        """The values in key order, in one walk."""
+        """Return the values in key order, in one walk."""
         return _Values(self)

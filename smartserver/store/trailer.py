@@ -1,4 +1,4 @@
-"""The trailer of a pack, behind the pack's own bytes: the request that brought the pack.
+"""The trailer of a pack, after the pack's own bytes: the request that uploaded the pack.
 
 If the record of the change is lost, `recovery` carries out the change again from the trailer.
 """
@@ -20,7 +20,8 @@ from transports.steps import ReadRanges
 MAGIC = b"hpss-trl"
 VERSION = 1
 OLD_MAGIC = b"hpss-int"
-"""The first bytes of the trailer of a pack from before the repository was upgraded (`old_root`); it is never read."""
+"""The first bytes of the trailer of a pack from before the repository was upgraded (`old_root`). Such a trailer is
+never read."""
 
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
@@ -32,8 +33,8 @@ TAIL = 4096
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
-    """The entry for a record, and the number and hash of the record on whose state it was judged. A joined pack has no
-    entry; `joins` has the names of the packs whose segments it has, in order."""
+    """The entry for a record, and the number and hash of the record on whose state the entry was judged. A joined pack
+    has no entry; `joins` has the names of its original packs, in order."""
 
     incarnation: Bytes16
     version: Natural
@@ -53,11 +54,11 @@ def encode_trailer(trailer: Trailer) -> bytes:
 
 
 Read = Callable[[int, int], bytes]
-"""Returns bytes of a file, by offset and size; fewer at its end."""
+"""A function that returns bytes of a file, by offset and size; fewer at the end of the file."""
 
 
 def ranges_of(folder: Transport, path: str) -> Read:
-    """Return a function that reads a file; each call is one trip."""
+    """Return a function that reads ranges of a file. Each call takes one round trip."""
 
     def read(offset: int, size: int) -> bytes:
         step = ReadRanges(path, [(offset, size)])
@@ -68,7 +69,8 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """The offset and content of the trailer at the end of a file; `size` and None if there is no undamaged one."""
+    """Return the offset and content of the trailer at the end of a file; `size` and None if it has no undamaged
+    trailer."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -93,7 +95,7 @@ def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Traile
 
 
 def _length(tail: bytes) -> int:
-    """The length in the footer at the end of `tail`; 0 if there is none."""
+    """Return the length in the footer at the end of `tail`; 0 if it has no footer."""
     length: int = FOOTER.unpack_from(tail, len(tail) - FOOTER.size)[0] if len(tail) >= FOOTER.size else 0
     return length
 

@@ -1,4 +1,4 @@
-"""`Transaction`: the changes that one request asks for, each checked. A commit writes the difference to the snapshot
+"""`Transaction`: the changes that one request asks for, each checked. A commit writes the differences from the snapshot
 into one record.
 """
 
@@ -21,7 +21,7 @@ from smartserver.store.table import check_key, check_name
 from smartserver.store.view import RepositoryView, folders_of
 
 MISSING_NAMED = 1024
-"""Missing parents that an error names at most: it travels in one small reply."""
+"""The most missing parents that an error names, so that it fits into one small reply."""
 
 
 class Transaction(RepositoryView):
@@ -29,7 +29,7 @@ class Transaction(RepositoryView):
     InvalidName, MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
 
     is_partial = False
-    """True if some of the changes that the request asks for are refused, and the others made."""
+    """True if the server makes some of the requested changes and refuses others."""
     is_continued = False
     """True if the request is one of several requests of a copy, and not the last."""
 
@@ -57,7 +57,7 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, add or (None) remove a ref. The caller has decided that the change is allowed."""
+        """Change, add or remove a ref; the value None removes it. The caller has decided that the change is allowed."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -93,8 +93,8 @@ class Transaction(RepositoryView):
         return TipProof(system, self.snapshot, self._graph, self.announced, self._fact, self.allowance)
 
     def prove_tips(self) -> None:
-        """Give the tips of changed refs their proved attributes, whatever the client said of them. A ref whose proved
-        value is the stored one is no change any more; the request is then remembered (`remember`)."""
+        """Replace the attributes of changed tips by their proved values, whatever the client sent. A ref whose proved
+        value is the stored one is no longer a change; the request is then remembered (`remember`)."""
         claimed = {name: value for name, value in self.changes.items() if value is not None}
         stored = {name: value for name in claimed if (value := self._stored_ref(name)) is not None}
         for name, value in self.tips.values(claimed, stored).items() if claimed else ():
@@ -104,14 +104,15 @@ class Transaction(RepositoryView):
                 self.remember()
 
     def _meta_of(self, system: System, revision: RevisionId) -> bytes | None:
-        """The meta of a revision's own record; None if the record has not arrived yet."""
+        """Return the meta of a revision's own record; None if the record has not arrived yet."""
         found = self._own_meta(revision)
         if found is None and system.own_kind is not None and self.is_stored(revision):
             (found,) = self._present().metas([(system.own_kind, revision)])
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, add or (None) remove an entry of a map. The caller has decided that the change is allowed."""
+        """Change, add or remove an entry of a map; the value None removes it. The caller has decided that the change is
+        allowed."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -166,8 +167,8 @@ class Transaction(RepositoryView):
                 self.set_map(name, self.map_kind(name) or "", key, None)
 
     def unreached_new(self) -> frozenset[RevisionId]:
-        """The new revisions that no ref and no entry of a map would reach, because their refs were refused. The set is
-        empty if nothing was refused, or if refs of later requests may reach them."""
+        """Return the new revisions that no ref and no entry of a map would reach, because their refs were refused. The
+        set is empty if nothing was refused, or if refs of later requests may reach them."""
         if not self.is_partial or self.is_continued:
             return frozenset()
         reached = {tip.id for value in self.refs().values() for tip in value}
@@ -191,8 +192,8 @@ class Transaction(RepositoryView):
             raise MissingParents(self._missing[:MISSING_NAMED])
 
     def set_setting(self, name: str, value: bytes | None) -> None:
-        """Change, add or (None) remove a setting. The system adds entries of maps that keep the meaning of stored
-        data."""
+        """Change, add or remove a setting; the value None removes it. The system also adds the entries of maps that
+        preserve the meaning of stored data."""
         if value is not None:
             _check_setting(self.vcs, name, value)
         before = dict(self.settings)
@@ -235,7 +236,7 @@ of first parents."""
 
 class TipProof:
     """Proves attributes of tips from records and the graph: a `records.content.TipReader` over a repository and the
-    revisions that a request brought.
+    revisions of a request.
 
     The attributes of a tip (the target of a tag, the number of a revision) are shown to all users. So the server never
     stores the values that a client sent. It asks the system, once the revisions of the request are here.
@@ -266,7 +267,7 @@ class TipProof:
     def values(
         self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
     ) -> dict[bytes, RefValue]:
-        """Return the values of refs with proved attributes. `stored`: the present values. `trusts_stored`: True if the
+        """Return the values of refs with proved attributes. `stored`: the stored values. `trusts_stored`: True if the
         attributes of stored refs count as proved; those from an earlier release do not."""
         self._trusts_stored = trusts_stored
         self._allowance.charge(len(claimed))
@@ -292,11 +293,11 @@ class TipProof:
                 yield from value
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """The ordinal of a revision that is stored or announced."""
+        """Return the ordinal of a revision that is stored or announced."""
         return self._graph.ordinal(revision)
 
     def first_parent(self, ordinal: int) -> int | None:
-        """The ordinal of a revision's first parent; None if it has no parent, or the first one is absent."""
+        """Return the ordinal of a revision's first parent; None if it has no parent, or its first parent is missing."""
         self._allowance.charge(1)
         if ordinal >= self._stored:
             place = self._announced.find(self._graph.revision(ordinal))
@@ -311,7 +312,8 @@ class TipProof:
         return self._first_parents[ordinal]
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """Return the facts of revisions. Those of uploaded revisions are known; for the others, records are read."""
+        """Return the facts of revisions. Those of uploaded revisions are known; the records of all other revisions are
+        read."""
         self._allowance.charge(len(revisions))
         found = {revision: self._fact(revision) for revision in revisions}
         snapshot, kind = self._snapshot, self._system.own_kind

@@ -31,7 +31,8 @@ MOST_OVER_LINK = 1 << 20
 """Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
 
 LARGE = 64 << 10
-"""Bytes, of some thousand refs, above which a record should not stay the newest one, as each look reads that."""
+"""Bytes, of some thousand refs, above which a record should not stay the newest one, because each look reads the newest
+record."""
 KEPT = 24 * 3600
 """Seconds that a dropped pack is kept for readers of an older state, and a leftover for a writer that still runs."""
 
@@ -39,8 +40,8 @@ log = logging.getLogger("smartserver")
 
 
 def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> None:
-    """Append a record that does nothing if the newest is large, since each look reads the newest. If a checkpoint is
-    due and moves at most `most` bytes, make it and clean the log."""
+    """Append a record that does nothing if the newest record is large, because each look reads the newest record. If a
+    checkpoint is due and transfers at most `most` bytes, create it and clean the log."""
     if line.since.newest > LARGE:
         newest = line.look()
         if line.since.newest > LARGE:  # No other process has done so.
@@ -108,7 +109,7 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
 
 
 def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
-    """The existing packs among the files with these names, without the packs in `named`."""
+    """Return the existing packs among the files with these names, without the packs in `named`."""
     looks: dict[bytes, GetStat] = {}
     for file in files:
         with contextlib.suppress(ValueError):
@@ -120,7 +121,7 @@ def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozen
 
 
 def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
-    """Look at the indexes and summaries whose pack is missing."""
+    """Find the indexes and summaries whose pack is missing."""
     kept = {name.hex() for name in named} | {name.removesuffix(".pack") for name in files if name.endswith(".pack")}
     alone = [name for name in sorted(files) if name.endswith(DERIVED) and name.partition(".")[0] not in kept]
     looks = [GetStat(f"{PACKS}/{name}") for name in alone]
@@ -129,7 +130,8 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether a pack can be dropped without loss: it joins packs, or its request was carried out."""
+    """Tell whether a pack can be dropped without loss, because it joins existing packs, or its request was carried
+    out."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -137,7 +139,7 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete files, which another process may do at the same time. Return whether each existing file was deleted. A
+    """Delete files, which another process may do at the same time. Return True if each existing file was deleted. A
     record's file may be a folder."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)

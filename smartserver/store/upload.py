@@ -26,7 +26,7 @@ from smartserver.store.trailer import Trailer, encode_trailer
 from smartserver.store.transaction import Transaction
 
 Report = Callable[[str, int, int], None]
-"""Called with the phase, the part done, and the whole (0: unknown)."""
+"""A function that is called with the phase, the part done, and the whole (0 if unknown)."""
 
 
 def unreported(phase: str, done: int, total: int) -> None:
@@ -88,7 +88,7 @@ class Upload:
                 raise _malformed(self._segments - len(came) + self._validator.taken - before, error) from error
 
     def graph(self) -> Sequence[GraphNode] | None:
-        """The revisions of the body; None until its graph has arrived or, if it has no graph, until `finish`."""
+        """Return the revisions of the body; None until its graph has arrived or, if it has no graph, until `finish`."""
         if self._graph_first:
             return self._stream.graph()
         return self._seen if self._ended else None
@@ -99,12 +99,12 @@ class Upload:
         return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
-        """The meta of the own record of a new revision of the body; None for any other revision."""
+        """Return the meta of the own record of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.own_meta(revision) if cut is None else cut[0]
 
     def fact(self, revision: RevisionId) -> bytes | None:
-        """The `System.tip_fact` of a new revision of the body; None for any other revision."""
+        """Return the `System.tip_fact` of a new revision of the body; None for any other revision."""
         cut = self._metas_and_facts.get(revision)
         return self._validator.fact(revision) if cut is None else cut[1]
 
@@ -128,7 +128,7 @@ class Upload:
             self.entry = self._validator.finish()
 
     def stale(self, snapshot: Snapshot | None) -> bool:
-        """Tell whether the pack must be checked again before it goes on top of `snapshot`."""
+        """Tell whether the pack must be checked again before a commit on `snapshot`."""
         before, count = self._checked, 0
         if before is not None:
             if snapshot is None or not snapshot.continues(before):
@@ -139,11 +139,11 @@ class Upload:
         return self._validator.meets(snapshot, count)
 
     def check_again(self, transaction: Transaction, progress: Report, unwanted: Set[RevisionId]) -> None:
-        """Check the pack against another snapshot. Revisions stored meanwhile and `unwanted` ones are cut out, and
-        bases are proved again.
+        """Check the pack against another snapshot. Revisions that were stored meanwhile or are `unwanted` are cut out,
+        and bases are proved again.
 
         Raises:
-            MissingParents: a revision that was left out as stored or unwanted is neither any more.
+            MissingParents: a revision that was left out as stored or unwanted is no longer stored or unwanted.
         """
         snapshot, left_out = transaction.snapshot, self._validator.left_out
         needed = [*left_out, *(revision for revision in self.unwanted if revision not in unwanted)]
@@ -175,7 +175,7 @@ class Upload:
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:
-        """Append the trailer to the new pack, if there is one, and make the pack durable. A second call does
+        """Append the trailer to the new pack, if the upload has one, and make the pack durable. A second call does
         nothing."""
         draft = self._validator.draft
         if self.entry is not None and draft is not None and not self._written:
@@ -184,7 +184,7 @@ class Upload:
 
     @property
     def quarantine(self) -> Quarantine | None:
-        """The quarantine of the new pack; None while the body has nothing new."""
+        """The quarantine of the new pack; None while the body contains nothing new."""
         return None if self._validator.draft is None else self._validator.draft.quarantine
 
     @property

@@ -37,7 +37,7 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportError, Tran
 from transports.steps import ReadRanges
 
 MAX_PROBLEMS = 10_000
-"""Problems that are listed at most; one more line says that there are others."""
+"""The most problems that are listed. If there are more, one more line says so."""
 LEAST_HOLE = 8
 """The least number of zero bytes inside a file that a loss of power explains: fewer are damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
@@ -77,7 +77,7 @@ class _Verification:
         self._found = SegmentReport()
         self._problems: list[str] = []
         self._lost = 0
-        """The number of changes that the log lacks; a push in progress counts as one for a moment."""
+        """The number of changes that the log lacks. A push in progress counts as one for a moment."""
 
     def run(self) -> VerifyReport:
         ghosts = 0
@@ -91,7 +91,7 @@ class _Verification:
         return VerifyReport(*read, tuple(self._problems), ghosts, self._lost)
 
     def _verify(self) -> int:
-        """Check everything, and return the number of ghosts."""
+        """Check the whole repository. Return the number of ghosts."""
         self._check_log()
         snapshot = self._open()
         self._check_trailers(snapshot)
@@ -129,7 +129,7 @@ class _Verification:
             self._report(problem)
 
     def _open(self) -> Snapshot:
-        """Open the snapshot of the state, or of as many of its first packs as can be opened."""
+        """Open the snapshot of the state, or of the longest run of its first packs that can be opened."""
         packs = self._state.packs
         count, problem = len(packs), ""
         while True:
@@ -229,7 +229,7 @@ class _Verification:
         self._progress(self._done, self._total)
 
     def _is_torn(self, entry: PackEntry, whole: bytes) -> bool:
-        """Tell whether a loss of power explains the damage of an index that was not synced: cut off, or partly
+        """Tell whether a loss of power explains the damage of an unsynced index: the index is cut off, or partly
         zeros."""
         if entry.index_length > SMALL:
             return False
@@ -261,7 +261,7 @@ SHOWN = 80
 """Characters of a tip's attributes in a message, at most."""
 
 MOST = 1 << 16
-"""Entries that one request removes, at most: the log keeps the old value of each."""
+"""The most entries that one request removes, because the log stores the old value of each entry."""
 
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:
@@ -303,7 +303,8 @@ def _said(value: RefValue) -> str:
 
 
 def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
-    """The entries that a map must not have, each with the reason; all entries, if the system has no such map."""
+    """Return the entries that a map must not have, each with the reason. If the system has no such map, return all its
+    entries."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     found = {}

@@ -33,7 +33,7 @@ from transports.errors import PermissionDenied, TransportError, TransportFailed
 
 
 def damage(error: CorruptFile | TransportError) -> str:
-    """The message of an error about a file.
+    """Return the message of an error about a file.
 
     Raises:
         TransportFailed, PermissionDenied: the error says nothing about the file.
@@ -73,8 +73,8 @@ class SegmentCheck:
         self.found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
-        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded segment
-        of each readable one; the segment is None if it cannot be decoded or is not the one in the index."""
+        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded form of
+        each readable segment. The decoded form is None if decoding fails or the index has another segment there."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)
@@ -91,7 +91,7 @@ class SegmentCheck:
             self._check(number, local, segment, content)
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
-        """Read the bytes of a segment; report and return None if they cannot be read."""
+        """Read the bytes of a segment. If that fails, report it and return None."""
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
             path, begin, window = self._window
@@ -104,7 +104,7 @@ class SegmentCheck:
             return None
 
     def _ahead(self, pack: OpenPack, start: int, size: int) -> bytes:
-        """Read a range of a pack and, if possible, more bytes after it."""
+        """Read a range of a pack and, if possible, more bytes after the range."""
         most = min(max(size, self._ahead_size), pack.reader.end - start)
         with contextlib.suppress(CorruptFile, TransportError):
             return pack.reader.read(start, most)
@@ -112,7 +112,7 @@ class SegmentCheck:
         return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
-        """Decode a segment; report and return None if that fails, or it is not the one in the index."""
+        """Decode a segment. If that fails, or the index has another segment there, report it and return None."""
         offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)
@@ -204,7 +204,7 @@ class SegmentCheck:
         return record
 
     def _base(self, proof: SegmentProof, entry: Entry) -> Record | None:
-        """Read the base of a record; None if it has no base."""
+        """Read the base of a record. Return None if the record has no base."""
         try:
             key = proof.base(entry)
         except UnreachableBase as error:
@@ -226,7 +226,8 @@ class SegmentCheck:
 
 
 TEXTS = 128 << 20
-"""Bytes of text that are kept: a check of 12,502 revisions then reads a tenth of the packs twice; with 40 MiB, all."""
+"""Bytes of text that are cached. A check of 12,502 revisions then reads a tenth of the packs twice; with 40 MiB,
+all."""
 
 Progress = Callable[[int], None]
 """Called with the number of bytes of packs that were read so far."""
@@ -304,7 +305,7 @@ def _check_segments(prover: Prover, check: SegmentCheck, number: int, local: int
 
 
 def lineages(index: Index) -> list[int]:
-    """The lineages of the records of a pack, in their order in the pack. Only the index has them."""
+    """Return the lineages of the records of a pack, in their order in the pack. Only the index has them."""
     offsets, found = array("Q"), array("I")
     for row in index.rows():
         offsets.append(row.header_offset)

@@ -1,7 +1,7 @@
 """`RepositoryView`: a repository as one request sees it, with the changes that the request asked for so far.
 
-Three things lie over a state that never changes: a repository about to be created, the announced graph, and the
-changes so far. The view reads from the store and never writes.
+The view combines an immutable state with a repository about to be created, the announced graph, and the changes so far.
+The view reads from the store and never writes.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class RepositoryView:
         own_meta: Callable[[RevisionId], bytes | None] = lambda revision: None,
         fact: Callable[[RevisionId], bytes | None] = lambda revision: None,
     ) -> None:
-        """`line`: the line of the format file. `allowance`: is charged for the work; None: no limit. `own_meta`:
+        """`line`: the line of the format file. `allowance`: is charged for the work; None means no limit. `own_meta`:
         returns the meta of the own record of an uploaded revision; `fact`: returns its `System.tip_fact`."""
         self.allowance = allowance or Allowance(limited=False)
         self.snapshot = snapshot
@@ -97,7 +97,7 @@ class RepositoryView:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of record that the repository holds."""
+        """The kinds of records in the repository."""
         return self.created[1] if self.created is not None else self._present().state.kinds
 
     @property
@@ -126,17 +126,18 @@ class RepositoryView:
 
     @property
     def had_refs(self) -> bool:
-        """True if there was a ref before this request."""
+        """True if the repository had a ref before this request."""
         return self.created is None and bool(self._present().state.refs())
 
     def ref(self, name: bytes) -> RefValue | None:
-        """One ref with the changes so far, or None."""
+        """Return the value of a ref including the changes so far, or None."""
         if name in self.changes:
             return self.changes[name]
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
-        """A ref that conflicts with `name`, or None: a client that keeps refs in files cannot have `a` and `a/b`."""
+        """Return a ref that conflicts with `name`, or None. For example, a client that stores refs in files cannot have
+        both `a` and `a/b`."""
         if not system_of(self.vcs).refs_are_files:
             return None
         for above in folders_of(name):
@@ -159,12 +160,13 @@ class RepositoryView:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` without a descendant among the others."""
+        """Return the `revisions` that no other of them descends from."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
     def beyond(self, revisions: Sequence[RevisionId], others: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `revisions` that are neither among `others` nor ancestors of one. Unknown ids in `others` are ignored."""
+        """Return the `revisions` that are neither in `others` nor ancestors of a revision in it. Unknown ids in
+        `others` are ignored."""
         ordinals = [self._ordinal(revision) for revision in revisions]
         reached = [ordinal for ordinal in map(self._graph.ordinal, others) if ordinal is not None]
         found = set(self._graph.missing(ordinals, reached, charge=self.charge)) if reached else set(ordinals)
@@ -183,26 +185,26 @@ class RepositoryView:
         return target is not None and self.is_ancestor(self._stored.revision(target), new)
 
     def maps(self) -> list[str]:
-        """The names of all maps."""
+        """Return the names of all maps."""
         stored = [] if self.created is not None else self._present().state.maps
         return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
-        """The kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had an
-        entry."""
+        """Return the kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had
+        an entry."""
         declared = self.declared_kind(name)
         known = system_of(self.vcs).maps.get(name)
         return declared if declared is None or known is None else known.kind
 
     def declared_kind(self, name: str) -> str | None:
-        """The kind that a map was declared with, whatever the system says; None if it is not declared."""
+        """Return the declared kind of a map, even if the system defines another. None if the map is not declared."""
         if name in self.declared:
             return self.declared[name]
         return None if self.created is not None else self._present().state.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """The entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name and
-        NUL."""
+        """Return the entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name
+        and NUL."""
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -211,12 +213,12 @@ class RepositoryView:
         return {key: value for key, value in sorted(joined.items()) if value is not None}
 
     def entry(self, name: str, key: bytes) -> bytes | None:
-        """One entry of a map with the changes so far, or None."""
+        """Return one entry of a map including the changes so far, or None."""
         changed = self.entries.get(name, {})
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """The `firsts` with which a key of a map begins, with the changes so far."""
+        """Return the `firsts` with which a key of a map begins, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
@@ -231,19 +233,19 @@ class RepositoryView:
         return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """The tips of a ref that other tips replace; see `records.system.System.superseded`."""
+        """Return the tips of a ref that other tips replace; see `records.system.System.superseded`."""
         return system_of(self.vcs).superseded(self, tips)
 
     def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
-        """The permissions that changes of entries need; see `records.system.System.entry_rights`."""
+        """Return the permissions that changes of entries need; see `records.system.System.entry_rights`."""
         return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
-        """The revisions that entries of a map keep alive."""
+        """Return the revisions that entries of a map keep alive."""
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:
-        """The heads of those announced revisions that are stored already."""
+        """Return the heads of those announced revisions that are stored already."""
         # Every revision between two stored ones is stored, so a head is no parent of a stored revision.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
@@ -256,12 +258,12 @@ class RepositoryView:
         return [self._stored.revision(ordinal) for ordinal in held if not inner[ordinal]]
 
     def new_revisions(self) -> int:
-        """The number of announced revisions that are not stored."""
+        """Return the number of announced revisions that are not stored."""
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """The `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision. Unknown
-        ids are ignored."""
+        """Return the `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision.
+        Unknown ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
         reached = [ordinal for ordinal in map(graph.ordinal, tips) if ordinal is not None]
@@ -306,7 +308,7 @@ class RepositoryView:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
-        """The numbers and sizes of the stored repository."""
+        """Return the numbers and sizes of the stored repository."""
         snapshot = self._present()
         state = snapshot.state
         return RepositoryStats(
@@ -353,7 +355,7 @@ class RepositoryView:
         return msgspec.structs.replace(plan, bulk=True, expanded=True), reading.said
 
     def open_body(self, plan: PullPlan | ContentPlan, level: int = 0) -> SegmentReader | BulkReader | PartReader:
-        """Open the body that a plan describes. `level`: the compression level of a content body; 0: none."""
+        """Open the body that a plan describes. `level`: the compression level of a content body; 0 means none."""
         if isinstance(plan, ContentPlan) and plan.items is not None:
             return ContentBody(plan.items, level)
         if isinstance(plan, ContentPlan):
@@ -375,7 +377,7 @@ class RepositoryView:
         return {} if self.created is not None else self._present().state.map(name)
 
     def _ordinal(self, revision: RevisionId, graph: Graph | None = None) -> int:
-        """The ordinal of a revision in a graph; by default the graph of stored and announced revisions."""
+        """Return the ordinal of a revision in a graph; by default the graph of stored and announced revisions."""
         ordinal = (graph or self._graph).ordinal(revision)
         if ordinal is None:
             raise MissingRevision(revision)
@@ -397,6 +399,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def folders_of(name: bytes) -> list[bytes]:
-    """The beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
+    """Return the beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]

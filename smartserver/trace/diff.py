@@ -10,7 +10,7 @@ from smartserver.trace.text import counted, milliseconds
 from smartserver.trace.wait import Trace, Wait, wait
 
 LEAST = 1000
-"""The least difference that is shown, in microseconds: a smaller one is chance."""
+"""The least difference that is shown, in microseconds. A smaller difference is regarded as chance."""
 
 
 def lines(before: Trace, after: Trace) -> list[str]:

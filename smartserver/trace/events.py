@@ -14,7 +14,7 @@ import msgspec
 from smartserver.wire.messages import ServerSpan
 
 VERSION = 1
-"""The version of the format. It changes when a field is removed or means something else."""
+"""The version of the format. It changes when a field is removed or its meaning changes."""
 
 
 TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
@@ -50,7 +50,7 @@ class SpanEnded(Event, tag="span"):
     end: int
     name: str = ""
     count: int = 1
-    """The number of consecutive spans that this one stands for."""
+    """The number of consecutive spans that this event stands for."""
     cpu: int = 0
     """Microseconds of processor time of the process, without its children."""
 
@@ -65,15 +65,16 @@ class RequestEnded(Event, tag="request"):
     result: str
     arguments: list[str] = []
     answered: int = 0
-    """The time at which the first part of the answer came; 0 if no part came."""
+    """The time at which the first part of the answer was received; 0 if none was."""
     up: int = 0
-    """Bytes on the wire to the server; `down` are those from it."""
+    """Bytes sent to the server, on the wire; `down`: bytes received from it."""
     down: int = 0
     in_server: int = 0
     """Microseconds that the server worked on the request, by its own count."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
-    """The server's counts for the request (`smartserver.meters`); those of its kernel begin with `tcp_`."""
+    """The server's counts for the request (`smartserver.meters`). Names of the counts of its kernel begin with
+    `tcp_`."""
     where: str = ""
     """The lines of the program that made a VFS call, the innermost first."""
 
@@ -88,7 +89,7 @@ class FindingMade(Event, tag="finding"):
     """The part that could be saved: the `request`, the `connection` that was opened for it, or the `body` of the
     request or the answer."""
     requests: list[int]
-    """The `start` of each of these requests."""
+    """The `start` of each request of the finding."""
     where: str
     """The lines of the program that made the last of these requests, the innermost first."""
     share: float = 1.0
@@ -103,7 +104,7 @@ class LinkMeasured(Event, tag="link"):
     """The smoothed round trip time."""
     least_rtt: int
     window: int
-    """The number of packets that may be on their way (cwnd)."""
+    """The number of packets that may be in transit (cwnd)."""
     packet: int
     """Bytes of a packet (MSS)."""
     packets: int
@@ -127,7 +128,7 @@ class ProcessEnded(Event, tag="end"):
 
 
 class CommandEnded(Event, tag="command"):
-    """A command of `smartserver trace run`, from before its start to its end."""
+    """A command of `smartserver trace run`, with the time from before its start to its end."""
 
     program: str
     trace: TraceId
@@ -135,7 +136,7 @@ class CommandEnded(Event, tag="command"):
     end: int
     status: int
     cpu: int = 0
-    """Microseconds of processor time of the command and of the programs that it waited for."""
+    """Microseconds of processor time of the command and of the programs for which it waited."""
 
 
 Line = ProcessBegan | SpanEnded | RequestEnded | FindingMade | LinkMeasured | ProcessEnded | CommandEnded
@@ -162,7 +163,7 @@ def decode(line: bytes) -> Line | None:
     """Decode the event of a line; None if this release does not know its kind.
 
     Raises:
-        ValueError: the line is no event.
+        ValueError: the line is not an event.
     """
     if _tag.decode(line).event not in KINDS:
         return None

@@ -81,7 +81,7 @@ def needless(trace: Trace) -> list[Charge]:
 
 
 def charges(trace: Trace) -> list[Charge]:
-    """Return one charge for each behaviour at each line of each process, the dearest first."""
+    """Return one charge for each behaviour at each line of each process, the most expensive first."""
     found: dict[tuple[int, str, str], Charge] = {}
     waited = list(pieces(trace))
     charged: set[tuple[int, int]] = set()
@@ -157,7 +157,7 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
-    """Yield a line for each event that cost time, as the kernels at both ends counted it."""
+    """Yield a line for each event that cost time, as counted by the kernels at both ends."""
     names = ("again", "packets", "by_window", "delays")
     own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
     server = {name: sum(request.counts.get(PREFIX + name, 0) for request in trace.requests) for name in names}
@@ -190,7 +190,7 @@ def _link(
 
 
 def _server(trace: Trace) -> Iterator[str]:
-    """Yield a line for each event that cost time, as the server counted it."""
+    """Yield a line for each event that cost time, as counted by the server."""
     count, held = (sum(each.counts.get(name, 0) for each in trace.requests) for name in (STORED, STORED_BYTES))
     if held > INITIAL_WINDOW:
         yield f"  {counted(count, 'revision')}, {size(held)}, came to a server that had them."

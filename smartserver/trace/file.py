@@ -27,17 +27,19 @@ if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
-"""Bytes of lines that are written at once: the kernel keeps the bytes of one write together."""
+"""Bytes of lines that are written at once, because the kernel does not interleave the bytes of one write with
+others."""
 
 ADJACENT = 50
-"""Two equal spans count as one if at most so many microseconds are between them."""
+"""Two equal spans count as one if at most this many microseconds are between them."""
 
 
 class Narrator:
-    """Makes the events of this process."""
+    """Generates the trace events of this process."""
 
     def __init__(self, tell: Callable[[Event], None], program: str, trace: str = "", *, is_host: bool = False) -> None:
-        """`tell` is called with each event. The others are as in `ProcessBegan`; without `trace` a new trace begins."""
+        """`tell` is called with each event. The other arguments are as in `ProcessBegan`. Without `trace`, a new trace
+        begins."""
         self._tell = tell
         self._process = os.getpid()
         self._last: SpanEnded | None = None
@@ -135,10 +137,10 @@ class Narrator:
 
 
 class TraceFile:
-    """A file with one event in each line. A process that is killed loses its last spans."""
+    """A file with one event in each line. The last spans of a process that is killed are lost."""
 
     def __init__(self, path: str) -> None:
-        """Open the file, or create one that other users may not read.
+        """Open the file, or create it with no access for other users.
 
         Raises:
             OSError: the file cannot be opened.
@@ -149,10 +151,11 @@ class TraceFile:
         self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""
-        """The reason why lines are missing, or empty: no command fails because of its trace."""
+        """The reason why lines are missing, or empty. It is stored here because no command fails because of its
+        trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line. A forked process adds none, since it has no part in the trace."""
+        """Add a line. A forked process adds no line, because it has no part in the trace."""
         if self._process != os.getpid():
             return
         line = encode(event)
@@ -177,7 +180,7 @@ class TraceFile:
 
 
 def open_trace(path: str) -> int:
-    """Open a file for a trace, and return its descriptor. Only its owner can read a new one.
+    """Open a file for a trace, and return its descriptor. A new file can be read only by its owner.
 
     Raises:
         OSError: the file cannot be opened, or is no ordinary file of this user.

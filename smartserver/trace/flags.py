@@ -17,21 +17,21 @@ FILE = "hpss-json="
 """The prefix of the flag that names a file for the trace."""
 
 KNOWN = ("hpss", "hpssdetail", "hpssvfs", "hpssbytes")
-"""The other flags: which calls are shown, and how much of each."""
+"""The flags that select which calls are shown, and how much of each."""
 
 
 class BadFlag(Exception):
-    """A flag is unknown, or cannot be obeyed."""
+    """A flag is unknown, or cannot be applied."""
 
 
 class Flags(NamedTuple):
     """The flags that say which calls are shown, banned and recorded."""
 
     words: frozenset[str] = frozenset()
-    """All words that are neither rules nor a file: the flags of `KNOWN`, and those of other programs."""
+    """All words except rules and the file: the flags of `KNOWN`, and flags of other programs."""
     rules: tuple[str, ...] = ()
     file: str = ""
-    """The file to which the trace is appended, or empty."""
+    """The file to which the trace is appended; empty if no file is named."""
 
     @property
     def shows(self) -> bool:
@@ -39,7 +39,7 @@ class Flags(NamedTuple):
         return not self.words.isdisjoint(KNOWN)
 
     def told(self) -> list[str]:
-        """Return the same as flags, for a server that a command starts."""
+        """Return the flags as words, for a server that a command starts."""
         found = [word for word in KNOWN if word in self.words]
         found += [BAN + ",".join(self.rules)] if self.rules else []
         return [*found, FILE + self.file] if self.file else found
@@ -69,7 +69,7 @@ FORMS = f"{FILE}FILE and {BAN}RULE[,RULE]"
 
 
 def read(given: Iterable[str]) -> Flags:
-    """Return the flags in some words. Behind `hpss-ban=` each word is a rule, up to the next one that begins with
+    """Return the flags in some words. After `hpss-ban=` each word is a rule, up to the next word that begins with
     `hpss`."""
     words: set[str] = set()
     rules: dict[str, None] = {}

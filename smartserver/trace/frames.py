@@ -29,7 +29,7 @@ class FrameLog:
         self._say = say
         self._parts: dict[tuple[str, int], list[bytes]] = {}
         self._of_files: set[int] = set()
-        """The requests for files. Their arguments and results have the content of files."""
+        """The requests of file-level calls, whose arguments and results contain the content of files."""
 
     def connecting(self) -> None:
         """Show that a connection is going to be opened."""
@@ -87,7 +87,7 @@ def _raw(value: object) -> object:
 
 
 def _plain(value: object, *, is_content: bool) -> object:
-    """Return the same without bytes, which JSON does not know."""
+    """Return a value for JSON: bytes, which JSON cannot represent, become text."""
     match value:
         case bytes():
             if is_content:

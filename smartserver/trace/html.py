@@ -1,8 +1,7 @@
 """Makes an HTML page of traces that needs no other file.
 
-The page runs no script and no style but its own (`Content-Security-Policy`). The names in a trace are nowhere in its
-markup. They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as
-text.
+The page uses only its own script and style (`Content-Security-Policy`). The names in a trace are nowhere in its markup.
+They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as text.
 """
 
 from __future__ import annotations
@@ -26,13 +25,13 @@ MARGIN = "margin"
 """A value in place of a part: time in which the server may have worked, or not yet, or no more."""
 
 REQUEST = "request"
-"""A value in place of a part: a request and its answer, whatever the time was spent on."""
+"""A value in place of a part: the whole time from a request to its answer, not divided into parts."""
 
 WAIT = "the wait, each instant once"
 """The title of the first track."""
 
 NAMES = 5
-"""The most names of a part that the table has."""
+"""The most names of a part in the table."""
 
 
 class Bar(msgspec.Struct, array_like=True):
@@ -67,7 +66,7 @@ class Share(msgspec.Struct):
 
 
 class Command(msgspec.Struct):
-    """A command of the trace, as the page shows it."""
+    """A command of the trace, in the form that the page shows."""
 
     program: str
     counted: str
@@ -76,7 +75,7 @@ class Command(msgspec.Struct):
     shares: list[Share]
     tracks: list[Track]
     links: list[str]
-    """The lines about its connections, from the kernel."""
+    """The lines about the command's connections, from the kernel."""
 
 
 class Page(msgspec.Struct):
@@ -152,7 +151,7 @@ def _tracks(trace: Trace) -> Iterator[Track]:
 
 
 def _joined(bars: Iterator[Bar]) -> list[Bar]:
-    """Return the bars, with adjacent ones of one part and name joined."""
+    """Return the bars. Adjacent bars with the same part and name are joined."""
     joined: list[Bar] = []
     for bar in bars:
         last = joined[-1] if joined else None

@@ -28,11 +28,11 @@ class ProcessTrack(NamedTuple):
     process: int
     program: str
     start: int
-    """The time of its start; if the system does not tell that, the time at which it began to record."""
+    """The start time of the process; if the system does not report it, the time at which recording began."""
     end: int
-    """The end of its last event."""
+    """The end of the process's last event."""
     spans: list[SpanEnded]
-    """Its spans, with its start and, for a host, its whole run."""
+    """The spans of the process, with its start and, for a host, its whole run."""
     requests: list[RequestEnded]
 
 
@@ -48,7 +48,7 @@ def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence
 
 
 def service(request: RequestEnded) -> Service | None:
-    """Return the server's work for a request; None if the server told nothing."""
+    """Return the server's work for a request; None if the server reported none."""
     spans, slack = placed(request)
     if not spans:
         return None

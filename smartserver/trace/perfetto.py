@@ -16,7 +16,7 @@ from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
 WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
-"""The threads of a process, as its viewer orders them. The threads after each are for slices that do not nest."""
+"""The threads of a process, in the order of the viewer. The threads after each are for slices that do not nest."""
 
 Event = dict[str, Any]
 
@@ -73,9 +73,10 @@ def _slice(first: int, start: int, end: int, part: str, name: str, told: Event |
 
 
 def _thread(process: int, thread: int, name: str, slices: Iterable[Event], *, nest: bool = True) -> Iterator[Event]:
-    """Yield the slices of a thread, and its name. With `nest`, slices may lie in one another."""
+    """Yield the slices of a thread, and its name. With `nest`, a slice may contain others; without, overlapping slices
+    are put on further threads."""
     until: list[list[int]] = []
-    """The ends of the open slices, for the thread and each one after it."""
+    """The ends of the open slices: one list for the thread, and one for each further thread."""
     for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):
         start, end = each["ts"], each["ts"] + each["dur"]
         for ends in until:

@@ -29,13 +29,14 @@ Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
 EARLY = 49 * SEGMENT
 """The window at which slow start ends early: Linux checks from 16 segments on, after 8 answers of a round."""
 CUBIC = 0.4
-"""The window then grows by so many segments, times the cube of the seconds (RFC 9438)."""
+"""The window then grows by this number of segments, times the cube of the seconds (RFC 9438)."""
 
 HANDSHAKES = ("TCP", "TLS")
 """Spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""If the connection took no more bytes for more than this share of a request's time, the server worked meanwhile."""
+"""If the connection accepted no bytes for more than this share of a request's time, the server is taken to have worked
+meanwhile."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,
@@ -61,7 +62,7 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
     requests = _direct_requests(trace)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
-    """Microseconds during each request: on the link, at the server while nothing else was done, and here."""
+    """Microseconds during each request: on the link, at the server while nothing else was done, and on this side."""
     for piece in pieces(trace):
         index = _during(requests, piece)
         if index is not None:
@@ -94,7 +95,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
     """Return the round trips in which bodies waited for TCP's window on connections of this trace, and their
     microseconds.
 
-    If a body took more than twice that time, its request does not count: the rate was the reason.
+    If a body took more than twice that time, its request does not count, because the rate was the reason.
     """
     rtt = round_trip(trace)
     directions: tuple[_Direction, _Direction] | None = None
@@ -115,7 +116,7 @@ def window_opening(trace: Trace) -> tuple[int, int]:
 
 
 def _direct_requests(trace: Trace) -> list[RequestEnded]:
-    """Return the requests in order, without those that a process of this machine answered by requests of its own."""
+    """Return the requests in order, except requests that a local process answered by making requests itself."""
     return sorted((each for each in trace.requests if not _is_relayed(each, trace)), key=lambda each: each.start)
 
 
@@ -136,7 +137,7 @@ class _Direction:
         self._ends_early = 2 * self._time(SEGMENT) > gap
 
     def seconds(self, size: int) -> float:
-        """Return the seconds until the last of so many bytes has left."""
+        """Return the seconds until the last of `size` bytes has been sent."""
         waited = 0.0
         while size > self._window and self._time(self._window) < self._link.rtt:
             size -= self._window
@@ -158,13 +159,13 @@ class _Direction:
 
 
 def request_size(request: RequestEnded) -> int:
-    """Return the bytes of a request on the wire. With a body, REQUEST and END travel in packets of their own. They
-    count as full packets, since the window counts packets."""
+    """Return the bytes of a request on the wire. With a body, REQUEST and END are sent in separate packets. They count
+    as full packets, because the window counts packets."""
     return request.up + 2 * SEGMENT if request.up > SEGMENT else request.up
 
 
 def answer_size(request: RequestEnded) -> int:
-    """Return the bytes of an answer on the wire, including its trace. END of a long answer has a packet of its own."""
+    """Return the bytes of an answer on the wire, including its trace. The END of a long answer has its own packet."""
     return request.down + SEGMENT if request.down > INITIAL_WINDOW else request.down
 
 

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     import socket
 
 MAX_SHOWN = 16
-"""A binary argument of up to twice so many bytes is shown by its first four bytes, a longer one by its length."""
+"""A binary argument of up to twice as many bytes is shown by its first four bytes, a longer one by its length."""
 
 MAX_TEXT = 64
 """The most characters of a name that are shown."""
@@ -50,16 +50,16 @@ class CallRecord(msgspec.Struct):
     result: str = ""
     is_vfs: bool = False
     where: str = ""
-    """The lines of the program that made a VFS call, if they were asked for."""
+    """The lines of the program that made a VFS call, if they were requested."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
     """The server's counts for the request, by name."""
     answered: float = 0.0
-    """The time at which the first part of the answer came."""
+    """The time at which the first part of the answer was received."""
 
     def add_server_trace(self, trace: ServerTrace | None) -> None:
-        """Add the spans and counts that the server tells."""
+        """Add the spans and counts that the server reports."""
         if trace is not None:
             self.server += trace.spans
             self.counts |= trace.counts
@@ -74,7 +74,7 @@ class Span(NamedTuple):
     end: float
     cpu: float
     depth: int = 0
-    """The number of spans around this one."""
+    """The number of spans that contain this span."""
 
 
 class Recorder:
@@ -224,7 +224,7 @@ class Recorder:
 
 
 def busy(spans: Sequence[ServerSpan]) -> int:
-    """Return the microseconds that a server worked in some spans, which may lie in each other."""
+    """Return the microseconds that a server worked in some spans. Nested spans count once."""
     total = until = 0
     for each in sorted(spans, key=lambda each: each.start):
         if each.part != Part.QUEUED:
@@ -237,7 +237,7 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Count the start of another process as this one's: a worker counts that of its command."""
+    """Count the start of another process as this process's own. A worker calls it with the id of its command."""
     _stands_for[0] = str(process)
 
 
@@ -252,7 +252,8 @@ def since_start() -> float | None:
 
 
 def _short(raw: msgspec.Raw, *, is_content: bool) -> str:
-    """Return arguments as a person reads them: ids cut, long lists counted. `is_content`: bytes are those of files."""
+    """Return arguments in a readable form: ids are cut, and of long lists only the length is shown. `is_content`: True
+    if bytes are the content of files."""
     values = msgspec.msgpack.decode(raw, type=list[object])
     return ", ".join(
         f"{len(value)} bytes" if is_content and isinstance(value, bytes) else _value(value) for value in values

@@ -19,7 +19,7 @@ CALLED: dict[str, str] = {
     Part.SERVER: "in the server",
     Part.RECEIVE: "receive",
 }
-"""The name of each part, in the order in which they are shown."""
+"""The name of each part, in the order of display."""
 
 
 def lines(trace: Trace) -> list[str]:
@@ -34,7 +34,7 @@ def lines(trace: Trace) -> list[str]:
 
 
 def incomplete(trace: Trace) -> list[str]:
-    """Return lines about what a trace lacks."""
+    """Return lines about the parts that a trace lacks, and about a command that failed."""
     status = trace.command.status if trace.command is not None else 0
     failed = [f"  It ended with {exit_reason(status)}."] if status else []
     if not trace.processes:

@@ -1,4 +1,4 @@
-"""`-Dhpss`: a line for each request and one for all of them."""
+"""`-Dhpss`: prints a line for each request and a summary of all requests."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from smartserver.trace.recorder import CallRecord, Recorder
 
 MOST = 4
-"""The most calls that the line of a request shows; of more, it shows only the first."""
+"""The most calls in the line of a request. If there are more, only the first is shown."""
 
 
 def line(record: CallRecord, start: float = 0.0) -> str:
@@ -66,7 +66,7 @@ def counted(number: int, what: str) -> str:
 
 
 def milliseconds(micro: int) -> str:
-    """Return microseconds as a person reads them."""
+    """Return microseconds in a readable form."""
     return f"{micro / 1000:.1f} ms"
 
 

@@ -1,4 +1,4 @@
-"""`Tracing`: shows, bans and records the calls of one client, as flags say. It is the same for every tool."""
+"""`Tracing`: shows, bans and records the calls of one client, depending on flags. All tools use it."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PARENT = "TRACEPARENT"
 
 
 class Tracing:
-    """The tracing of one client. Its observers are for that client, and it is closed with the client."""
+    """The tracing of one client: it provides observers for that client, and is closed with the client."""
 
     def __init__(
         self,
@@ -103,7 +103,7 @@ class Tracing:
 
     @contextmanager
     def listening(self) -> Iterator[None]:
-        """Record the spans of this thread, if they are wanted."""
+        """Record the spans of this thread, if a trace is requested."""
         with listening(self.recorder) if self.recorder is not None else contextlib.nullcontext():
             yield
 

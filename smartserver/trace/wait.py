@@ -3,9 +3,8 @@
 An instant belongs to the span that began last of those that cover it. The spans of a process nest, so this is the
 innermost one. Of two processes, it is the one that was begun for the other. Time that no span covers is `unnamed`.
 
-While a request waits for the link, its server works. The server has a clock of its own, and the times of the way up and
-the way down cannot be told apart. So its spans are placed in the middle, and may be earlier or later by
-`Placed.within`.
+While a request waits for the link, its server works. The server has its own clock, and the times of the way up and the
+way down cannot be distinguished. So its spans are placed in the middle, and may be earlier or later by `Placed.within`.
 """
 
 from __future__ import annotations
@@ -38,7 +37,7 @@ WORK = (Part.SERVER, Part.DISK)
 
 
 class BadTrace(Exception):
-    """A file is no trace, or not the trace of one command."""
+    """A file is not a trace, or not the trace of one command."""
 
 
 @dataclass
@@ -162,7 +161,7 @@ def placed(request: RequestEnded) -> Placed:
 
 
 def pieces(trace: Trace) -> Iterator[Piece]:
-    """Yield the whole wait in order, each instant in one piece. Unnamed time has no part."""
+    """Yield the whole wait in order. Each instant belongs to one piece. Unnamed time has no part."""
     served = _remote_work(trace)
     first = 0
     for piece in _swept(trace.start, trace.end, _covers(trace)):
@@ -179,14 +178,16 @@ def pieces(trace: Trace) -> Iterator[Piece]:
 
 
 def _remote_work(trace: Trace) -> list[Piece]:
-    """Return the work of others while this side may wait: that of servers, and the starts of processes begun for it."""
+    """Return the work of other processes during which this side may wait: the work of servers, and the starts of
+    processes for this command."""
     found = [span for request in trace.requests for span in placed(request).spans]
     found += [each for _, each in of_processes(trace) if each.part == Part.START and each.start > trace.start]
     return list(_swept(trace.start, trace.end, found))
 
 
 def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
-    """Yield a stretch of time in pieces. Each belongs to the span that began last of those that cover it."""
+    """Yield a period of time in pieces. Each piece belongs to the span that began last among the spans that cover
+    it."""
     covers = sorted(span for span in spans if span.start < end and span.end > at)
     active: list[tuple[int, int, str, str]] = []
     bounds = sorted({at, end, *[b for cover in covers for b in (cover.start, cover.end) if at < b < end]})
@@ -241,7 +242,7 @@ class Wait:
     names: dict[str, Counter[str]]
     """The microseconds of each part, by the names of its spans."""
     overlapped: int
-    """Microseconds that servers worked while this side did something else. They are in no part."""
+    """Microseconds in which servers worked while this side was busy, too. They are counted in no part."""
 
     @property
     def unnamed(self) -> int:

@@ -21,11 +21,11 @@ Progress = Callable[[int, int], None]
 
 
 class VcsError(Exception):
-    """A local repository cannot do what was asked; the message is one line for the user."""
+    """A local repository does not support a request or failed. The message is one line for the user."""
 
 
 class BadStream(VcsError):
-    """A stream cannot be imported; the message says why in one line, and at which line of the stream."""
+    """A stream cannot be imported. The message gives, on one line, the reason and the line of the stream."""
 
     @classmethod
     def at(cls, line: int, why: str) -> BadStream:
@@ -42,7 +42,7 @@ class CannotSend(VcsError):
 
 
 class WrongContent(VcsError):
-    """A pulled record does not match its key, or its base is missing here."""
+    """A pulled record does not match its key, or its base is missing in the local repository."""
 
     def __init__(self, key: Key, why: str) -> None:
         super().__init__(key, why)
@@ -54,7 +54,7 @@ class WrongContent(VcsError):
 
 
 class ToolFailed(VcsError):
-    """A command of the version-control system failed; `said` is empty or one line."""
+    """A command of the version-control system failed. `said`: its message on one line, or empty."""
 
     def __init__(self, command: str, status: int, said: str) -> None:
         super().__init__(command, status, said)
@@ -67,7 +67,7 @@ class ToolFailed(VcsError):
 
 
 class InsertReport(NamedTuple):
-    """The objects and revisions that a pull brought into the local repository."""
+    """The numbers of objects and revisions that a pull added to the local repository."""
 
     objects: int
     revisions: int

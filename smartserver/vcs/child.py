@@ -17,7 +17,7 @@ _REFUSED = 1
 """The status of a child whose answer is the pickled `VcsError` that it raised."""
 
 _FAILED = 2
-"""The status of a child that any other error ended; the answer is its message."""
+"""The status of a child that ended with any other error. Its answer is the message of the error."""
 
 
 _PIECE: Final = 1 << 16
@@ -90,7 +90,7 @@ class Child:
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `chunks`, in other pieces. A child process makes them meanwhile."""
+    """Yield the bytes of `chunks`, divided differently. A child process generates them meanwhile."""
     import tempfile  # Most commands of git fork no child.
 
     with tempfile.TemporaryFile() as answer:

@@ -12,7 +12,7 @@ from typing import Final
 
 _GROUP: Final = rb"([*+?]|\{[0-9,]+\})\+"
 _SINGLE: Final = rb"\\.|\[\^?\]?(?:[^\]\\]|\\.)*\]"
-"""An escaped byte, or a class of bytes."""
+"""Matches an escaped byte, or a class of bytes."""
 
 
 def atomic(pattern: bytes) -> bytes:

@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 
 WIDE: Final = 1 << 20
-"""The most bytes that Linux lets any user keep in a pipe, which has 64 KiB at first."""
+"""The most bytes that Linux lets any user have in a pipe, whose default is 64 KiB."""
 
 
 def widen(descriptor: int) -> None:

@@ -32,10 +32,10 @@ class ReceivedRecord(NamedTuple):
     base: Key
     check: bytes
     base_is_local: bool
-    """True if it has a base that was not received before it. The base is then in the local repository, even if a copy
-    is received later."""
+    """True if the record has a base that was not received before it. The base is then in the local repository, even if
+    a copy is received later."""
     revision: RevisionId
-    """The first revision that introduced it."""
+    """The first revision that introduced the record."""
 
 
 class ReceivedRecords(ABC):
@@ -70,7 +70,8 @@ class ReceivedRecords(ABC):
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
-        """Keep a segment; parents come first. Return it decoded, with the entries of records that are new here."""
+        """Store a segment; parents must come first. Return it decoded, with the entries of the records that are new
+        here."""
         taken = self._note(block, self._size)
         self._write(block)
         return taken

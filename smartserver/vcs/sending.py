@@ -1,4 +1,4 @@
-"""Makes the segments of a push: each at once, or by the writer's thread while the next records are read."""
+"""Builds the segments of a push: each at once, or by the writer's thread while the next records are read."""
 
 from __future__ import annotations
 
@@ -15,18 +15,18 @@ from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 
 HELD: Final = 4 << 20
-"""If a revision's texts have fewer bytes, all of them are read before its segment is begun."""
+"""If a revision's texts have fewer bytes than this, all of them are read before its segment is begun."""
 
 
 class Job(NamedTuple):
     """A revision to send."""
 
     named: str
-    """The revision as its refusal names it."""
+    """The name of the revision in errors."""
     revision: RevisionId
     parents: Sequence[Parent]
     records: Iterable[NewRecord | HeldRecord]
-    """The records that it introduced; they may be read one by one."""
+    """The records that the revision introduced. They may be read lazily, one by one."""
 
 
 def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
@@ -43,11 +43,11 @@ def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
 
 
 def segments_in_thread(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments, those with a large text in parts. The writer's thread makes small ones while the next revisions
-    are read. The caller must call `writer.abandon` at the end.
+    """Yield segments, those with a large text in parts. The writer's thread makes small segments while the next
+    revisions are read. The caller must call `writer.abandon` at the end.
 
     Raises:
-        CannotSend: a server would refuse one.
+        CannotSend: a server would refuse a segment.
     """
     waiting: deque[Job] = deque()
     for job in jobs:

@@ -1,6 +1,6 @@
-"""Holds signals back while an exception from a handler would leave something half done.
+"""Blocks signals while an exception from a handler would leave an operation half done.
 
-In a program that has other threads a signal may reach one of them, and raise the exception all the same.
+In a program with other threads, a signal may reach another thread and still raise the exception.
 """
 
 from __future__ import annotations
@@ -10,12 +10,13 @@ import signal
 from collections.abc import Collection, Iterator
 
 RAISING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGALRM)
-"""The signals whose handlers may raise an exception. Holding all signals takes ten times as long."""
+"""The signals whose handlers may raise an exception. Blocking all signals would take ten times as long."""
 
 
 @contextlib.contextmanager
 def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
-    """Hold these signals until the context is left. Its value is the signals held before, for a forked process."""
+    """Block these signals inside the context. The context's value is the set of signals that were blocked before, for a
+    forked process."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, ())
     try:
         signal.pthread_sigmask(signal.SIG_BLOCK, numbers)  # This handles a signal that is pending already.
@@ -25,8 +26,8 @@ def held(numbers: Collection[int] = RAISING) -> Iterator[set[int]]:
 
 
 def be_ended_by_signals() -> None:
-    """Reset the handlers of signals in a forked process, because they are meant for the parent. SIGINT is ignored: the
-    parent gets it, too, and ends this process."""
+    """Reset the handlers of signals in a forked process, because they are meant for the parent. SIGINT is ignored,
+    because the parent gets it, too, and ends this process."""
     signal.set_wakeup_fd(-1)
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):

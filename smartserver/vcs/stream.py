@@ -25,7 +25,7 @@ FEATURES: Final = frozenset(
         b"multiple-authors", b"notes", b"relative-marks", b"no-relative-marks",
     ]
 )  # fmt: skip
-"""The features that a stream may announce. A command that needs one which is missing here is refused."""
+"""The features that a stream may announce. A stream that needs an unknown feature is refused."""
 
 HEADS: Final = b"refs/heads/"
 TAGS: Final = b"refs/tags/"
@@ -45,7 +45,7 @@ _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
 
 class _Lines:
-    """The file that a stream is read from. A newline is added to a last line without one."""
+    """The file from which a stream is read. A newline is added to a last line without one."""
 
     def __init__(self, file: IO[bytes], moved: Callable[[int], object]) -> None:
         self._file = file
@@ -209,7 +209,8 @@ class Refs:
     """The refs of a stream and those of the server, for systems that name a commit by an id."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
-        """`there`: the refs of the server. `marks`: those of earlier streams; those of this stream are added."""
+        """`there`: the refs of the server. `marks`: the marks of earlier streams, to which the marks of this stream are
+        added."""
         self.there = there
         self.marks = marks
         self.moved: dict[bytes, bytes] = {}
@@ -241,7 +242,7 @@ class Refs:
         """Return the commit that a stream names by a mark or a ref.
 
         Raises:
-            LookupError: there is none.
+            LookupError: the mark or ref is unknown.
         """
         if name.startswith(b":"):
             found = self.marks.get(name[1:])
@@ -267,20 +268,20 @@ class FileVersion(NamedTuple):
 
 
 Files = dict[bytes, FileVersion | None]
-"""The new and changed files of a commit; None stands for a file that the commit removes."""
+"""The new and changed files of a commit. None means that the commit removes the file."""
 
 
 class FilesBefore(Protocol):
     """The files of the first parent of a commit."""
 
     def has(self, path: bytes) -> bool:
-        """Tell whether there is a file at `path`."""
+        """Tell whether a file exists at `path`."""
 
     def has_folder(self, path: bytes) -> bool:
-        """Tell whether there is a folder at `path`."""
+        """Tell whether a folder exists at `path`."""
 
     def paths(self, folder: bytes) -> Iterable[bytes]:
-        """Return all files in a folder and below it; the empty path names the top folder."""
+        """Return all files below a folder; the empty path names the top folder."""
 
     def file(self, path: bytes) -> FileVersion:
         """Return a file that exists."""
@@ -295,7 +296,7 @@ class FileChanges:
         self._control = control
         self._files: Files = {}
         self._folders: set[bytes] = set()
-        """The folders of new files, even if these files do not exist any more."""
+        """The folders of new files, even if these files no longer exist."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
         """Apply a change. Return False if it is left out because it is a submodule. `text_of`: returns a function that
@@ -339,8 +340,8 @@ class FileChanges:
         self._files[path] = file
 
     def _remove(self, path: bytes) -> None:
-        """Remove a file, or a folder and all files in it. git writes the removal of a file after the folder that takes
-        its place: then the folder stays."""
+        """Remove a file, or a folder and all files in it. If a folder replaces a file, git writes the removal of the
+        file after the folder: then the folder is kept."""
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
@@ -365,7 +366,7 @@ class FileChanges:
         return self._files[path] is not None if path in self._files else self._before.has(path)
 
     def _below(self, path: bytes) -> list[bytes]:
-        """Return the files in a folder. If it does not exist, no file is looked at."""
+        """Return the files in a folder. If the folder does not exist, no file is read."""
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""
@@ -384,8 +385,8 @@ def path_problem(path: bytes, control: bytes) -> str:
 
 
 def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
-    """Give a commit a ref of a stream, under a name that git allows. If git could not have the ref beside the others,
-    the name ends with `otherwise`."""
+    """Add a ref of a stream for a commit, under a name that git allows. If the name conflicts with another ref in git,
+    `otherwise` is appended."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
         other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs

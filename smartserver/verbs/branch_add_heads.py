@@ -30,7 +30,7 @@ class AddHeadsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fi
 
 
 class AddHeadsResult(Result, frozen=True, array_like=True):
-    """`old`: the previous tips of the ref; empty if it was absent. `new`: the tips that it did not have before."""
+    """`old`: the previous tips of the ref; empty if it was absent. `new`: the tips that the ref did not have before."""
 
     old: list[bytes]
     new: list[bytes]

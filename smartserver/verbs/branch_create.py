@@ -26,7 +26,7 @@ class BranchCreateResult(Result, frozen=True, array_like=True):
 def branch_create(context: Context, request: BranchCreateRequest) -> BranchCreateResult:
     """Create a ref with its content, tip and attributes at once, so that nothing incomplete is ever visible.
 
-    A ref that exists with this tip and these attributes is a success; any other existing ref is refused.
+    If the ref exists with this tip and these attributes, the call succeeds; with any other value it is refused.
     """
     old = move(context, request.ref, Tip(request.tip, request.attributes), create=Create.MUST)
     return BranchCreateResult(old is None)

@@ -15,14 +15,14 @@ class BranchDeleteRequest(Arguments, frozen=True, array_like=True, forbid_unknow
 
 
 class BranchDeleteResult(Result, frozen=True, array_like=True):
-    """The tips that the ref had; empty if it was absent."""
+    """The previous tips of the ref; empty if the ref was absent."""
 
     old: list[bytes]
 
 
 @verb("Branch.delete", own_verdict=True, errors=(AccessDenied, HeadBranch, NoSuchRepository, StaleLease))
 def branch_delete(context: Context, request: BranchDeleteRequest) -> BranchDeleteResult:
-    """Remove a ref and its entries in every map. An absent ref is a success, unless `expected` is a tip.
+    """Remove a ref and its entries in every map. If the ref is absent, the call succeeds unless `expected` is a tip.
 
     The branch that HEAD names cannot be removed.
     """

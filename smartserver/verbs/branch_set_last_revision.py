@@ -22,14 +22,15 @@ class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unk
 
 
 class SetLastRevisionResult(Result, frozen=True, array_like=True):
-    """The previous tips of the ref; empty if it was absent. They equal the new tip if nothing had to change."""
+    """The previous tips of the ref; empty if the ref was absent. They equal the new tip if the ref was there
+    already."""
 
     old: list[bytes]
 
 
 @verb("Branch.set_last_revision", own_verdict=True, errors=MOVE_ERRORS)
 def branch_set_last_revision(context: Context, request: SetLastRevisionRequest) -> SetLastRevisionResult:
-    """Point a ref at a revision that is stored or comes with the request.
+    """Point a ref at a revision that is stored or sent with the request.
 
     Rules: `ff` (the new tip descends from the present one, or from its target if that is an annotated tag), `force`,
     `lease` (the ref is still at `expected`), `new` (the ref is absent, or at the new tip already). If the ref has the

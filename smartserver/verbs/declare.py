@@ -37,7 +37,7 @@ class Effect(enum.Enum):
 
 
 class Body(enum.Enum):
-    """The stream of segments that goes with a call, if one does."""
+    """The direction of the stream of segments that belongs to a call, or none."""
 
     NONE = "none"
     UP = "up"
@@ -45,7 +45,7 @@ class Body(enum.Enum):
 
 
 class Permission(enum.Enum):
-    """A right of a user to a repository; write, create and force may be given per ref."""
+    """A right of a user to a repository. Write, create and force may be granted per ref."""
 
     READ = "read"
     WRITE = "write"
@@ -59,7 +59,7 @@ class Permission(enum.Enum):
 
 
 class ServerFacts(msgspec.Struct, frozen=True):
-    """The facts about a server that clients are told."""
+    """The facts about a server that are sent to clients."""
 
     version: str
     capabilities: tuple[str, ...]
@@ -70,7 +70,7 @@ class Files(Protocol):
 
     @property
     def tree(self) -> Transport:
-        """The tree below the request's path, and nothing else. Errors name paths relative to it."""
+        """The tree below the request's path, and no other files. Errors name paths relative to it."""
 
     def brought(self, size: int) -> Iterator[bytes]:
         """Yield the next `size` bytes of the request's body, in pieces."""
@@ -85,11 +85,11 @@ class Files(Protocol):
 
 
 class Context(Protocol):
-    """The first argument of a verb. A verb decides on the transaction, and gets everything else from the context."""
+    """The first argument of a verb. A verb decides on the transaction, and gets all other input from the context."""
 
     @property
     def transaction(self) -> Transaction:
-        """The request's view of its repository."""
+        """The request's view of the repository."""
 
     @property
     def server(self) -> ServerFacts:
@@ -109,7 +109,7 @@ class Context(Protocol):
 
     @property
     def branch(self) -> bytes:
-        """The ref that `.` stands for; empty if the path of the request may not lead below a repository."""
+        """The ref that `.` denotes; empty if the path of the request may not lead below a repository."""
 
     @property
     def inner(self) -> str:
@@ -123,11 +123,11 @@ class Context(Protocol):
         """Check that the user has a permission.
 
         Raises:
-            AccessDenied: the user lacks it.
+            AccessDenied: the user lacks the permission.
         """
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is made, before they are kept.
+        """Count bytes of a result while it is built, before they are stored.
 
         Raises:
             LimitExceeded: the results of the request are too long.
@@ -144,8 +144,8 @@ class Context(Protocol):
         """
 
     def mend(self) -> tuple[list[str], bool]:
-        """Correct data that an earlier release stored unchecked. Return a line for each correction, and whether more is
-        left.
+        """Correct data that an earlier release stored unchecked. Return a line for each correction, and True if another
+        call is needed.
 
         Raises:
             NoSuchRepository: there is no repository.
@@ -163,7 +163,7 @@ class Context(Protocol):
         `after`.
 
         Raises:
-            LimitExceeded: there are too many folders to look into.
+            LimitExceeded: too many folders would have to be read.
         """
 
 
@@ -183,9 +183,9 @@ class Declaration(msgspec.Struct, frozen=True):
     finds_above: bool = False
     """True if the path may lead below a repository."""
     long: bool = False
-    """True if a call may take minutes. It runs apart from quick calls."""
+    """True if a call may take minutes. It is executed separately from quick calls."""
     alone: bool = False
-    """True if no other call may be in its request."""
+    """True if the request must have no other call."""
     of_incomplete: bool = False
     """True for maintenance, which also works on a repository whose copy is incomplete."""
     copies: Callable[[Any], bool] = lambda arguments: False
@@ -235,7 +235,7 @@ class Verb(Declaration, Generic[RequestT, ResultT], frozen=True, kw_only=True):
 
     @property
     def permission(self) -> Permission:
-        """The permission that every call needs. The verb may require others itself."""
+        """The permission that every call needs. The verb itself may require further permissions."""
         return Permission.READ if self.effect is Effect.READ else Permission.WRITE
 
 

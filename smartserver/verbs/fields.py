@@ -17,7 +17,7 @@ MAX_IDS = 4096
 """The most ids in one list of a call."""
 
 NAMES_A_REF = {"names": "a ref"}
-"""The mark of the type of a field in which `.` may stand for the branch the request's path names (`verbs.here`)."""
+"""The mark of the type of a field in which `.` may denote the branch that the request's path names (`verbs.here`)."""
 
 Id = Annotated[bytes, msgspec.Meta(min_length=1, max_length=MAX_NAME, examples=[bytes(range(20))])]
 """A revision id, binary."""
@@ -28,7 +28,7 @@ RefName = Annotated[
 """The name of a ref."""
 
 Expected = Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[bytes(range(20))])]
-"""The tip a ref is expected to have; empty: the ref is expected not to exist."""
+"""The tip that a ref is expected to have. Empty means that the ref is expected not to exist."""
 
 Small = Annotated[bytes, msgspec.Meta(max_length=4096, examples=[b"refs/heads/main"])]
 """An opaque small value."""

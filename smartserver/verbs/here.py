@@ -16,7 +16,7 @@ from smartserver.records.model import HERE
 from smartserver.verbs.fields import NAMES_A_REF
 
 Branch = Callable[[], bytes]
-"""A function that returns the name of the branch. It is called only if there is a `.`."""
+"""A function that returns the name of the branch. It is called only if the arguments contain a `.`."""
 Replace = Callable[[Any, Branch], Any]
 
 StructT = TypeVar("StructT", bound=msgspec.Struct)

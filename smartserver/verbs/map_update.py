@@ -44,7 +44,7 @@ class Verdict(enum.StrEnum):
 
     DONE = "done"
     UNCHANGED = "unchanged"
-    """The entry had the new value before."""
+    """The entry had the new value already."""
     CONFLICT = "conflict"
     """The entry was not changed, because it does not have the value that the caller expected."""
 

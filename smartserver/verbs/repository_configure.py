@@ -15,7 +15,7 @@ MAX_SETTINGS = 64
 """The most settings of a repository: the first answer to each client has all of them."""
 
 MAX_SETTINGS_BYTES = 16 * 1024
-"""The most bytes of their names and values."""
+"""The most bytes of the names and values of all settings."""
 
 
 class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -25,7 +25,7 @@ class ConfigureRequest(Arguments, frozen=True, array_like=True, forbid_unknown_f
 
 
 class ConfigureResult(Result, frozen=True, array_like=True):
-    """The previous values of these settings, without those that were absent."""
+    """The previous values of the changed settings, without those that were absent."""
 
     old: dict[str, bytes]
 
@@ -54,7 +54,7 @@ def repository_configure(context: Context, request: ConfigureRequest) -> Configu
 
 
 def check_size(settings: Mapping[str, bytes], before: Mapping[str, bytes]) -> None:
-    """Check that settings take no more bytes than they may, or than the settings before them.
+    """Check that settings take no more bytes than the limit, or than the previous settings.
 
     Raises:
         LimitExceeded: the settings take more.

@@ -43,8 +43,8 @@ class CopyPart(enum.StrEnum):
 
 
 class CreateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`settings`: small values of a new repository, such as `HEAD`; an existing one keeps its own. `exclusive`: true if
-    an existing repository is an error."""
+    """`settings`: small values of a new repository, such as `HEAD`; an existing repository keeps its settings.
+    `exclusive`: true if an existing repository is an error."""
 
     vcs: Word
     kinds: Annotated[list[KindField], msgspec.Meta(min_length=1, max_length=MAX_KINDS)]
@@ -70,9 +70,9 @@ def _is_part(request: CreateRequest) -> bool:
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Create a repository, or accept an existing one of the same VCS.
 
-    A repository that is created again after a deletion gets another incarnation. In one request with
-    `Repository.insert_pack` and `Branch.*`, it is never visible while empty. Nor is a part of a copy of several
-    requests.
+    A repository that is created again after a deletion gets another incarnation. If it is created in one request with
+    `Repository.insert_pack` and `Branch.*`, it is never visible while empty. An incomplete copy of several requests is
+    not visible either.
     """
     transaction = context.transaction
     if not transaction.exists:

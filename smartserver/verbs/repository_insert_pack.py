@@ -1,4 +1,4 @@
-"""`Repository.insert_pack`: bring revisions, without a lock."""
+"""`Repository.insert_pack`: store revisions, without a lock."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class InsertPackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_
 
 
 class InsertPackResult(Result, frozen=True, array_like=True):
-    """The number of new revisions that are stored. Those that only refused refs reach are not stored."""
+    """The number of new revisions that are stored. Revisions that only refused refs reach are not stored."""
 
     new: int
 
@@ -47,9 +47,9 @@ class InsertPackResult(Result, frozen=True, array_like=True):
     ),
 )
 def repository_insert_pack(context: Context, request: InsertPackRequest) -> InsertPackResult:
-    """Bring a stream of segments. They are checked in quarantine, and visible with the record of the request.
+    """Store a stream of segments. They are checked in quarantine, and become visible with the record of the request.
 
-    If the graph came first and the server has much of it, the answer is `known`, before the records are sent.
+    If the graph was sent first and the server has much of it, the answer is `known`, before the records are sent.
     """
     transaction = context.transaction
     if not transaction.exists:

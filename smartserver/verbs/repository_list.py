@@ -10,7 +10,7 @@ from smartserver.errors import InvalidPath, LimitExceeded
 from smartserver.verbs.declare import Arguments, Context, Effect, Result, verb
 
 MAX_REPOSITORIES = 1000
-"""The most repositories in one answer: the log of each is read."""
+"""The most repositories in one answer, because the log of each is read."""
 
 
 class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
@@ -23,7 +23,8 @@ class ListRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class RepositoryField(Result, frozen=True, array_like=True):
-    """`count`: the number of refs. `refs`: their names, if requested. `problem`: the reason why it cannot be read."""
+    """`count`: the number of refs. `refs`: their names, if requested. `problem`: the reason if the repository cannot be
+    read."""
 
     path: str
     vcs: str
@@ -33,8 +34,8 @@ class RepositoryField(Result, frozen=True, array_like=True):
 
 
 class ListResult(Result, frozen=True, array_like=True):
-    """The repositories sorted by path: the content of a folder comes before the folder's siblings. `more`: true if
-    there may be others after the last."""
+    """The repositories sorted by path: the content of a folder comes before the folder's siblings. `more`: true if the
+    listing may continue after the last repository."""
 
     repositories: list[RepositoryField]
     more: bool = False
@@ -42,7 +43,10 @@ class ListResult(Result, frozen=True, array_like=True):
 
 @verb("Repository.list", effect=Effect.READ, site_wide=True, errors=(InvalidPath, LimitExceeded))
 def repository_list(context: Context, request: ListRequest) -> ListResult:
-    """List the repositories at or below the request's path. A path that leads into a repository gives that one."""
+    """List the repositories at or below the request's path.
+
+    If the path leads into a repository, only that repository is listed.
+    """
     found = context.listing(request.after, request.most)
     repositories: list[RepositoryField] = []
     for each in found:

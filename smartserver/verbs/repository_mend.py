@@ -14,8 +14,8 @@ class MendRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MendResult(Result, frozen=True, array_like=True):
-    """`count`: the number of corrections. `mended`: a line for each of the first ones. `left`: true if more are left
-    for another call."""
+    """`count`: the number of corrections. `mended`: a line for each of the first corrections. `left`: True if another
+    call is needed."""
 
     count: int
     mended: list[str]
@@ -26,7 +26,8 @@ class MendResult(Result, frozen=True, array_like=True):
 def repository_mend(context: Context, request: MendRequest) -> MendResult:
     """Prove the attributes of all tips, correct the kinds of maps, and remove entries that no map can have.
 
-    It corrects what `Repository.verify` reports about these. It needs the permission to administer.
+    These are the faults that `Repository.verify` reports about tips and maps. The user needs the permission to
+    administer.
     """
     context.require(Permission.ADMIN)
     mended, left = context.mend()

@@ -11,7 +11,7 @@ class PackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class PackResult(Result, frozen=True, array_like=True):
-    """The number of packs before and after, and their bytes."""
+    """The number of packs before and after the call, and their bytes."""
 
     before: int
     after: int
@@ -26,9 +26,9 @@ class PackResult(Result, frozen=True, array_like=True):
     of_incomplete=True,
 )
 def repository_pack(context: Context, request: PackRequest) -> PackResult:
-    """Join all packs except those of more than 1 GiB. The server does so by itself when there are many.
+    """Join all packs except those of more than 1 GiB. The server does so by itself when there are many packs.
 
-    It changes nothing that a client sees, so it counts as a read; but it needs the permission to write.
+    The call changes nothing that a client sees, so it counts as a read, but the user needs the permission to write.
     """
     context.require(Permission.WRITE)
     report = context.pack()

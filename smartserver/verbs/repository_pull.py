@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from smartserver.store.transaction import Transaction
 
 MAX_HAVES = 256
-"""The most haves of a pull (DESIGN 7). More take more bytes than the revisions that they save."""
+"""The most haves of a pull (DESIGN 7). Further haves would take more bytes than the revisions that they save."""
 
 MAX_WANTS = 65536
 """The most revisions or objects that one request names."""
 
 MAX_PREFIXES = 256
-"""The most prefixes of refs in one pull: each ref is compared with all of them."""
+"""The most prefixes of refs in one pull, because each ref is compared with all of them."""
 
 Haves = Annotated[list[Id], msgspec.Meta(max_length=MAX_HAVES)]
 Refs = Annotated[list[RefName], msgspec.Meta(max_length=65536)]
@@ -33,8 +33,8 @@ Absent = Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: the refs whose tips the client wants; nil is all refs. Each is an exact name, a prefix that ends in `/`
     or `*`, or the name of a setting that holds a ref's name (`HEAD`). `ids`: further revisions that the client wants.
-    `follow`: prefixes of refs that follow the others. The server sends such a ref if the answer or the client has its
-    tip, or if its tip is an annotated tag on a revision of these.
+    `follow`: prefixes of refs that follow the selected refs. The server sends such a ref if the answer or the client
+    has its tip, or if its tip is an annotated tag on a revision of these.
 
     `haves`: revisions that the client has completely. `absent`: parents of these that it lacks. `bulk`: true to get a
     bulk stream as the body. `tagged`: true to get the stored revisions that maps of ids name, too. `expanded`: true if
@@ -53,8 +53,8 @@ class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class PullResult(Result, frozen=True, array_like=True):
-    """`segments`: the number of segments in the body. `size`: its bytes, before a bulk stream compresses them.
-    `common`: a bit for each have, lowest first, which is set if the server has it.
+    """`segments`: the number of segments in the body. `size`: the bytes of the body, before a bulk stream compresses
+    them. `common`: a bit for each have, lowest first, which is set if the server has it.
     """
 
     segments: int = 0
@@ -63,7 +63,7 @@ class PullResult(Result, frozen=True, array_like=True):
 
 
 def tips(transaction: Transaction, patterns: list[bytes] | None) -> list[RevisionId]:
-    """Return the tips that patterns name. A pattern that names nothing is ignored: the client sees all refs."""
+    """Return the tips that patterns select. A pattern without a match is ignored, because the client sees all refs."""
     refs = transaction.refs()
     if patterns is None:
         return [tip.id for value in refs.values() for tip in value]
@@ -99,7 +99,8 @@ def _tagged(transaction: Transaction) -> list[RevisionId]:
 def repository_pull(context: Context, request: PullRequest) -> PullResult:
     """Answer with the changes of the refs, then send the revisions that the wants reach and the haves do not.
 
-    Revisions are sent whole, parents first, as they are on disk. If nothing is wanted (`refs` is empty), none is sent.
+    Revisions are sent whole, parents first, in their stored form. If nothing is wanted (`refs` is empty), none are
+    sent.
     """
     transaction = context.transaction
     refs = transaction.refs()

@@ -1,4 +1,4 @@
-"""`Repository.verify`: read everything and check it."""
+"""`Repository.verify`: read and check all stored data."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
-"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, again if another request came
-first."""
+"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, and again if another request was
+committed first."""
 
 from __future__ import annotations
 
@@ -26,22 +26,23 @@ class Rule(enum.StrEnum):
     """A rule for the moves of a ref."""
 
     FF = "ff"
-    """The new tip must descend from the present one, or from its target if that is an annotated tag."""
+    """The new tip must descend from the present tip, or from the target of the present tip if that is an annotated
+    tag."""
     FORCE = "force"
     """The ref may move anywhere."""
     LEASE = "lease"
-    """The ref may move anywhere, if it is still where the caller expects it."""
+    """The ref may move anywhere, if it still has the value that the caller expects."""
     NEW = "new"
-    """The ref must not move: it must be absent, or at the new tip already (tags)."""
+    """The ref must not move: it must be absent, or be at the new tip already (tags)."""
 
 
 class Growth(enum.StrEnum):
     """The rule for a ref that would have more heads than before."""
 
     NONE = "none"
-    """No more heads are allowed; a new ref has one."""
+    """The ref must not have more heads than before. A new ref may have only one head."""
     COVERED = "covered"
-    """Any number is allowed if each present head is an ancestor of a new one."""
+    """Any number of heads is allowed if each present head is an ancestor of a new one."""
     ANY = "any"
 
 
@@ -66,8 +67,8 @@ HEADS_ERRORS = (
 def move(
     context: Context, name: bytes, tip: Tip, rule: Rule = Rule.FF, create: Create = Create.YES, expected: bytes = b""
 ) -> RefValue | None:
-    """Move or create a ref, and return its previous value. A ref that has the new value already is a success under any
-    rule.
+    """Move or create a ref, and return its previous value. If the ref already has the new value, the call succeeds
+    under any rule.
 
     Raises:
         NoSuchBranch, BranchExists, DivergedBranches, StaleLease: the rule forbids it.
@@ -108,8 +109,8 @@ def add_heads(
 ) -> tuple[RefValue | None, RefValue]:
     """Add tips to a ref, or create it with them. Return its previous and its new value.
 
-    Tips that others replace, according to the repository's system, are left out. If no tip is left, the ref is removed.
-    If the repository had no ref before this request, any heads are allowed.
+    Tips that other revisions replace, according to the repository's system, are left out. If no tip is left, the ref is
+    removed. If the repository had no ref before this request, any heads are allowed.
 
     Raises:
         NoSuchBranch: the ref is absent and must not be created.

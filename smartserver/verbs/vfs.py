@@ -6,8 +6,8 @@ server refuses them unless it runs with `serve --allow-vfs`. Two rules for verbs
 * They do I/O: `context.files` is the jailed served folder, below the request's path. So a request has only VFS calls
   or none. The calls are not planned: they are done in order until one fails, and the rest is not done. Requests are not
   remembered, so a change is carried out at its first sending or never.
-* The content of files need not be in arguments and results. A call that brings content names the number of its bytes in
-  the request's body. A result without content has it in the answer's body. There the contents follow each other in the
+* The content of files need not be in arguments and results. A call with content names the number of its bytes in the
+  request's body. A result without content has it in the answer's body. There the contents follow each other in the
   order of the calls.
 """
 
@@ -46,10 +46,10 @@ MAX_RANGES = 4096
 """The most ranges of a `readv`: the records of a large tree are some thousand, and a request may have several calls."""
 
 LARGEST = 2**63 - 1
-"""The largest offset and size that file systems take."""
+"""The largest offset and size that file systems accept."""
 
 FilePath = Annotated[str, msgspec.Meta(max_length=MAX_FILE_PATH, examples=["packs/0a1b.pack"])]
-"""A path below the request's path, with slashes between the names; empty is the request's path itself."""
+"""A path below the request's path, with slashes between the names. The empty path is the request's path itself."""
 
 Content = Annotated[bytes, msgspec.Meta(max_length=MAX_CONTENT, examples=[b"content"])]
 """The content of a file, or a part of it."""
@@ -101,7 +101,7 @@ class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class WithdrawRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A published file. `aside`: an unused name, which a folder gets before it is removed."""
+    """A published file. `aside`: an unused name, to which a folder is renamed before it is removed."""
 
     path: FilePath
     aside: FilePath
@@ -118,7 +118,7 @@ class HasResult(Result, frozen=True, array_like=True):
 
 
 class GetResult(Result, frozen=True, array_like=True):
-    """`size`: the size of the file; nil if there is none. `content`: its bytes; nil if they are in the body."""
+    """`size`: the size of the file; nil if the file is missing. `content`: its bytes; nil if they are in the body."""
 
     size: int | None
     content: bytes | None = None
@@ -134,14 +134,14 @@ class ReadvResult(Result, frozen=True, array_like=True):
 
 
 class NamesResult(Result, frozen=True, array_like=True):
-    """The sorted names in the folder; nil if there is no folder."""
+    """The sorted names in the folder; nil if the folder does not exist."""
 
     names: list[str] | None
 
 
 class StatResult(Result, frozen=True, array_like=True):
-    """`kind`: `file`, `directory` or `other`; nil if nothing is there. `size`: its bytes. `modified`: the time of the
-    last change, in seconds by the store's clock."""
+    """`kind`: `file`, `directory` or `other`; nil if the path does not exist. `size`: its bytes. `modified`: the time
+    of the last change, in seconds by the store's clock."""
 
     kind: str | None
     size: int = 0
@@ -264,13 +264,13 @@ def publish(context: Context, request: RenameRequest) -> NoResult:
 
 @verb("get_published", effect=Effect.READ, is_vfs=True, errors=(LimitExceeded, *READS))
 def get_published(context: Context, request: LookRequest) -> GetResult:
-    """Return the whole content of a published file, in whatever form it was published."""
+    """Return the whole content of a published file, in any form of publication."""
     return _whole(context, request, context.files.tree.open_published)
 
 
 @verb("withdraw", is_vfs=True, errors=CHANGES)
 def withdraw(context: Context, request: WithdrawRequest) -> NoResult:
-    """Remove a published file, in whatever form it was published."""
+    """Remove a published file, in any form of publication."""
     context.files.tree.withdraw(request.path, request.aside)
     return NoResult()
 

@@ -66,7 +66,7 @@ def _is_continued(frame: Frame) -> bool:
 
 
 def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
-    """Return `payload` in as many frames as it needs, at least one."""
+    """Divide `payload` into as many frames as it needs, at least one."""
     if len(payload) <= MAX_FRAME:
         return [Frame(kind, request_id, payload)]
     view = memoryview(payload)
@@ -74,7 +74,7 @@ def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
 
 
 def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
-    """Return the frames of a message or of a part of one."""
+    """Return the frames of a message or of a part of a message."""
     frames = _pieces(kind, request_id, payload)
     full = _is_continued(frames[-1])
     if more and not full:
@@ -116,7 +116,7 @@ WRITERS: dict[type, Callable[..., list[Frame]]] = {
     events.Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
     events.GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
 }
-"""The functions that make frames of an event, by the type of the event."""
+"""The functions that build the frames of an event, by the type of the event."""
 
 
 class Connection:
@@ -159,11 +159,11 @@ class Connection:
         self._eof = True
 
     def next_event(self) -> events.Event | None:
-        """Return the next event, or None if more bytes are needed. After `PeerClosed` it is always None.
+        """Return the next event, or None if more bytes are needed. After `PeerClosed` the result is always None.
 
         Raises:
-            RemoteProtocolError: the peer broke the rules. The message says what was expected and what came.
-            Interrupted: the peer's bytes ended too early. The message says what was still expected.
+            RemoteProtocolError: the peer violated the protocol. The message names the expected and the received bytes.
+            Interrupted: the peer's bytes ended too early. The message names the expected bytes.
         """
         self._raise_if_broken()
         try:

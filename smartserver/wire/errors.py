@@ -15,11 +15,11 @@ class ProtocolError(Exception):
 
 
 class LocalProtocolError(ProtocolError):
-    """This side tried to send something that the rules forbid, which is a bug."""
+    """This side tried to send something that the protocol forbids. It is a bug of this side."""
 
 
 class RemoteProtocolError(ProtocolError):
-    """The peer sent something that the rules forbid. The message says what was expected and what came."""
+    """The peer violated the protocol. The message names the expected and the received bytes or state."""
 
 
 class NotHpss(RemoteProtocolError):
@@ -28,5 +28,5 @@ class NotHpss(RemoteProtocolError):
 
 
 class Interrupted(RemoteProtocolError):
-    """The peer's bytes ended too early. The message says what was still expected. A retry on another connection may
+    """The peer's bytes ended too early. The message names the expected bytes. A retry on another connection may
     help."""

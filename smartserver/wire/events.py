@@ -21,7 +21,7 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Reply(msgspec.Struct, frozen=True):
-    """The answer to a request, or a part of it; `body` and `more` as in `Request`."""
+    """The answer to a request, or a part of it. `body` and `more` are as in `Request`."""
 
     id: int
     payload: bytes
@@ -55,20 +55,20 @@ class End(msgspec.Struct, frozen=True):
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """The progress of a request; one frame."""
+    """The progress of a request, in one frame."""
 
     id: int
     payload: bytes
 
 
 class Cancel(msgspec.Struct, frozen=True):
-    """The client cancels a request; it still gets a final answer."""
+    """The client cancels a request. The request still gets a final answer."""
 
     id: int
 
 
 class Ping(msgspec.Struct, frozen=True):
-    """A test whether the peer is there. The answer is a `Pong` with the same payload."""
+    """A test whether the peer is still connected."""
 
     payload: bytes = b""
 
@@ -81,7 +81,7 @@ class Pong(msgspec.Struct, frozen=True):
 
 class GoAway(msgspec.Struct, frozen=True):
     """The server takes no new requests on this connection, and closes it once the open ones are answered. `reason`: a
-    text in UTF-8 for a person."""
+    UTF-8 text for the user."""
 
     reason: bytes = b""
 
@@ -97,7 +97,7 @@ class VersionMismatch(msgspec.Struct, frozen=True):
 
 
 class PeerClosed(msgspec.Struct, frozen=True):
-    """The peer closed its side after it had sent everything that it must. This event cannot be sent."""
+    """The peer closed its side after it had sent everything that the protocol requires. This event cannot be sent."""
 
 
 Event: TypeAlias = (

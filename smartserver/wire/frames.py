@@ -18,14 +18,15 @@ PREFACE = b"hpss/1\n"
 HEADER = struct.Struct(">IBI")
 """Payload length, type, request id."""
 END_PAYLOAD = struct.Struct(">IQ")
-"""Segments and bytes of the body. The server's trace since its REPLY follows, if the client asked for it."""
+"""The numbers of segments and bytes of the body. The server's trace since its REPLY follows, if the client requested
+it."""
 IGNORED_FROM = 0x80
 """The first of the frame types that a receiver skips."""
 MAX_ID = 0xFFFFFFFF
 
 
 class FrameType(enum.IntEnum):
-    """The type of a frame; 0x40 on top of REQUEST and REPLY says that a body follows."""
+    """The type of a frame. For REQUEST and REPLY, the bit 0x40 means that a body follows."""
 
     REQUEST = 1
     BODY = 2
@@ -73,7 +74,7 @@ CONTINUED = frozenset(
 
 
 class Frame(NamedTuple):
-    """One frame. `type` is a plain number if the frame is to be skipped."""
+    """One frame. `type` is a plain number if the frame must be skipped."""
 
     type: int
     id: int
@@ -112,7 +113,7 @@ def check_header(length: int, number: int, request_id: int, blame: type[Protocol
 
 
 def encode_frames(frames: list[Frame]) -> bytes:
-    """Return the bytes of frames, one after the other."""
+    """Return the bytes of frames, joined in order."""
     parts: list[bytes | memoryview] = []
     for frame in frames:
         parts += (HEADER.pack(len(frame.payload), frame.type, frame.id), frame.payload)
@@ -122,12 +123,13 @@ def encode_frames(frames: list[Frame]) -> bytes:
 class ReceiveBuffer:
     """Splits received bytes into an opening line and frames.
 
-    It holds the frame that is being received, in one allocation of its exact size, and the unread bytes.
+    It stores the frame that is being received, in one allocation of its exact size, and the unread bytes.
     """
 
     def __init__(self, *, reuses: bool = False) -> None:
-        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Else the
-        allocator returns such large ones to the system, and a client takes a fifth longer for a megabyte."""
+        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Without
+        reuse, the allocator returns such large blocks to the system, and a client takes a fifth longer for a
+        megabyte."""
         self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0
@@ -238,7 +240,7 @@ def encode_refusal(versions: tuple[int, ...]) -> bytes:
     """Return the line that refuses a peer's version. Its form never changes.
 
     Raises:
-        LocalProtocolError: there are no versions, too many, or one out of range.
+        LocalProtocolError: `versions` is empty or too long, or a version is out of range.
     """
     line = b"hpss!" + b"".join(b" %d" % version for version in versions) + b"\n"
     if not _REFUSAL.fullmatch(line) or len(line) > MAX_PREFACE:
@@ -270,6 +272,6 @@ _BANNERS = (
 
 
 def _not_hpss(seen: bytes) -> str:
-    """Describe a peer whose first bytes are `seen`."""
+    """Return a description of a peer whose first bytes are `seen`."""
     guess = next((f" (this looks like {name})" for banner, name in _BANNERS if banner.match(seen)), "")
     return f"the peer does not speak hpss: expected {PREFACE!r}, got {seen!r}{guess}"

@@ -8,8 +8,8 @@ MIB = 1024 * KIB
 # Framing
 
 MAX_FRAME = 256 * KIB
-"""Payload of one frame. A PING waits only 0.2 s at 10 Mbit/s for each frame before it, and the nine bytes of header are
-only 0.003 %. A message whose payload fills a frame continues in the next."""
+"""The most bytes of the payload of one frame. At 10 Mbit/s a PING waits only 0.2 s for each frame before it, and the
+header of nine bytes is only 0.003 %. A message whose payload fills a frame continues in the next."""
 
 MAX_PREFACE = 64
 """The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
@@ -18,16 +18,18 @@ MAX_PING = 64
 """Payload of PING and PONG: a clock value and a nonce fit; HTTP/2 has 8, WebSocket 125."""
 
 MAX_REASON = 1 * KIB
-"""Payload of GOAWAY: one sentence for a person."""
+"""The most bytes of the payload of GOAWAY, which is one sentence for the user."""
 
 MAX_OPEN_REQUESTS = 128
 """Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
 
 MAX_MESSAGE = 64 * MIB
-"""A message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use, are 60 MB."""
+"""The most bytes of a message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use,
+are 60 MB."""
 
 MAX_REQUEST = 8 * MIB
-"""A request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2 MB."""
+"""The most bytes of a request joined from its frames. `MAX_CALLS` calls of 80 bytes, the largest mirror in use, are 5.2
+MB."""
 
 # What one request may hold
 
@@ -35,8 +37,8 @@ MAX_CALLS = 65_536
 """Calls in one request. A mirror of 20,000 refs is one request; three times that, rounded up."""
 
 MAX_FILE_CALLS = 1024
-"""File-level (VFS) calls in one request: each may keep a file open until its content was sent, and a server asks for
-65,536 descriptors. To read all packs of a repository takes some 40."""
+"""The most file-level (VFS) calls in one request. Each may keep a file open until its content was sent, and a server
+requests 65,536 descriptors. Reading all packs of a repository takes some 40 calls."""
 
 MAX_RESULTS = 16 * MIB
 """Bytes of the results of one request's calls: without a limit, a small request could cause a huge answer."""
@@ -45,13 +47,13 @@ MAX_RESULTS = 16 * MIB
 
 MAX_ENTRIES = 1 << 19
 """The most refs of an answer, the most tips of all its refs, and the most entries of all its maps. A repository has no
-more of these together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
+more refs, tips and entries together (`store.state.MAX_STATE` / `store.table.LEAST_ENTRY`)."""
 
 MAX_TIPS = 65_536
-"""Tips of one ref: the largest known number of heads of a branch is some thousands."""
+"""The most tips of one ref. The largest known number of heads of a branch is some thousands."""
 
 MAX_MAPS = 64
-"""Maps of an answer: a repository has no more (`store.root.MAX_MAPS`)."""
+"""The most maps of an answer. A repository has no more (`store.state.MAX_MAPS`)."""
 
 MAX_WORDS = 256
 """The most settings of an answer, the most capabilities, and the most pieces of advice. No repository has more than 64
@@ -61,7 +63,7 @@ MAX_SPANS = 256
 """Spans of an answer, and spans of an END."""
 
 MAX_COUNTS = 128
-"""Counts of an answer, and counts of an END."""
+"""The most counts of an answer, and of an END."""
 
 MAX_SPAN_NAME = 100
 """Characters of the name of a span, which is for a person."""
@@ -70,16 +72,17 @@ MAX_END = 40 * KIB
 """Bytes of the ServerTrace that END has: 256 spans with names of 100 characters each, and 128 counts."""
 
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
-"""Bytes of the arguments of one error or advice: 4,096 ids of 1,024 bytes, the most that any names, are 4.2 MB."""
+"""The most bytes of the arguments of one error or advice. The largest error names 4,096 ids of 1,024 bytes, which are
+4.2 MB."""
 
 MAX_PUSH_OPTIONS = 64 * KIB
 """Bytes of the push options of a request: each is kept in the log for a day."""
 
 MAX_HAVES = 256
-"""Haves in one pull: 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
+"""The most haves in one pull. 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
 
 MAX_TIPS_KNOWN = 256
-"""Tips a client remembers of one remote: as many as it may send."""
+"""The most tips that a client remembers of one remote: as many as it may send."""
 
 MAX_ABSENT = 4096
 """Parents that a pull may name as absent (shallow history). 4,096 ids of 20 bytes are 86 KB, which only shallow clients
@@ -87,10 +90,10 @@ send."""
 
 MAX_BULK_RATIO = 32
 """The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
-of zstd can stand for 128 KiB, all of which would be kept. Records are compressed already: 3,000 revisions of a project
-grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base grows
-more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a bulk
-stream."""
+of zstd can expand to 128 KiB, all of which would be stored. Records are compressed already: 3,000 revisions of a
+project grew 1.7 times, and 3,000 empty files 2.4 times, at most 4.0 in between. Only data that repeats without a base
+grows more: 200 copies of a picture grew 131 times. When such a stream is refused, the client sends the body without a
+bulk stream."""
 
 BULK_BYTES = "bytes that a bulk stream became"
 """The name of the limit in the error for a stream over `MAX_BULK_RATIO`. By this name, a client knows to send the body
@@ -100,7 +103,8 @@ BULK_ALLOWANCE = 64 * KIB
 """Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
-"""A repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can serve it."""
+"""The most bytes of a repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can
+serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
 """A push larger than this announces its graph before its records, so that it can be refused early. A smaller one wastes
@@ -109,12 +113,13 @@ at most 64 KiB, half a second at 1 Mbit/s."""
 # Moving bytes
 
 RECEIVE_CHUNK = 128 * KIB
-"""One read from a socket, and the most that the core holds beyond one frame. With 64 KiB, a client on loopback takes a
-quarter more processor time. With more, the memory allocator returns each chunk to the system, which costs more."""
+"""The most bytes of one read from a socket, and of the core's buffer beyond one frame. With 64 KiB, a client on
+loopback takes a quarter more processor time. With more, the memory allocator returns each chunk to the system, which
+costs more."""
 
 PIECE = 512 * KIB
-"""One read of a pack for a pull's body, sent as two frames. Pieces of 16 KiB reach a third of the speed. A connection
-has two pieces in memory: one that is sent, and the next one read ahead."""
+"""The most bytes of one read of a pack for a pull's body. They are sent as two frames. Pieces of 16 KiB reach a third
+of the speed. A connection has two pieces in memory: one that is sent, and the next one, which is read ahead."""
 
 NOTSENT_LOWAT = 128 * KIB
 """TCP_NOTSENT_LOWAT: unsent bytes in the kernel delay more urgent ones. Half a frame ahead is enough, because bytes
@@ -122,12 +127,12 @@ that are sent and not acknowledged do not count. 50 MB took as long as on a bare
 and 1 s with 20 (`bench bulk`). The kernel adapts the buffer sizes."""
 
 INITIAL_WINDOW = 14_480
-"""Ten TCP segments of 1,448 bytes (RFC 6928): a request or reply this small is one network round trip."""
+"""Ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network round trip."""
 
 UNREAD_BYTES = 4 * MIB
-"""The most bytes of answers that a server holds while its peer does not take them, without bodies and the longest
-answer. Above that it drops the connection. It is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB, more than twice
-`INITIAL_WINDOW` each, or for 200,000 PONGs."""
+"""The most bytes of answers that a server holds while its peer does not read them, without bodies and the longest
+answer. Above this limit the server drops the connection. The limit is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB,
+more than twice `INITIAL_WINDOW` each, or for 200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
 """The bytes that a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and
@@ -143,7 +148,7 @@ PING_INTERVAL = 20.0
 """Silence after which a side that waits for an answer sends PING: NAT tables forget idle TCP after 60 s or more."""
 
 IDLE_TIMEOUT = 120.0
-"""Silence with unanswered PINGs after which the peer counts as gone: six intervals."""
+"""Seconds of silence with unanswered PINGs after which the peer counts as disconnected: six intervals."""
 
 STALL_TIMEOUT = 600.0
 """The time that a server waits for the next byte of a request, or for its peer to take the next byte of an answer;

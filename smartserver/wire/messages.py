@@ -31,7 +31,7 @@ class RequestFlag(enum.IntFlag):
 
     NONE = 0
     ATOMIC = 1
-    """Either all calls are carried out, or none."""
+    """Either all calls are carried out, or none is."""
     CHECK_ONLY = 2
     """Only verdicts are returned, and nothing is changed (dry run)."""
     BODY = 4
@@ -67,8 +67,8 @@ class Request(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_field
     """An ordered list of calls on one repository.
 
     `id`: 16 random bytes, the same in each retry. `age`: milliseconds since the first sending, 0 for the first.
-    `extras`: facts about the client (`agent`, `vcs`) and fields of later versions; the key of one that the server must
-    obey begins with `!`.
+    `extras`: facts about the client (`agent`, `vcs`) and fields of later versions; the key of a field that the server
+    must obey begins with `!`.
     """
 
     path: str
@@ -96,7 +96,7 @@ class Fault(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Outcome(msgspec.Struct, frozen=True, array_like=True):
-    """The outcome of one call: its result if it was done, else the reason. The results of all calls have at most
+    """The outcome of one call: its result if it was carried out, else the error. The results of all calls have at most
     `MAX_RESULTS` bytes."""
 
     status: int
@@ -111,8 +111,8 @@ Entries = dict[bytes, bytes | None]
 class State(msgspec.Struct, frozen=True, array_like=True):
     """The state of a repository: all of it, or its changes after version `since`.
 
-    `refs` and `maps` map a name to its new value, still encoded. The value of a ref is the one of `records.model`, or
-    nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
+    `refs` and `maps` map a name to its new value, still encoded. The value of a ref is a `RefValue` of `records.model`,
+    or nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
     did not change after `since`. `mark` distinguishes the version from the same one of another line of versions, such
     as the one after the restoration of a backup.
     """
@@ -147,7 +147,7 @@ class Advice(msgspec.Struct, frozen=True, array_like=True):
 
 class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
     """A span of the server's time for a request (`spans.Part`). `start` and `end` are microseconds by the server's
-    clock since it had read the request."""
+    clock since the server had read the request."""
 
     part: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
     name: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
@@ -172,8 +172,8 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if there is
-    none."""
+    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if they are
+    empty."""
 
     outcomes: Outcomes
     state: State | None = None
@@ -184,7 +184,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing; `trace` as in `Reply`."""
+    """The answer to a request that changed nothing. `trace` is as in `Reply`."""
 
     fault: Fault
     outcomes: Outcomes = []
@@ -247,7 +247,7 @@ def entries_of(state: State) -> dict[str, Entries]:
     """Return the entries of a state's maps.
 
     Raises:
-        RemoteProtocolError: they are not valid, or more than `MAX_ENTRIES` together.
+        RemoteProtocolError: the entries are not valid, or more than `MAX_ENTRIES` together.
     """
     found: dict[str, Entries] = {}
     count = 0
@@ -263,7 +263,7 @@ def named(said: Fault | Advice) -> dict[str, object]:
     """Return the arguments of a fault or advice, by name.
 
     Raises:
-        RemoteProtocolError: they are not valid, or longer than `MAX_ARGUMENTS`.
+        RemoteProtocolError: the arguments are not valid, or longer than `MAX_ARGUMENTS`.
     """
     if len(said.arguments) > MAX_ARGUMENTS:
         raise RemoteProtocolError(f"expected at most {MAX_ARGUMENTS} bytes of arguments, got {len(said.arguments)}")

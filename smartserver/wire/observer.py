@@ -17,7 +17,8 @@ class Observer(Protocol):
     """
 
     def connecting(self) -> None:
-        """Note that a connection will be opened. The code that opens it calls this, not the core."""
+        """Note that a connection will be opened. This is called by the code that opens the connection, not by the
+        core."""
 
     def sent(self, event: Event, size: int) -> None:
         """Note that `event` was encoded as `size` bytes, which will be written."""

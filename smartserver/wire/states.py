@@ -183,14 +183,14 @@ AFTER_CLIENT: dict[tuple[State, State], State] = {
     (ClientState.DONE, ServerState.REFUSABLE): ServerState.ANSWERING,
     (ClientState.CANCELLED, ServerState.REFUSABLE): ServerState.ANSWERING,
 }
-"""(client, server) after a step -> the new state of the server's machine. For other pairs it stays as it is."""
+"""(client, server) after a step -> the new state of the server's machine. Other pairs do not change it."""
 
 OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, ServerState.DONE})
-"""The final states. A request whose two machines are in such a state is forgotten."""
+"""The final states. A request is dropped when both its machines are in a final state."""
 
 
 class Slot(enum.Enum):
-    """A thing of which each side may send only one at a time on a connection."""
+    """An exclusive slot of a connection: each side may send only one such thing at a time."""
 
     BODY = "a body"
     MESSAGE = "a message of several frames"
@@ -262,7 +262,7 @@ class ConnectionState:
 
     @property
     def at_rest(self) -> bool:
-        """True if both sides are open, no request is open, each PING has its PONG, and there was no GOAWAY."""
+        """True if both sides are open, no request is open, each PING has its PONG, and no GOAWAY was sent."""
         both = all(side is Side.OPEN for side in self.sides.values())
         return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 
@@ -278,7 +278,7 @@ class ConnectionState:
         self.sides[sender] = SIDES[side][what]
 
     def step(self, sender: Role, request_id: int, step: Step, size: int = 0) -> bool:
-        """Record a frame of a request. `size`: the bytes of body in it; in END, those of the whole body.
+        """Record a frame of a request. `size`: the bytes of body in the frame; for END, the bytes of the whole body.
 
         Return False for a CANCEL that crossed the final answer, and that must be ignored.
 

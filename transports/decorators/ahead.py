@@ -28,7 +28,7 @@ class AheadTransport(PassingTransport):
 
     def read_ahead(self, reads: Sequence[Read]) -> None:
         """Perform reads ahead, in one round trip if none fails. A read that fails is performed again, and fails, when
-        its result is needed. After a failed read, the later ones in the same folder are not read ahead.
+        its result is needed. After a failed read, later reads in the same folder are not performed ahead.
 
         Raises:
             TransportFailed: the connection to the store is lost, so the error names no file.
@@ -51,8 +51,8 @@ class AheadTransport(PassingTransport):
                 return
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file:
-        the reader has its name from a listing."""
+        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file,
+        because its name is from a listing."""
         full = self.full(path)
         names = self._known.pop((ListDirectory, full), self)
         if isinstance(names, list):

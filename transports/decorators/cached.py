@@ -27,18 +27,18 @@ CHECK = 16
 PIECE = 8 << 20
 """Bytes that are fetched at once."""
 AT_ONCE = 64
-"""The most copies that one process makes at once."""
+"""The most copies that one process downloads at once."""
 REMEMBERED = 1 << 16
 """The most names of copies that a process remembers as checked."""
 SLACK = 16
-"""When a process has added 1/SLACK of the folder's size, it deletes old copies until as much is free again."""
+"""A process deletes old copies when it has added 1/SLACK of the folder's size. It then frees that much space."""
 
 
 class CacheFolder:
     """A folder with copies of files. Any number of threads and processes may use it."""
 
     def __init__(self, folder: Path, size: int) -> None:
-        """`folder`: created if missing, readable by its owner alone. `size`: its approximate maximum in bytes.
+        """`folder`: is created if missing, readable by its owner alone. `size`: its approximate maximum in bytes.
 
         Raises:
             OSError: the folder cannot be created.
@@ -51,10 +51,11 @@ class CacheFolder:
         self._checked: set[str] = set()
         """Names of copies that this process has checked; some may be forgotten."""
         self._added = size // SLACK
-        """Bytes added since the last `_make_room`. It starts at the limit, so that the first `add` makes room."""
+        """Bytes added since the last `_make_room`. The initial value is the limit, so that the first `add` makes
+        room."""
 
     def open(self, name: str) -> ReadFile | None:
-        """Open the copy with that name; return None if it is missing or damaged."""
+        """Open the copy with that name. Return None if it is missing or damaged."""
         path = self._at(name)
         try:
             file = _Copy(self._files.open_read(path))
@@ -219,7 +220,7 @@ class CachedTransport(PassingTransport):
         return blake2b(self.inner.describe(path).encode("utf-8", "surrogateescape"), digest_size=20).hexdigest()
 
     def _keep(self, path: str, file: ReadFile) -> bool:
-        """Make a copy of `file` for `path`, which may be its future name. Return False if no copy was made."""
+        """Create a copy of `file` for `path`, which may be its future name. Return False if no copy was created."""
         size = file.size()
         return self._copy(path, size, (file.read_at(offset, PIECE) for offset in range(0, size, PIECE)))
 
@@ -234,7 +235,7 @@ class CachedTransport(PassingTransport):
         return True
 
     def _bring(self, source: str, target: str) -> None:
-        """Copy a file before this process renames it to an immutable name, since it is likely to be read next."""
+        """Copy a file before this process renames it to an immutable name, because it is likely to be read next."""
         if self._immutable.fullmatch(self.full(target)) is not None:
             with contextlib.suppress(TransportError), contextlib.closing(self.inner.open_read(source)) as file:
                 self._keep(target, file)
@@ -250,7 +251,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Check all copies of a transport again before they are next read, because one may be damaged."""
+    """Check all copies of a transport again before they are next read, because a copy may be damaged."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()
@@ -258,7 +259,7 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """Return the same tree without copies; `transport` itself if it has none."""
+    """Return the same tree without copies. If it has no copies, return `transport` itself."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):

@@ -151,7 +151,8 @@ class CountedTransport(PassingTransport):
         here.tally[SYNCS] += 1
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Perform the steps in one call, and count them only if all succeed: an error does not say which were done."""
+        """Perform the steps in one call. Count them only if all succeed, because an error does not tell which steps
+        were performed."""
         self.inner.perform(steps)
         tally = here.tally
         for step in steps:

@@ -11,9 +11,10 @@ from transports.base import ReadFile, Stat, Transport, WriteFile
 class PassingTransport(Transport):
     """The same tree as `inner`.
 
-    A subclass with more state gives it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
+    A subclass with more state passes it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
     transport, for errors that a decorator itself raises. Steps are performed one by one, so that a subclass sees each
-    as a call of its methods. A subclass that handles the steps themselves passes them on together, for fewer trips.
+    as a call of its methods. A subclass that handles steps itself passes them on as one list, which needs fewer round
+    trips.
     """
 
     def __init__(self, inner: Transport, *, prefix: str = "") -> None:
@@ -22,11 +23,11 @@ class PassingTransport(Transport):
         self.capabilities = inner.capabilities
 
     def wrap(self, inner: Transport, prefix: str) -> Self:
-        """Return the same decorator around `inner`, which is a child of this one's `inner`."""
+        """Return the same decorator around `inner`, which is a child of this decorator's `inner`."""
         return type(self)(inner, prefix=prefix)
 
     def full(self, path: str) -> str:
-        """Return `path` as seen from the outermost transport, as errors name it."""
+        """Return `path` as seen from the outermost transport, which is the form in errors."""
         return paths.join(self.prefix, path)
 
     @property

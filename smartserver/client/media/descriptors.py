@@ -1,4 +1,5 @@
-"""A connection that another process made, by its descriptors: those of a socket, or of a pipe to a program."""
+"""A connection that another process opened, used through its descriptors: those of a socket, or of a pipe to a
+program."""
 
 from __future__ import annotations
 
@@ -10,8 +11,8 @@ from smartserver.client.medium import ConnectionLost
 
 
 class DescriptorMedium:
-    """Bytes over descriptors; implements `Medium`. The first descriptor is read from, and the second (or the only one)
-    is written to. Further ones are only held open."""
+    """Bytes over descriptors; implements `Medium`. The first descriptor is read from. The second, or else the first, is
+    written to. Further descriptors are only kept open."""
 
     def __init__(self, descriptors: Sequence[int]) -> None:
         self._descriptors = list(descriptors)
@@ -34,7 +35,7 @@ class DescriptorMedium:
                 raise ConnectionLost(error.strerror or str(error)) from None
 
     def write_some(self, data: memoryview) -> int:
-        """Write as many bytes as fit now, and return their number."""
+        """Write as many bytes as are accepted without blocking. Return their number."""
         try:
             return os.write(self._out, data)
         except BlockingIOError:

@@ -19,25 +19,25 @@ TIME_TO_END = 5.0
 """Seconds that the client waits for a subprocess to end, after one of its pipes was closed."""
 
 TIME_TO_END_UNNOTICED = 600.0
-"""Seconds for a subprocess that has answered to end; the wait delays nobody. The time is long, since ssh may serve
-other connections, too. As a master with ControlPersist it forks, and the process started here ends. As another master,
-it stays for the sessions that share it."""
+"""Seconds for a subprocess that has answered to end; no command waits for it. The time is long, because ssh may serve
+other connections, too. A master with ControlPersist forks, and the process started here ends. Any other master runs on
+for the sessions that share it."""
 
 TIME_TO_BE_HEARD = 1.0
 """Seconds in which the last messages of a subprocess that ended are passed on."""
 
 HOLDS = 1 << 16
-"""Bytes that fit into a pipe that nobody reads."""
+"""The most bytes that fit into a pipe that is not read."""
 
 OWN_NAME = "smartserver: "
-"""The prefix that our own program puts before the line that says why it failed."""
+"""The prefix that our own program writes before the line with the reason of a failure."""
 
 FAILED = range(1, 129)
-"""Exit statuses of a server that cannot begin, and of a shell that cannot find or may not start one (128 from a
+"""Exit statuses of a server that cannot start, and of a shell that cannot find or may not start the server (128 from a
 restricted shell). A status above 128 means that a signal ended the program."""
 
 OF_SSH = 255
-"""The exit status of ssh, both if it could not log in and if it lost its connection. So the server may have begun."""
+"""The exit status of ssh, both if the login failed and if the connection was lost. So the server may have started."""
 
 
 class PipeMedium:
@@ -72,7 +72,7 @@ class PipeMedium:
         self._heard = False
         """True once a byte was received."""
         self._taken = 0
-        """The number of bytes that the pipe has taken."""
+        """The number of bytes that the pipe has accepted."""
         self._said: IO[bytes] | None = tempfile.TemporaryFile() if quotes else None  # noqa: SIM115  # See `_take_words`.
         self._lent = False
         self._words: threading.Thread | None = None
@@ -137,7 +137,7 @@ class PipeMedium:
         return got
 
     def write_some(self, data: memoryview) -> int:
-        """Write as many bytes as the pipe takes now, and return their number."""
+        """Write as many bytes as the pipe accepts now. Return their number."""
         try:
             taken = os.write(self._in.fileno(), data)
         except BlockingIOError:
@@ -149,7 +149,8 @@ class PipeMedium:
         return taken
 
     def _check_began(self) -> None:
-        """After one direction was closed, raise an error for a server that never began: a retry would not help."""
+        """After one direction was closed, raise an error if the server never started, because a retry would not
+        help."""
         if self._heard or self._taken > HOLDS:
             return
         try:
@@ -165,15 +166,15 @@ class PipeMedium:
             raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors of its output, its input and its standard error. From now on it runs without this
-        process."""
+        """Return the descriptors of the program's output, input and standard error. From now on the program runs
+        without this process."""
         self._lent = True
         said = [] if self._said_to is None else [self._said_to]
         return [self._out.fileno(), self._in.fileno(), *said]
 
     def close(self) -> None:
-        """Close its input. A program that has answered ends by itself (ssh needs another round trip for it). If it
-        never answered, or its messages are quoted, wait for its end, and terminate it after a timeout."""
+        """Close the program's input. A program that has answered ends by itself (ssh needs another round trip for it).
+        If it never answered, or its messages are quoted, wait for its end, and terminate it after a timeout."""
         if self._in.closed:
             return
         self._in.close()
@@ -210,7 +211,7 @@ class PipeMedium:
             self._process.wait()
 
     def _take_words(self) -> str:
-        """Return the quoted standard error, once; empty if it is not quoted."""
+        """Return the quoted standard error, once; empty if standard error is not quoted."""
         said, self._said = self._said, None
         if said is None:
             return ""

@@ -1,4 +1,4 @@
-"""Waits for file descriptors with `poll`, which takes those above 1,023 too and is in a module that is loaded
+"""Waits for file descriptors with `poll`, which accepts descriptors above 1,023, too, and is in a module that is loaded
 anyway."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ import select
 
 
 def ready(read: int | None, write: int | None, timeout: float | None) -> tuple[bool, bool]:
-    """Wait until `read` is readable or `write` is writable, at most `timeout` seconds, and return both. They may be the
-    same.
+    """Wait at most `timeout` seconds until `read` is readable or `write` is writable. Return the two facts. Both may be
+    the same descriptor.
 
     A descriptor whose other end is closed counts as ready: the next read or write reports that.
     """

@@ -49,9 +49,9 @@ class TcpMedium:
         self._is_measured = False
         """True once the tracer has measured the socket, which is done only once."""
         self._others: Sequence[SocketAddress] = ()
-        """The other addresses of the server, until one has answered."""
+        """The remaining addresses of the server, until one has answered."""
         self._first = b""
-        """The bytes that were sent with a handshake that nobody has answered."""
+        """The bytes that were sent with a handshake that was not answered yet."""
         try:
             with span(Part.CONNECT, "name"):
                 places = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
@@ -90,7 +90,7 @@ class TcpMedium:
                 return got
 
     def write_some(self, data: memoryview) -> int:
-        """Send as many bytes as fit now, and return their number."""
+        """Send as many bytes as are accepted without blocking. Return their number."""
         while True:
             try:
                 sent = self._socket.send(data)
@@ -109,7 +109,7 @@ class TcpMedium:
         self._made, self._first, self._others = True, b"", ()
 
     def _try_others(self, error: OSError) -> None:
-        """Connect to another address if this one never answered, and send again the bytes that went with its
+        """Try the next address, if the current one never answered, and send again the bytes that were sent during its
         handshake."""
         if self._made or error.errno in WAS_MADE:
             raise ConnectionLost(_words(error)) from None
@@ -130,7 +130,7 @@ class TcpMedium:
         self._set_up()
 
     def detach(self) -> socket.socket:
-        """Return the socket for a layer above TCP; the medium must not be used afterwards."""
+        """Return the socket for a layer above TCP. The medium must not be used afterwards."""
         return self._socket
 
     def lend(self) -> Sequence[int]:
@@ -150,7 +150,7 @@ class TcpMedium:
 
 
 def _open(places: Sequence[SocketAddress], *, fast_open: bool) -> tuple[socket.socket, Sequence[SocketAddress]]:
-    """Connect to the first address that answers. Return the connection and the addresses after that one.
+    """Connect to the first address that answers. Return the connection and the remaining addresses.
 
     With `fast_open` the connection may wait for its first write, if the kernel agrees. Without a cookie from the
     server, or if such packets did not get through before, this waits for the handshake as usual.

@@ -111,7 +111,7 @@ class TlsMedium:
         return got
 
     def write_some(self, data: memoryview) -> int:
-        """Send as many bytes as fit now, and return their number."""
+        """Send as many bytes as are accepted without blocking. Return their number."""
         try:
             return self._socket.send(data)
         except (ssl.SSLWantWriteError, ssl.SSLWantReadError):

@@ -1,7 +1,7 @@
 """A TLS connection in a process of its own, which ends with the connection or with its standard streams.
 
-The keys and counters of TLS are in a process, so a connection cannot be lent to another process by its descriptor
-alone. The agent holds the pipes to this process instead, like those to `ssh`.
+The keys and counters of TLS are in the memory of one process, so a connection cannot be lent to another process by its
+descriptor alone. The agent holds the pipes to this process instead, like those to `ssh`.
 """
 
 from __future__ import annotations

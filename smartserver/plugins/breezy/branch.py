@@ -64,7 +64,7 @@ class HpssTags(BasicTags):
         tag at the tip.
 
         Raises:
-            NoSuchTag: there is no tag of that name.
+            NoSuchTag: the tag does not exist.
         """
         found: RevisionId = super().lookup_tag(tag_name)
         remote = self.branch.remote
@@ -76,7 +76,7 @@ class HpssTags(BasicTags):
         """Set a tag.
 
         Raises:
-            BzrError: a server does not accept that name.
+            BzrError: servers do not accept that name.
         """
         if why := objection(tag_name):
             raise errors.BzrError(why)
@@ -120,8 +120,8 @@ class HpssBranch(BzrBranch8):
             self.conf_store.unload()
 
     def outdated(self) -> Outdated:
-        """Return the error that makes the command run again. Options that the command set are dropped: they were based
-        on the old state."""
+        """Return the error that makes the command run again. Options that the command set are dropped, because they
+        were based on the old state."""
         if self.conf_store is not None:
             self.conf_store.unload()
         return Outdated(self.remote.url)
@@ -143,14 +143,14 @@ class HpssBranch(BzrBranch8):
     # -- features that a branch on a server lacks
 
     def get_bound_location(self) -> None:
-        """Return None: a branch on a server is bound to no other."""
+        """Return None, because a branch on a server is not bound to another branch."""
 
     def get_old_bound_location(self) -> NoReturn:
         """Refuse: a branch on a server was never bound."""
         raise errors.UpgradeRequired(self.user_url)
 
     def get_master_branch(self, possible_transports: object = None) -> None:
-        """Return None: a branch on a server is bound to no other."""
+        """Return None, because a branch on a server is not bound to another branch."""
 
     def bind(self, other: Branch) -> NoReturn:
         """Refuse: a branch on a server cannot be bound."""
@@ -177,7 +177,7 @@ class HpssBranch(BzrBranch8):
         return False
 
     def break_lock(self) -> None:
-        """Say that there is nothing to break."""
+        """Tell the user that there is no lock to break."""
         trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
 
     def store_uncommitted(self, creator: object) -> NoReturn:
@@ -185,17 +185,17 @@ class HpssBranch(BzrBranch8):
         raise errors.StoringUncommittedNotSupported(self)
 
     def get_unshelver(self, tree: object) -> None:
-        """Return None: no changes are stored."""
+        """Return None, because no changes are stored."""
 
     def _get_checkout_format(self, lightweight: bool = False) -> Any:
         return format_2a()
 
     def _get_check_refs(self) -> list[Any]:
-        """Return nothing to check: the server checks its branches with their repository."""
+        """Return an empty list, because the server checks its branches with their repository."""
         return []
 
     def reconcile(self, thorough: bool = True) -> ReconcileReport:
-        """Have the server verify the repository. An undamaged one needs no reconciling."""
+        """Let the server verify the repository. An undamaged repository needs no reconciliation."""
         return reconcile(self.remote)
 
     # -- its options
@@ -225,7 +225,7 @@ class HpssBranch(BzrBranch8):
         return super().lock_read()
 
     def unlock(self) -> None:
-        """Release one lock; releasing the last one sends the options. Errors of sending are raised, unlike in Breezy's
+        """Release one lock. Releasing the last lock sends the options. Errors of sending are raised, unlike in Breezy's
         own method."""
         is_last = self.control_files._lock_count == 1
         is_write = is_last and self.control_files._lock_mode == "w"
@@ -253,7 +253,7 @@ class HpssBranch(BzrBranch8):
             raise
 
     def get_commit_builder(self, parents: Sequence[RevisionId], *arguments: Any, **options: Any) -> Any:
-        """Begin a commit. Its revision is sent together with the move of the tip."""
+        """Begin a commit. Its revision is sent in the request that moves the tip."""
         self.repository.have(parents)
         self._commits = True
         self.repository.builds = True
@@ -276,7 +276,7 @@ class HpssBranch(BzrBranch8):
     def import_last_revision_info_and_tags(
         self, source: Branch, revno: int, revid: RevisionId, lossy: bool = False
     ) -> tuple[int, RevisionId]:
-        """Take over a commit from a branch that is bound to this one, and its tags, in one request.
+        """Receive a commit and its tags from a branch that is bound to this one, in one request.
 
         Raises:
             BoundBranchOutOfDate: this branch has moved since.
@@ -294,7 +294,7 @@ class OptionConfig(EffectiveConfig):
     def __init__(self, transport: Any) -> None:
         super().__init__(transport, OPTIONS_FILE)
         self._whole = TransportConfig(transport, OPTIONS_FILE)
-        """The whole file, to which changes are written, so that options without an effect are kept."""
+        """The whole options file. Changes are written to it, so that options without an effect are kept."""
 
     def set_option(self, value: Any, name: str, section: str | None = None) -> None:
         """Set an option."""

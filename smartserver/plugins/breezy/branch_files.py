@@ -1,4 +1,5 @@
-"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read asks the server, a write is sent."""
+"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read gets them from the server, a write is
+sent to it."""
 
 from __future__ import annotations
 
@@ -50,7 +51,7 @@ class BranchFiles(MemoryTransport):  # type: ignore[misc]  # Breezy is not typed
         """Write a file of the branch, which is a request to the server.
 
         Raises:
-            Outdated: the branch has changed since it was last seen.
+            Outdated: the branch has changed since its state was received.
             TransportNotPossible: a server has no such file.
         """
         if relpath not in FILES:

@@ -32,7 +32,7 @@ SHOWN = 40
 """The most characters that a message shows of a name that is too long."""
 
 UNMADE = b"new"
-"""Attributes of a tip that no branch has: real ones are numbers."""
+"""Attributes of a tip that no real branch has: real attributes are numbers."""
 
 _TAGS = BasicTags.__new__(BasicTags)
 
@@ -95,15 +95,15 @@ def changed_tags(before: Mapping[str, RevisionId], content: bytes) -> list[Entry
 
 
 def stays(state: BranchState) -> RefUpdate:
-    """Return the update that does nothing if the branch's tip is unchanged, and is refused otherwise."""
+    """Return the update that does nothing if the branch's tip is unchanged, and fails otherwise."""
     return RefUpdate(HERE, state.tip, Rule.LEASE, Create.NO, state.tip or b"", state.attributes)
 
 
 def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
-    """Return updates that create a branch, and fail with the rest of the request if there is one.
+    """Return updates that create a branch, and fail with the rest of the request if the branch exists.
 
-    Creating a branch that is there already, attributes included, is a success. So it is created with other attributes
-    first.
+    Creating a branch that exists already with the same attributes succeeds, so the branch is first created with other
+    attributes.
     """
     return [
         RefUpdate(HERE, tip, create=Create.MUST, attributes=UNMADE),
@@ -112,12 +112,12 @@ def made(tip: RevisionId, attributes: bytes) -> list[RefUpdate]:
 
 
 def options_are(content: bytes) -> MapUpdateRequest:
-    """Return the condition that these are the branch's options: a change that changes nothing."""
+    """Return the condition that a branch has these options, as an update that changes nothing."""
     return options_change(content, content)
 
 
 def options_become(content: bytes) -> list[MapUpdateRequest]:
-    """Return the change that gives options to a branch that has none."""
+    """Return the change that stores options for a branch that has none."""
     return [options_change(content, b"")] if content else []
 
 
@@ -130,8 +130,8 @@ def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
 def tags_updates(
     entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
 ) -> list[MapUpdateRequest]:
-    """Return changes of a branch's tags as calls, each with as many as one call takes. With `strict` a conflict refuses
-    the request."""
+    """Return changes of a branch's tags as calls, each with as many as one call accepts. With `strict` a conflict
+    refuses the request."""
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]
 
@@ -146,7 +146,7 @@ def outcomes(done: Sequence[MapUpdateOutcome]) -> dict[str, EntryOutcome]:
 
 
 def objection(tag: str) -> str:
-    """Return the reason why a server accepts no tag of that name; empty if it does."""
+    """Return the reason why a server does not accept a tag of that name; empty if it does."""
     try:
         tag.encode()
     except UnicodeEncodeError:
@@ -172,7 +172,8 @@ def is_on_top(graph: Any, revision: RevisionId, tip: RevisionId) -> bool:
 
 
 def is_linear(graph: Any, revision: RevisionId, tip: RevisionId | None) -> bool:
-    """Tell whether nothing was merged between `tip` (None: the beginning of the history) and a revision.
+    """Tell whether the history between `tip` and a revision has no merges; a `tip` of None means the beginning of the
+    history.
 
     Any branch that can be moved forward along that line has its tip on it.
     """

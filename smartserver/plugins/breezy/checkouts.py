@@ -24,7 +24,7 @@ GONE = (
 
 
 class Checkouts:
-    """The open checkouts of one branch; true while at least one is open."""
+    """The open checkouts of one branch. The object is true while at least one is open."""
 
     def __init__(self) -> None:
         self._trees: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -51,11 +51,12 @@ class Checkouts:
             self._bases.update(parents[:1])
 
     def lacking(self, has: Callable[[RevisionId], bool]) -> list[RevisionId]:
-        """Return the parents of trees that a mirror lacks, given its `has`."""
+        """Return the parents of trees that a mirror lacks. `has`: tells whether the mirror has a revision."""
         return [parent for parent in self._parents if not has(parent)]
 
     def tell_gone(self, revisions: Iterable[RevisionId], url: str) -> None:
-        """Warn the user of missing bases. Other parents of trees were merged, and may not have been sent yet."""
+        """Warn the user of missing bases. Other parents of trees are ignored, because they were merged and may not have
+        been sent yet."""
         for revision in revisions:
             if revision in self._bases:
                 self.gone = GONE.format(shown(revision), url)

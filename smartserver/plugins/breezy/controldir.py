@@ -1,4 +1,4 @@
-"""`HpssDir`: the place that a URL names, as a control directory for Breezy. Opening one makes no request."""
+"""`HpssDir`: the place that a URL names, as a control directory for Breezy. Opening it makes no request."""
 
 from __future__ import annotations
 
@@ -78,22 +78,22 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return HpssDir(transport, self)
 
     def get_branch_format(self) -> HpssBranchFormat:
-        """Return the format of its branches."""
+        """Return the format of the directory's branches."""
         return HpssBranchFormat()
 
     @property
     def repository_format(self) -> Any:
-        """The format of its repository, which is 2a."""
+        """The format of the directory's repository, which is 2a."""
         return format_2a().repository_format
 
 
 class HpssDir(BzrDir):
-    """The control directory of a URL: of a branch and the branches below it, or of a repository."""
+    """The control directory at a URL: that of a branch and the branches below it, or that of a repository."""
 
     root_transport: HpssTransport
 
     def __init__(self, transport: HpssTransport, format: HpssDirFormat, remote: Remote | None = None) -> None:  # noqa: A002
-        """`remote`: the branch at the URL, if the server was already asked for it."""
+        """`remote`: the branch at the URL, if the server has already answered a request for it."""
         super().__init__(transport, format)
         self._remotes: dict[str, Remote] = {"": remote} if remote is not None else {}
 
@@ -158,14 +158,14 @@ class HpssDir(BzrDir):
         return HpssBranchFormat()
 
     def get_branch_reference(self, name: str | None = None) -> None:
-        """Return None: a server has no branch references."""
+        """Return None, because a server has no branch references."""
 
     def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
         """Refuse: a server has no branch references."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
-        """Refuse: a branch is created by its first push."""
+        """Raise an error, because a branch is created by its first push."""
         raise NotOnServer(made_by_a_push(self.user_url))
 
     def destroy_branch(self, name: str | None = None) -> None:
@@ -178,7 +178,7 @@ class HpssDir(BzrDir):
     # -- the repository, the tree, the rest
 
     def open_repository(self, unsupported: bool = False) -> HpssRepository:
-        """Return the repository at the URL, or the one above it."""
+        """Return the repository at the URL, or the nearest one in a folder above."""
         remote = self.remote(self._get_selected_branch())
         if remote.seen is None and not remote.knowledge.met and not asks_itself():
             remote.look()
@@ -211,11 +211,11 @@ class HpssDir(BzrDir):
         return False
 
     def needs_format_conversion(self, format: object = None) -> bool:  # noqa: A002
-        """Return False: a server has one format."""
+        """Return False, because a server has only one format."""
         return False
 
     def _get_file_mode(self) -> None:
-        """Return None: the files of a mirror get the user's default mode."""
+        """Return None, because the files of a mirror get the user's default mode."""
 
     _get_dir_mode = _get_mkdir_mode = _get_file_mode
 
@@ -228,7 +228,7 @@ class HpssDir(BzrDir):
     checkout_metadir = cloning_metadir
 
     def break_lock(self) -> None:
-        """Say that the branch has no locks."""
+        """Tell the user that the branch has no locks."""
         self.open_branch().break_lock()
 
     # -- pushing and copying
@@ -246,8 +246,8 @@ class HpssDir(BzrDir):
     ) -> PushResult:
         """Push a branch, and create everything that is missing.
 
-        `remember`: True to remember the target even if another push location is set. Only for `brz push`, False means
-        to remember nothing.
+        `remember`: True to remember the target even if another push location is set. For `brz push` only, False means
+        that no location is remembered.
         """
         target = self.unasked(name)
         try:
@@ -265,7 +265,7 @@ class HpssDir(BzrDir):
 
 
 def options_of_new(parent: str) -> bytes:
-    """Return the options of a new branch: the location that it is made from."""
+    """Return the options of a new branch: the location from which it is created."""
     place = MemoryTransport()
     store = TransportIniFileStore(place, OPTIONS_FILE)
     store.get_mutable_section().set("parent_location", store.quote(parent))
@@ -275,7 +275,7 @@ def options_of_new(parent: str) -> bytes:
 
 
 def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None:
-    """Let a branch remember where it is pushed to. `remember`: as in `HpssDir.push_branch`."""
+    """Let a branch remember the location to which it is pushed. `remember`: as in `HpssDir.push_branch`."""
     is_not_to = remember is False and runs("push")  # Other programs do not mean that by False.
     if not remember and (is_not_to or source.get_push_location() is not None):
         return
@@ -288,7 +288,8 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
-    """Create a branch on a server from any other branch, by a push unless both are in one repository of the server.
+    """Create a branch on a server from another branch. It is done by a push, unless both branches are in one repository
+    of the server.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` those of `BzrDir.clone_on_transport`, which keeps the
     parent.
@@ -305,7 +306,7 @@ def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones:
 
 
 def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clones: bool) -> None:
-    """Create a branch on a server with the content of another one."""
+    """Create a branch on a server with the content of another branch."""
     parent = branch.get_parent() if clones else branch.get_bound_location() or branch.user_url
     options = options_of_new(urlutils.relative_url(target.base, parent)) if parent else b""
     revision: RevisionId | None = asked.get("revision_id")
@@ -324,7 +325,7 @@ def _fill(branch: Branch, target: HpssBranch, asked: Mapping[str, Any], *, clone
 
 
 def _sprout(stock: Any, source: Any, url: str, *arguments: Any, **options: Any) -> Any:
-    """Create a branch on a server from any other branch (`brz branch`, `brz switch -b`).
+    """Create a branch on a server from another branch (`brz branch`, `brz switch -b`).
 
     Breezy calls this on the source's directory, whose class is Breezy's own. Its method would create an empty
     repository, fill it, create a branch, and read the new tree.

@@ -1,4 +1,4 @@
-"""Creates a branch from another one of the same repository on the server. Only a ref and its tags are sent, no
+"""Creates a branch from another branch of the same repository on the server. Only a ref and its tags are sent, no
 records."""
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from smartserver.verbs.rules import Create, Rule
 
 
 def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int | None, options: bytes = b"") -> bool:
-    """Create `target` as a copy of `source`, at `revision` or else at its tip. This takes one request if the source is
-    as known, else two. Return False if a push is needed instead.
+    """Create `target` as a copy of `source`, at `revision` or else at its tip. This takes one request if the source has
+    not changed since it was last seen, else two. Return False if a push is needed instead.
 
     `revno`: the number of `revision`. `options`: those of `target`.
 
@@ -49,7 +49,7 @@ def copy(source: Remote, target: Remote, revision: RevisionId | None, revno: int
 
 
 def _send(target: Remote, ref: bytes, tip: Tip, tags: Mapping[str, RevisionId], options: bytes) -> bool:
-    """Create the branch if the source still has that tip and these tags, and return whether it has."""
+    """Create the branch if the source still has that tip and these tags. Return False if it does not."""
     stays, same = [], []
     if ref != HERE:
         stays = [RefUpdate(ref, tip.id, Rule.LEASE, Create.NO, tip.id, tip.attributes)]

@@ -16,14 +16,14 @@ from breezy import config
 from smartserver.plugins.breezy.running import runs
 
 RULES = frozenset({"append_revisions_only", "branch.fetch_tags", "nickname"})
-"""An option that forbids something, one that says whether tags are copied, and a name for users."""
+"""The names of options whose values are not places: a prohibition, a rule for copying tags, and a nickname."""
 
 PLACES = frozenset({"parent_location", "public_branch", "push_location", "submit_branch"})
-"""Locations. Breezy prints a location before it uses it."""
+"""The names of options whose values are locations. Breezy prints a location before it uses it."""
 
 
 def has_effect(name: str, value: object) -> bool:
-    """Tell whether an option from a server is obeyed. A section or a list in place of a text is not.
+    """Tell whether an option from a server is obeyed. A section, or a list in place of a text, is not obeyed.
 
     A reference to another option (`{smtp_password}`) would put the user's own options into a location. A query
     (`?host-key=any`) would weaken the check of a machine's key.
@@ -36,7 +36,8 @@ def has_effect(name: str, value: object) -> bool:
 
 
 class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not typed.
-    """The options of a store that have an effect. The store is read only when one of these options is asked for."""
+    """The options of a store that have an effect. The store is read only when an option that has an effect is
+    requested."""
 
     def __init__(self, store: Any) -> None:
         self.id = None
@@ -55,13 +56,14 @@ class EffectiveSection(config.Section):  # type: ignore[misc]  # Breezy is not t
 
 
 class EffectiveStack(config.BranchStack):  # type: ignore[misc]
-    """The user's options for a branch, then those of the branch that have an effect, then the user's for all branches.
+    """The user's options for a branch, then the options of the branch that have an effect, then the user's options for
+    all branches.
 
-    `brz config` sees all options of the branch, since it only shows them.
+    `brz config` gets all options of the branch, because it only shows them.
     """
 
     def iter_sections(self) -> Iterator[tuple[Any, Any]]:
-        """Yield each section with its store."""
+        """Yield each section together with its store."""
         *first, _, last = self.sections_def
         if runs("config"):
             yield from super().iter_sections()

@@ -50,12 +50,12 @@ class BranchHistory:
         self.refused: set[RevisionId] = set()
         """Revisions that the server was asked for by id and does not have."""
         self.stats: StatsResult | None = None
-        """The statistics of the repository, if a command asked for them."""
+        """The statistics of the repository, if a command has requested them."""
         self._branch: Place = weakref.proxy(branch)
         self._mirror: Mirror | None = None
 
     def mirror(self, *, makes: bool = True) -> Mirror:
-        """Return the mirror of the repository. With `makes`, create it on the disk if there is none."""
+        """Return the mirror of the repository. With `makes`, create it on the disk if it does not exist."""
         if self._mirror is None:
             self._mirror = mirror_of(self._branch, makes=makes)
         return self._mirror
@@ -145,7 +145,7 @@ class BranchHistory:
         return True
 
     def _replaced(self) -> Mirror | None:
-        """Use the mirror of the repository that has answered. Return the previous mirror if it is of another
+        """Use the mirror of the repository that has answered. Return the previous mirror if it belongs to another
         repository."""
         before = self._mirror
         if before is None:

@@ -30,7 +30,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
     takes_options = [Option("clear", help="Remove what is kept of LOCATION, or all of it.")]
 
     def run(self, location: str | None = None, clear: bool = False) -> int:
-        """List the mirrors, or remove those that are not in use."""
+        """List the mirrors, or with `clear` remove those that are not in use."""
         kept = mirrors()
         if kept is None:
             raise CommandError("there are no mirrors: neither HOME nor XDG_CACHE_HOME names a folder for them")

@@ -87,8 +87,8 @@ class ToServer(GenericInterBranch):
         return result
 
     def _is_decided(self, overwrite: Overwrite, stop_revision: RevisionId | None) -> bool:
-        """Tell whether Breezy's own pull decides, because an answer about the source says that nothing is to be
-        sent."""
+        """Tell whether an answer about the source shows that nothing has to be sent, so that Breezy's own pull decides
+        the rest."""
         remote = self.target.remote
         source, is_null = remote_of(self.source), stop_revision == NULL_REVISION
         if not is_null and (source is None or not source.is_in_repository_of(remote)):
@@ -118,7 +118,7 @@ class ToServer(GenericInterBranch):
 
 
 class FromMirror(InterSameDataRepository):
-    """A fetch from a mirror into a local repository. The packs are copied if all of a mirror goes into an empty
+    """A fetch from a mirror into a local repository. The packs are copied if a whole mirror is fetched into an empty
     repository."""
 
     source: HpssRepository
@@ -163,8 +163,8 @@ class FromMirror(InterSameDataRepository):
         if_present_ids: Iterable[RevisionId] | None = None,
         limit: int | None = None,
     ) -> Any:
-        """Return the revisions that the target lacks. The branch may not reach the named ones, so they are received
-        first."""
+        """Return the revisions that the target lacks. The named revisions are received first, because the branch may
+        not reach them."""
         self.source.have(revision_ids or ())
         return super().search_missing_revision_ids(
             find_ghosts=find_ghosts, revision_ids=revision_ids, if_present_ids=if_present_ids, limit=limit
@@ -185,14 +185,15 @@ class FromMirror(InterSameDataRepository):
                 raise NoSuchRevision(self.source, tip)
 
     def _filled(self) -> list[RevisionId]:
-        """Return the ghosts of the target that the server has: Breezy does not look for them below revisions that are
-        here."""
+        """Return the ghosts of the target that the server has. Breezy does not look for ghosts below revisions that
+        exist locally."""
         absent = self.source.remote.history.absent
         there = self.source.has_revisions(absent) if absent else set()
         return [*there - self.target.has_revisions(there)] if there else []
 
     def _copy(self, fetch_spec: Any) -> bool:
-        """Copy the packs of the mirror if all of it is wanted and the target is empty. Return whether that was done."""
+        """Copy the packs of the mirror if the whole mirror is wanted and the target is empty. Return True if they were
+        copied."""
         if fetch_spec is None or self.target._fallback_repositories or self.source._fallback_repositories:
             return False
         if self.target._pack_collection.all_packs():
@@ -204,7 +205,7 @@ class FromMirror(InterSameDataRepository):
 
 
 def register() -> None:
-    """Register the classes. Breezy asks the last registered first, so they come before its own, which fit any two
+    """Register the classes. Breezy tries the classes registered last first, so these precede its own, which fit any two
     branches."""
     load_formats()
     InterBranch.register_optimiser(ToServer)

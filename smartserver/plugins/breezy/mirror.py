@@ -97,7 +97,7 @@ OLDER: Final = 8
 """Revisions that are named to the server in addition to the heads."""
 
 MAKING: Final = 2.0
-"""Seconds that a process waits for a mirror that another one creates."""
+"""Seconds that a process waits for a mirror that another process creates."""
 
 MOST_COPIED: Final = 2000
 """The most revisions of a local repository that are copied to a mirror by Breezy's own fetch, at a millisecond each."""
@@ -112,7 +112,7 @@ def mirrors() -> Mirrors | None:
 
 
 class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy is not typed.
-    """A mirror as a repository that asks no server, with locks of the operating system."""
+    """A mirror as a repository that makes no requests, with locks of the operating system."""
 
     def __init__(self, control: Any, transport: Any) -> None:
         known = format_2a().repository_format
@@ -120,12 +120,13 @@ class MirrorRepository(CHKInventoryRepository):  # type: ignore[misc]  # Breezy 
         super().__init__(known, control, files, known._commit_builder_class, known._serializer)
 
     def has_same_location(self, other: Any) -> bool:
-        """Tell whether both are the same object: all repositories in memory have one URL."""
+        """Tell whether both are the same object. Locations are not compared, because all repositories in memory have
+        one URL."""
         return other is self
 
 
 def in_memory(*below: Any) -> Any:
-    """Return a new repository in memory, stacked on others."""
+    """Return a new repository in memory, stacked on the repositories `below`."""
     made = format_2a().initialize_on_transport(MemoryTransport()).create_repository()
     for repository in below:
         made.add_fallback_repository(repository)
@@ -133,7 +134,7 @@ def in_memory(*below: Any) -> Any:
 
 
 class Mirror:
-    """The mirror of one repository, for all branches of it that this process reads."""
+    """The mirror of one repository. It is shared by all branches of the repository that this process reads."""
 
     def __init__(self, url: str, folder: MirrorFolder | None) -> None:
         """`url`: the URL of the repository, for messages. `folder`: the folder of the mirror; None for a mirror in
@@ -145,7 +146,7 @@ class Mirror:
         self._above: list[Any] = []
         """Local repositories, and repositories in memory, with revisions that are not in the mirror."""
         self._attached: weakref.WeakSet[Any] = weakref.WeakSet()
-        """Breezy's repositories on this mirror, which must be told of received revisions."""
+        """Breezy's repositories on this mirror, which must be notified of received revisions."""
         self._is_full = False
         self._adds = False
         """True while this process holds the lock under which revisions are added."""
@@ -216,7 +217,7 @@ class Mirror:
         return self._transport
 
     def open(self) -> Any:
-        """Return the mirror as a Breezy repository that asks no server."""
+        """Return the mirror as a Breezy repository that makes no requests."""
         self._find()
         return MirrorRepository(self._control, self._transport)
 
@@ -237,7 +238,7 @@ class Mirror:
     # -- its content
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether the mirror, or a repository above it, has a revision."""
+        """Tell whether the mirror, or a repository that extends it (`whole`), has a revision."""
         whole = self.whole()
         with whole.lock_read():
             return bool(whole.has_revision(revision))
@@ -245,7 +246,7 @@ class Mirror:
     def haves(self, tips: Iterable[RevisionId]) -> tuple[list[RevisionId], list[RevisionId]]:
         """Return the haves of a pull: revisions of the mirror, heads first, and the ghosts below them.
 
-        `tips`: all tips that branches of the server ever had.
+        `tips`: all known tips that branches of the server have or had.
         """
         self._find()
         for _ in range(2):
@@ -269,7 +270,7 @@ class Mirror:
         return sorted(found, key=lambda revision: revision not in heads)[: len(heads) + OLDER], absent[:MAX_IDS]
 
     def _start_again(self, error: BaseException) -> None:
-        """Delete the mirror, and create an empty one in its place."""
+        """Delete the mirror, and create an empty mirror in its place."""
         if self._folder is None:
             raise errors.BzrError(str(error)) from error
         self._throw_away(self._folder, error)
@@ -308,9 +309,9 @@ class Mirror:
         self._refresh()
 
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
-        """Copy the history of some revisions from a local repository, because they are parents of received ones. Return
-        whether that was done. Packs are copied as files if the mirror is empty and the repository has nothing else.
-        Otherwise the history must be short."""
+        """Copy the history of some revisions from a local repository, because they are parents of received revisions.
+        Return True if it was copied. Packs are copied as files if the mirror is empty and the repository has nothing
+        else. Otherwise the history must be short."""
         self._find()
         folder = self._folder
         if folder is None or self._is_full:
@@ -335,7 +336,8 @@ class Mirror:
         return True
 
     def rest_on(self, repository: Any) -> None:
-        """Add a local repository above the mirror, in this process: it has everything that the server would send."""
+        """Add a local repository that extends the mirror in this process. It has all revisions that the server would
+        send."""
         self._put_above(repository)
 
     def settle(self, tip: RevisionId | None) -> None:
@@ -388,8 +390,8 @@ class Mirror:
 
     @contextmanager
     def writing(self, *, commits: bool) -> Iterator[None]:
-        """Hold the lock for one of Breezy's write groups. A commit adds revisions that no other process adds, and may
-        take long."""
+        """Hold the lock for one of Breezy's write groups. The lock may be held for long: a commit adds revisions that
+        no other process adds."""
         if self._folder is None:
             yield
             return
@@ -398,7 +400,7 @@ class Mirror:
 
     @contextmanager
     def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
-        """Hold the lock for additions to the folder, unless a write group of this process holds it already."""
+        """Hold the lock for additions to the folder, unless a write group of this process has it already."""
         if self._adds:
             yield
             return
@@ -430,7 +432,7 @@ _mirrors: dict[tuple[str, bytes], Mirror] = {}
 
 def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
     """Return the mirror of the repository of a branch. If the repository is unknown, or there is no mirror and `makes`
-    is false, return an empty one in memory, which no other object has."""
+    is false, return an empty mirror in memory, which is used by no other object."""
     known = place.knowledge
     if known.known is None or known.at is None:
         return Mirror(place.url, None)

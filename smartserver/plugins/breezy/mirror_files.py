@@ -34,7 +34,7 @@ LONGEST: Final = 200
 
 
 class Damaged(Exception):
-    """A file of a mirror is missing, or has other content than Breezy wrote."""
+    """A file of a mirror is missing, or does not have the content that Breezy wrote."""
 
 
 class FileLock:
@@ -48,7 +48,7 @@ class FileLock:
             self._path = transport.local_abspath(f"{name}.names")
 
     def create(self, mode: object = None) -> None:
-        """Do nothing: the file is created by the first lock."""
+        """Do nothing, because the first lock creates the file."""
 
     def lock_write(self, token: object = None) -> None:
         """Wait until no other process holds the lock."""
@@ -58,7 +58,7 @@ class FileLock:
             self._file = file
 
     def lock_read(self) -> None:
-        """Do nothing: readers need no lock."""
+        """Do nothing, because readers need no lock."""
 
     def unlock(self) -> None:
         """Release the lock."""
@@ -70,7 +70,7 @@ class FileLock:
         """Accept any token: this lock has none."""
 
     def peek(self) -> None:
-        """Return None: the lock does not say who holds it."""
+        """Return None, because the lock does not record its holder."""
 
     break_lock = leave_in_place = dont_leave_in_place = create
 
@@ -143,7 +143,7 @@ def check_packs(path: str) -> None:
 
 
 def tidy(path: str) -> None:
-    """Remove the files of processes that were killed while they wrote. The caller holds the lock for writing."""
+    """Remove the files of processes that were killed while they wrote. The caller must hold the lock for writing."""
     uploads = os.path.join(path, ".bzr", "repository", "upload")
     with contextlib.suppress(NotADirectoryError):
         for name in os.listdir(uploads):
@@ -157,7 +157,7 @@ def size_of_packs(repository: Any) -> int:
 
 
 def is_no_room(error: BaseException) -> bool:
-    """Say whether an error means that the disk cannot be written to, or is full."""
+    """Tell whether an error means that the disk cannot be written to, or is full."""
     cause: BaseException | None = error
     while cause is not None:
         if isinstance(cause, OSError) and cause.errno in NO_ROOM:

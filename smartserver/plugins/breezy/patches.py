@@ -20,7 +20,8 @@ _CHANGED = "_is_changed_for_hpss"
 
 
 def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
-    """Replace a method, or a function of a module, by `around`, whose first argument is Breezy's own."""
+    """Replace a method, or a function of a module, by `around`. The first argument of `around` is Breezy's own
+    function."""
     stock = getattr(owner, name, None)
     if stock is None:
         trace.mutter("hpss: this Breezy has no %s.%s", owner.__name__, name)
@@ -39,8 +40,8 @@ def put_around(owner: Any, name: str, around: Callable[..., Any]) -> None:
 
 
 def _open_tree(stock: Any, tree: Any, basedir: str, branch: Any, *arguments: Any, **options: Any) -> None:
-    """Register a lightweight checkout of a branch on a server when its tree is opened, since Breezy has no hook for
-    it."""
+    """Register a lightweight checkout of a branch on a server when its tree is opened, because Breezy has no hook for
+    that."""
     stock(tree, basedir, branch, *arguments, **options)
     remote = remote_of(branch)
     if remote is not None:

@@ -1,4 +1,4 @@
-"""`Place`: a branch on a server as it was last seen, and each change of it as one request."""
+"""`Place`: a branch on a server in its last known state. Each change of the branch is one request."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BranchState:
     """The state of a branch; `tip` is None if the branch is missing."""
 
     at: str
-    """The path of its repository."""
+    """The path of the branch's repository."""
     inner: str
     """The part of the path below the branch."""
     tip: RevisionId | None = None
@@ -54,7 +54,7 @@ class BranchState:
 
 
 class Place:
-    """One branch on a server, and the connection to it. It makes no request by itself."""
+    """One branch on a server, and the connection to it. Creating this object makes no request."""
 
     def __init__(self, transport: HpssTransport, name: str = "", *, inside: bool = False) -> None:
         """`name`: the name of a branch below the place of the URL; empty for the place itself. `inside`: True if the
@@ -69,9 +69,9 @@ class Place:
         self.named = b""
         """The name of the branch from a refusal, which is used until another answer names it."""
         self.seen: BranchState | None = None
-        """The state, once it was asked for or assumed."""
+        """The state, once it was received or assumed."""
         self.is_assumed = False
-        """True if the state was assumed, and the server was not asked."""
+        """True if the state was assumed without a request."""
         self.verified: VerifyResult | None = None
         """The result of a verification of the repository; None before."""
 
@@ -89,7 +89,7 @@ class Place:
         """Return the known state.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         seen = self.seen
         assert seen is not None, "asked"
@@ -99,7 +99,7 @@ class Place:
         return seen
 
     def learn_refusal(self) -> None:
-        """Take in the state from a refusal, and ask the server if it is incomplete."""
+        """Store the state in a refusal as knowledge, and request the rest if it is incomplete."""
         self.learned()
         if self.seen is None or self.seen.tip is None:
             self.look_again()
@@ -123,14 +123,14 @@ class Place:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:
-        """Take in the state of this branch from the last answer."""
+        """Store the state of this branch from the last answer."""
         self.is_assumed = False
         if self.knowledge.vcs != VCS:
             raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
         self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, take in the state from its answer, and return the result."""
+        """Make one call on the repository, store the state in its answer as knowledge, and return the result."""
         with self.words():
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
@@ -150,7 +150,7 @@ class Place:
         *,
         is_likely: bool = False,
     ) -> PushOutcome:
-        """Send a change, all of it or nothing; call this in `words`. The other arguments are those of `PushRequest`."""
+        """Push a change atomically; call this in `words`. The other arguments are those of `PushRequest`."""
         with moving("Sending revisions") as self.repository.sent:
             body = source or EmptyBody()
             request = PushRequest(updates, body, new, maps, atomic=True, bulk=True, is_likely=is_likely, replan=replan)
@@ -159,7 +159,7 @@ class Place:
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
     ) -> PushOutcome:
-        """Send a change, all of it or nothing, and take in the state from the answer; call this in `words`.
+        """Send a change atomically, and store the state in the answer as knowledge; call this in `words`.
 
         Raises:
             CodedError: the change was refused.
@@ -172,7 +172,7 @@ class Place:
         return pushed
 
     def make(self) -> bool:
-        """Create a repository at the path itself, without a branch, and return whether there was none."""
+        """Create a repository at the path itself, without a branch. Return False if there was one already."""
         kinds = [KindField(kind.name, kind.check, kind.base) for kind in KINDS]
         with self.words():
             made = self.server.client.call(repository_create, CreateRequest(VCS, kinds), self.path).created
@@ -183,5 +183,5 @@ class Place:
 
 
 def tags_of(knowledge: Knowledge, branch: bytes) -> dict[str, RevisionId]:
-    """Return the tags of a branch as last seen."""
+    """Return the last known tags of a branch."""
     return {name.decode("utf-8", "replace"): tag for name, tag in knowledge.map(TAGS, branch).items()}

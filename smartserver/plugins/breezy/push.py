@@ -97,7 +97,8 @@ def run_hooks(result: BranchPushResult) -> None:
 
 
 def _own_revno(source: Branch, tip: RevisionId) -> int:
-    """Return the revno that a revision has as a tip. A merged revision has another one in the source's own line."""
+    """Return the revno that a revision has as a tip. The revno of a merged revision in the source's own history is
+    different."""
     revno, last = source.last_revision_info()
     check_has(source.repository, tip, source)
     return int(source.repository.get_graph().find_distance_to_null(tip, [(last, revno)]))
@@ -115,9 +116,9 @@ class _Push:
     how: How
     """The rule for a tag that has another revision on the server."""
     new: bytes | None
-    """The options of the branch, if it must not exist yet."""
+    """The options of the branch, if the branch must not exist yet."""
     forced: bool
-    """True to move the tip, wherever it is."""
+    """True to move the tip even if it would lose revisions."""
     at: tuple[int, RevisionId] | None = None
     """The number and the revision that the target's tip must have."""
 
@@ -180,7 +181,7 @@ class _Push:
         return pushed.refs[0].old, self.tip, outcomes([done for done in pushed.maps if done.update.map == TAGS])
 
     def _comes_from_there(self) -> bool:
-        """Say whether the source was cloned from the target or a branch beside it, or was pushed there before."""
+        """Tell whether the source was cloned from the target or a neighbouring branch, or was pushed there before."""
         folder = _folder(self.target.base)
         known = (self.source.get_parent(), self.source.get_push_location())
         return any(url is not None and _folder(url) == folder for url in known)
@@ -207,7 +208,7 @@ class _Push:
         return [stays(state)], [options_are(state.config)]
 
     def _violates(self) -> bool:
-        """Say whether the push would break `append_revisions_only`, given the state of the last answer."""
+        """Tell whether the push would break `append_revisions_only`, given the state of the last answer."""
         there = self.target.remote.remembered()
         if there.tip is None or not only_appends(self.target.base, there.config):
             return False
@@ -228,8 +229,8 @@ class _Push:
         return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
-        """Send the tags that were not sent, since the answer shows that the server's tags differ from the remembered
-        ones."""
+        """Send the tags that were not sent, because the answer shows that the server's tags differ from the remembered
+        tags."""
         remote: Remote = self.target.remote
         there = remote.remembered().tags
         conflicts = {
@@ -246,7 +247,7 @@ def _folder(url: str) -> str:
 
 
 def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
-    """Return the tags that a server accepts, and warn that the others stay local."""
+    """Return the tags that a server accepts, and warn that all other tags stay local."""
     objections = {name: why for name in tags if (why := objection(name))}
     for why in objections.values():
         trace.warning("hpss: not pushed: %s", why)
@@ -254,12 +255,12 @@ def _sendable(tags: Mapping[str, RevisionId]) -> dict[str, RevisionId]:
 
 
 def _changes(tags: Mapping[str, RevisionId], there: Mapping[str, RevisionId], how: How) -> list[EntryChange]:
-    """Return the changes that give the server the tags of the source."""
+    """Return the changes after which the server has the tags of the source."""
     return [EntryChange(name.encode(), tag, how) for name, tag in tags.items() if there.get(name) != tag]
 
 
 def _old_revno(source: Branch, result: BranchPushResult, known: Mapping[RevisionId, bytes]) -> int:
-    """Return the revno of the old tip: the remembered one, or one counted in the local history, or else 0."""
+    """Return the revno of the old tip: the remembered revno, else the one counted in the local history, else 0."""
     if result.old_revid == NULL_REVISION:
         return 0
     if result.old_revid == result.new_revid:

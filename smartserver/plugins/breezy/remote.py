@@ -87,7 +87,7 @@ NOWHERE = (
 
 
 class RequestLevel(enum.IntEnum):
-    """The amount of state that the server was asked for."""
+    """The amount of state that was requested from the server."""
 
     REFS = enum.auto()
     """Tip, tags and options."""
@@ -96,7 +96,7 @@ class RequestLevel(enum.IntEnum):
 
 
 _gathered: list[Remote] | None = None
-"""The branches with changes that are to be sent together; None if each change is sent when it is made."""
+"""The branches whose changes are to be sent together; None if each change is sent when it is made."""
 
 
 @contextmanager
@@ -128,12 +128,12 @@ class Remote(Place):
         self.files = BranchFiles(self)
         self.history = BranchHistory(self)
         self.level: RequestLevel | None = None
-        """The most that the server was asked for in this command; None if it was not asked."""
+        """The highest level that this command has requested from the server; None if it has made no request."""
         self.branches: weakref.WeakSet[Any] = weakref.WeakSet()
         """Breezy's objects for this branch, which cache the files that they have read."""
         self.was_opened = False
-        """True if Breezy was told that the branch exists, perhaps because it is remembered. A push may write to
-        one that does not exist any more."""
+        """True if Breezy was told that the branch exists, perhaps because it is remembered. A push may write to a
+        branch that no longer exists."""
         self.writes = 0
         """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
@@ -146,7 +146,8 @@ class Remote(Place):
     # -- the state
 
     def look(self) -> None:
-        """Learn the state, unless it is known: assume it, take it from an answer in this command, or ask."""
+        """Get the state of the repository, unless it is known: assume it, use an earlier answer of this command, or
+        send a request."""
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
@@ -158,7 +159,7 @@ class Remote(Place):
         """Learn the state for a read of the files.
 
         Raises:
-            NotBranchError: a branch that was opened as it was remembered does not exist any more.
+            NotBranchError: a branch that was opened from its remembered state no longer exists.
         """
         is_known = self.seen is not None
         self.look()
@@ -175,7 +176,8 @@ class Remote(Place):
         return self.writes > 0 and not self.history.checkouts
 
     def _is_copied_there(self) -> bool:
-        """Say whether `brz branch` copies this branch within its repository: the history stays on the server."""
+        """Tell whether `brz branch` copies this branch within its repository, so that the history stays on the
+        server."""
         to = given("to_location")
         if not runs("branch") or not is_ours(given("from_location")) or not is_ours(to) or given("revision"):
             return False
@@ -184,7 +186,7 @@ class Remote(Place):
         return served_by(made) == served_by(self.location) and made.path.startswith(f"{above}/" if above else "")
 
     def remembered_inside(self) -> str | None:
-        """Return the part of the path below a branch that is remembered; None if the path leads into no branch."""
+        """Return the part of the path below a remembered branch; None if no remembered branch is on the path."""
         known = self.knowledge
         if known.vcs != VCS or known.named is None:
             return None
@@ -238,8 +240,8 @@ class Remote(Place):
             raise Outdated(self.url)
 
     def _is_told(self) -> bool:
-        """Take the state from an answer in this command about another branch of the repository. Return False if there
-        was none."""
+        """Use the state from an answer in this command about another branch of the repository. Return False if there
+        was no such answer."""
         known = self._told_here()
         if known is None:
             return False
@@ -257,7 +259,8 @@ class Remote(Place):
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """Return the last answer of this command about this branch, or None if it is of another repository."""
+        """Return the last answer of this command about this branch. Return None if no such answer exists, or it is of
+        another repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None
@@ -265,12 +268,12 @@ class Remote(Place):
         return known if known.at == told[1].at and known.vcs == VCS else None
 
     def told_by(self, other: Remote) -> None:
-        """Take the state from an answer about another branch of the repository."""
+        """Use the state from an answer about another branch of the repository."""
         self.knowledge = self.repository.knowledge = other.knowledge.beside(self.path)
         self.learned()
 
     def learned(self) -> None:
-        """Take the state from the last answer, and load the files with it."""
+        """Use the state in the last answer, and load the files with it."""
         super().learned()
         self.load()
 
@@ -292,16 +295,16 @@ class Remote(Place):
             self.seen, self.level, self.is_assumed = None, None, False
 
     def state(self) -> BranchState:
-        """Return the state, which is learned first if necessary.
+        """Return the state. It is requested first if necessary.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         self.look()
         return self.there()
 
     def tip(self) -> RevisionId | None:
-        """Return the tip; None if there is no branch."""
+        """Return the tip of the branch, or None if the branch does not exist."""
         with contextlib.suppress(errors.NotBranchError):
             self.look()
         return None if self.seen is None else self.seen.tip
@@ -309,8 +312,8 @@ class Remote(Place):
     # -- the history
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Receive the history if it was not asked for yet, else revisions by their ids. Return False if nothing was
-        asked.
+        """Receive the history if it was not requested yet, else revisions by their ids. Return False if no request was
+        sent.
 
         `by_name`: True if a user or a program named the revisions. Other revisions are asked for only if an answer has
         named them.
@@ -352,7 +355,7 @@ class Remote(Place):
         self.history.tell_gone(lacking)
 
     def is_named(self, revision: RevisionId) -> bool:
-        """Say whether the user, a tag or a program names a revision, which may then exist without a branch."""
+        """Tell whether the user, a tag or a program names a revision, which may then exist without a branch."""
         if current() is None or revision in (self.seen.tags.values() if self.seen is not None else ()):
             return True
         specs = [str(getattr(spec, "user_spec", "")) for spec in given("revision") or ()]
@@ -466,21 +469,21 @@ class Remote(Place):
         return result
 
     def delete(self) -> bool:
-        """Delete the branch; return False if there was none."""
+        """Delete the branch. Return False if it was missing."""
         with self.words():
             return bool(self.change([RefUpdate(HERE, None)]).refs[0].old)
 
     def is_beside(self, other: Remote) -> bool:
-        """Say whether both are on one server."""
+        """Tell whether both branches are on one server."""
         return self.server is other.server
 
     def is_in_repository_of(self, other: Remote) -> bool:
-        """Say whether both are branches of one repository, as far as that is known."""
+        """Tell whether both are branches of one repository, as far as that is known."""
         at = other.knowledge.at
         return self.is_beside(other) and at is not None and self.knowledge.met and self.knowledge.at == at
 
     def new_repository(self) -> NewRepository:
-        """Return the form of the repository that a push creates if there is none."""
+        """Return the form of the repository that a push creates if the repository is missing."""
         return NewRepository(VCS, KINDS)
 
 
@@ -497,4 +500,4 @@ def remote_of(branch: Any) -> Remote | None:
 
 
 _told: dict[str, tuple[hpss.RunningCommand, Knowledge]] = {}
-"""The last answer of each server, and the command that got it."""
+"""The last answer of each server, and the command that received it."""

@@ -1,4 +1,4 @@
-"""The branches on servers that the running command uses, one `Remote` for each, and the explanation if it fails."""
+"""The branches on servers that the running command uses, one `Remote` for each, and the explanation of its failure."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from smartserver.plugins.breezy.running import current
 from smartserver.plugins.breezy.transport import HpssTransport
 
 UNREAD = (errors.NoSuchRevision, NoSuchFile)
-"""Errors that Breezy raises if a file of a repository has other content than it wrote, in addition to those of its own
-stores."""
+"""Errors that Breezy raises if a file of a repository does not have the content that Breezy wrote, in addition to the
+errors of its own stores."""
 
 _remotes: dict[tuple[str, str, bool], tuple[hpss.RunningCommand, Remote]] = {}
 """The branches of the running command, by server, path, and whether the path may lead into a branch."""

@@ -51,7 +51,7 @@ class RevisionNotThere(errors.NoSuchRevision):  # type: ignore[misc]  # Breezy i
 
 
 class _Parents:
-    """The parents provider of a graph. It asks the mirror, then the server for revisions that the mirror lacks."""
+    """The parents provider of a graph. It asks the mirror, and asks the server for revisions that the mirror lacks."""
 
     def __init__(self, repository: HpssRepository, stock: Any) -> None:
         self._repository = repository
@@ -80,7 +80,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     """The repository of a branch on a server."""
 
     def __init__(self, control: BzrDir, remote: Remote, *, makes: bool = True) -> None:
-        """`makes`: True to create a mirror on the disk if there is none."""
+        """`makes`: True to create a mirror on the disk if the repository has none."""
         self.remote = remote
         self.mirror = remote.history.mirror(makes=makes)
         self.builds = False
@@ -102,15 +102,15 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
 
     @property
     def user_transport(self) -> Any:
-        """The transport of the repository, or of the place where it was opened as long as the repository's is
-        unknown."""
+        """The transport of the repository. While the repository is unknown, the transport of the place where it was
+        opened."""
         place, at = self.controldir.root_transport, self.remote.knowledge.at
         if at is None:
             return place
         return place.above(max(0, len(_parts(place.location.path)) - len(_parts(at))))
 
     def has_same_location(self, other: Repository) -> bool:
-        """Say whether another object reads the same mirror."""
+        """Tell whether another object reads the same mirror."""
         return isinstance(other, HpssRepository) and other.mirror is self.mirror
 
     def is_shared(self) -> bool:
@@ -130,7 +130,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return False
 
     def break_lock(self) -> None:
-        """Do nothing: a server has no locks."""
+        """Do nothing, because a server has no locks."""
 
     def _warn_if_deprecated(self, branch: object = None) -> None:
         """Do not warn: the format is the current one."""
@@ -138,7 +138,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     # -- missing revisions
 
     def bring(self, revisions: Sequence[RevisionId], *, by_name: bool) -> bool:
-        """Ask for missing revisions, and return whether anything was asked. `by_name`: as in `Remote.bring`."""
+        """Request missing revisions. Return True if a request was sent. `by_name`: as in `Remote.bring`."""
         if self._is_bringing or not revisions or self.is_in_write_group():
             return False
         self._is_bringing = True  # Receiving revisions looks them up, too.
@@ -148,8 +148,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
             self._is_bringing = False
 
     def have(self, revisions: Iterable[RevisionId]) -> None:
-        """Receive these revisions if the server has them. None are received in a write group, which may add them
-        itself."""
+        """Receive these revisions if the server has them. None are received in a write group, which may add the
+        revisions itself."""
         wanted = [revid for revid in revisions if revid and revid != NULL_REVISION and not self.is_in_write_group()]
         for _ in range(2):
             with self.lock_read():
@@ -159,7 +159,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
                 return
 
     def parents_by(self, read: Callable[[list[RevisionId]], Parents], revisions: Iterable[RevisionId]) -> Parents:
-        """Return the parents of those of `revisions` that exist. `read`: reads parents from the mirror."""
+        """Return the parents of the `revisions` that exist. `read`: a function that reads parents from the mirror."""
         wanted = [*revisions]
         with self.lock_read():
             found = read(wanted)
@@ -183,7 +183,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().get_known_graph_ancestry(revision_ids)
 
     def has_revisions(self, revision_ids: Iterable[RevisionId]) -> set[RevisionId]:
-        """Return those of some revisions that exist."""
+        """Return the members of `revision_ids` that exist."""
         wanted = [*revision_ids]
         if len(wanted) == 1 and self.remote.is_named(wanted[0]):
             self.have(wanted)
@@ -240,8 +240,8 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return super().search_missing_revision_ids(other, *arguments, **options)
 
     def rest_on(self, source: Any) -> None:
-        """Read pushed revisions from the source of the push, so that the mirror stays as it is. A stacked source is not
-        used, since it may read the mirror."""
+        """Read pushed revisions from the source of the push, so that the mirror is not changed. A stacked source is not
+        used, because it may read the mirror."""
         if not self.has_same_location(source.repository) and not source.repository._fallback_repositories:
             with contextlib.suppress(errors.BzrError):
                 self.mirror.rest_on(source.controldir.open_branch(source.name).repository)
@@ -289,7 +289,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         self._signed.append(revision_id)
 
     def _send_signatures(self, revisions: Sequence[RevisionId]) -> None:
-        """Send signatures. A signature that another user has sent meanwhile stays as it is."""
+        """Send signatures. A signature that another user has sent meanwhile is not overwritten."""
         entries = [EntryChange(revision, self.get_signature_text(revision)) for revision in revisions]
         parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
         if parts:
@@ -299,7 +299,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
     # -- upkeep
 
     def pack(self, hint: object = None, clean_obsolete_packs: bool = False) -> None:
-        """Let the server join its packs."""
+        """Let the server join the packs of the repository."""
         pack(self.remote, clean=clean_obsolete_packs)
 
     def check(self, revision_ids: object = None, callback_refs: object = None, check_repo: bool = True) -> CheckReport:
@@ -307,19 +307,19 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return CheckReport(verify(self.remote), (self.user_url, self._format) if check_repo else None)
 
     def reconcile(self, other: object = None, thorough: bool = False) -> ReconcileReport:
-        """Let the server verify the repository. An undamaged one needs no reconciling."""
+        """Let the server verify the repository. An undamaged repository needs no reconciliation."""
         done = reconcile(self.remote)
         ui.ui_factory.note(NOTHING_TO_RECONCILE)
         return done
 
     def reconcile_canonicalize_chks(self) -> NoReturn:
-        """Refuse: a server keeps pages as they were pushed."""
+        """Raise an error, because a server stores pages as they were pushed."""
         raise NotOnServer(PAGES)
 
     def find_branches(self, using: bool = False) -> list[Any]:
-        """Return the branches of the repository; none for `upgrade`, which treats a repository alone.
+        """Return the branches of the repository; none for `upgrade`, which processes only the repository.
 
-        A check asks for the branches first, and they are verified by the same request.
+        A check calls this first, and the same request verifies the branches.
         """
         if runs("upgrade"):
             return []

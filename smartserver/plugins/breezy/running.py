@@ -1,7 +1,7 @@
 """The running command of brz, for cases where Breezy's own interfaces do not tell what it is about to do.
 
-Nothing here tells what a command reads. A command is named only where its own words decide: `push --no-remember` and
-`remember=False` of a program are the same call.
+Nothing here tells what a command reads. A command is named only where only its arguments can decide: `push
+--no-remember` and `remember=False` of a program are the same call.
 """
 
 from __future__ import annotations
@@ -17,18 +17,19 @@ def current() -> hpss.RunningCommand | None:
 
 
 def runs(name: str) -> bool:
-    """Say whether the running command has this name."""
+    """Tell whether the running command has this name."""
     command = current()
     return command is not None and command.name == name
 
 
 def asks_itself() -> bool:
-    """Say whether the command only lets the server do something, and reads no branch first."""
+    """Tell whether the command only makes the server do something, without reading a branch first."""
     return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
 
 
 def only_compares() -> bool:
-    """Say whether the command compares branches: Breezy fetches into one of them, which must not change it."""
+    """Tell whether the command only compares branches. Breezy then fetches into one of them, which must not change
+    it."""
     return any(map(runs, ("bundle-revisions", "merge-directive", "send")))
 
 
@@ -39,5 +40,5 @@ def given(name: str) -> Any:
 
 
 def is_ours(location: object) -> bool:
-    """Say whether a location is an hpss:// URL."""
+    """Tell whether a location is an hpss:// URL."""
     return isinstance(location, str) and location.startswith(hpss.SCHEMES)

@@ -87,11 +87,12 @@ class Server:
         breezy.get_global_state().exit_stack.callback(self._leave)
 
     def close(self) -> None:
-        """Close the connection; the next request opens another."""
+        """Close the connection. The next request opens a new one."""
         self.client.close()
 
     def _leave(self) -> None:
-        """Close the connection as the command ends. An interrupt is ignored: nothing else is left to be ended."""
+        """Close the connection as the command ends. An interrupt is ignored, because nothing else remains to be
+        stopped."""
         with contextlib.suppress(KeyboardInterrupt):
             self.close()
 
@@ -100,8 +101,8 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(location: Place) -> Server:
-    """Return the server of a place, one object in a process: Breezy opens another transport for each URL of a
-    command."""
+    """Return the server of a place. There is one object for each server in a process, because Breezy opens another
+    transport for each URL of a command."""
     root = served_by(location)
     if root not in _servers:
         _servers[root] = Server(location)

@@ -30,18 +30,18 @@ FULL: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 """Errors of a full disk."""
 
 IN_MEMORY: Final = 4 << 20
-"""The most bytes of an answer that are kept in memory; a larger one goes to a file."""
+"""The most bytes of an answer that are kept in memory. A larger answer is written to a file."""
 
 
 class Spool:
-    """The revisions of an answer, as far as they arrived."""
+    """The revisions of an answer that were received."""
 
     def __init__(self, pulled: PullAnswer) -> None:
         self._body = pulled.body
         self.announced = pulled.result.segments
         self.size = pulled.result.size
         self.broken: BaseException | None = None
-        """The error that ended the answer early; None if it is complete."""
+        """The error that ended the answer early; None if the answer is complete."""
         self._file: IO[bytes] = tempfile.SpooledTemporaryFile(IN_MEMORY)  # noqa: SIM115
         weakref.finalize(self, self._file.close)
         self._places: dict[RevisionId, tuple[int, int]] = {}
@@ -49,7 +49,7 @@ class Spool:
         self._end = 0
 
     def receive(self) -> None:
-        """Receive the answer. If it is broken off, the revisions that arrived before are kept.
+        """Receive the answer. If the connection fails, the revisions that were received before are kept.
 
         Raises:
             OSError: the revisions cannot be written; the error names the folder.
@@ -85,7 +85,7 @@ class Spool:
             insert(BrzRepository(repository), self.segments(present))
 
     def segments(self, present: Container[RevisionId] = ()) -> Iterator[bytes]:
-        """Yield the segments of the revisions, without those that are `present`."""
+        """Yield the segments of all stored revisions that are not in `present`."""
         for revision, (at, size) in self._places.items():
             if revision not in present:
                 self._file.seek(at)

@@ -96,8 +96,8 @@ class LocalCopy:
             )
 
     def push(self, names: Iterable[str], *, force: bool) -> None:
-        """Push branches, each in one request, after another one that creates a new repository. `force`: the branches
-        may lose revisions."""
+        """Push branches, each in one request. Before the first branch of a new repository, another request creates the
+        repository. `force`: True if the branches may lose revisions."""
         if self._is_new:
             ControlDir.open(self._url).create_repository(shared=True)
         for name in names:
@@ -114,7 +114,8 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
+    """Yield a repository in a folder, with the whole content of the repository at `url`. `may_create`: True if that
+    repository may be missing."""
     assert breezy_shim.SCHEMES  # Importing the shim makes Breezy know our URLs.
     os.makedirs(folder, exist_ok=True)
     try:
@@ -155,12 +156,12 @@ def name_of(ref: bytes, branches: Mapping[str, object]) -> str:
 
 
 class StreamImport(GenericProcessor):  # type: ignore[misc]
-    """Makes revisions from the commits of a stream. Breezy's own class forgets a branch if another one has built on its
-    tip."""
+    """Creates revisions from the commits of a stream. Unlike Breezy's own class, it does not lose a branch when another
+    branch builds on its tip."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: branches may lose
-        revisions, and tags may move."""
+        """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: branches may
+        lose revisions, and tags may move."""
         super().__init__(local.repository.controldir)
         self._local = local
         self._force = force
@@ -202,7 +203,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.tags = len(tags) - len(placed)
 
     def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
-        """Create the local branch that is pushed later, and return those of the tags that it has."""
+        """Create the local branch that is pushed later. Return the tags that it has."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
@@ -220,8 +221,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return set(own)
 
     def push(self) -> list[str]:
-        """Push each changed branch in a request of its own, and return the names of the branches. If this is
-        interrupted, only some are pushed, and the next import continues."""
+        """Push each changed branch in a separate request, and return the names of the branches. If this is interrupted,
+        only some are pushed, and the next import continues."""
         if self._changed:
             self._local.push(self._changed, force=self._force)
         self._local.delete(self._gone)
@@ -236,8 +237,8 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """End the write group and do no more: branches are made later, and packs are not joined, as the push reads them
-        once."""
+        """End the write group and do no more: branches are created later, and packs are not joined, because the push
+        reads them only once."""
         self.repo.commit_write_group()
 
     def _save_id_map(self) -> None:
@@ -349,14 +350,14 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:
-        """Do nothing: the parser has checked the feature."""
+        """Do nothing, because the parser has checked the feature."""
 
     def checkpoint_handler(self, cmd: Any) -> None:
-        """Do nothing: all changes are made at once, at the end."""
+        """Do nothing, because all changes are made at once at the end of the stream."""
 
 
 class _Before:
-    """The files of a revision, in the form that `FileChanges` asks for."""
+    """The files of a revision, in the form that `FileChanges` needs."""
 
     def __init__(self, processor: Any, revision: bytes | None) -> None:
         self._store = processor.rev_store
@@ -402,7 +403,7 @@ class _Before:
 
 
 class _Exporter(BzrFastExporter):  # type: ignore[misc]
-    """Breezy's exporter, which prints nothing but the stream."""
+    """Breezy's exporter, but it prints only the stream."""
 
     number = 0
     """The last mark that was assigned."""
@@ -459,7 +460,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
                 yield commands.FileModifyCommand(path.encode(), mode, None, tree_new.get_file_text(path))
 
     def emit_tags(self) -> None:
-        """Write no tags: the tags of all branches come at the end."""
+        """Write no tags, because the tags of all branches are written at the end."""
 
 
 _NOT_IN_NAMES: Final = str.maketrans("", "", "<>\n")

@@ -1,4 +1,4 @@
-"""The progress of transfers and of the server, as brz shows it."""
+"""The progress of transfers and of the server, in the form of brz."""
 
 from __future__ import annotations
 

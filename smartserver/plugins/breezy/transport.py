@@ -1,6 +1,6 @@
 """`HpssTransport`: a place on a server, which to Breezy is a transport without files. Reading a file makes no request.
 
-Breezy looks for files (bundles, `.bzr`) that a server does not have; it is told so at once. Functions for the paths and
+Breezy looks for files (bundles, `.bzr`) that no server has, and gets the error at once. Functions for the paths and
 names of branches are here, too.
 """
 
@@ -31,7 +31,7 @@ class NoBazaarProtocol(errors.NoSmartMedium):
 
 
 class HpssTransport(ConnectedTransport):
-    """A URL. The transports of one server share its connection."""
+    """A Breezy transport for a URL. The transports of one server share a connection."""
 
     def __init__(self, base: str, _from_transport: HpssTransport | None = None) -> None:
         whole, parameters = urlutils.split_segment_parameters(base)
@@ -58,10 +58,8 @@ class HpssTransport(ConnectedTransport):
         return self.clone("/".join([".."] * levels)) if levels else self
 
     def branches(self) -> list[str]:
-        """Return the paths of the branches at and below the place, relative to it, in whatever repositories they are.
-
-        One request asks for all of them; the path of a branch at the place itself is empty.
-        """
+        """Return the paths of the branches at and below the place, relative to it, in all repositories. One request
+        finds all of them. The path of a branch at the place itself is empty."""
         own = self.location.path
         found: list[str] = []
         with in_breezys_words(self.base, self.location):
@@ -72,7 +70,7 @@ class HpssTransport(ConnectedTransport):
     # -- the methods of any transport
 
     def external_url(self) -> str:
-        """Return the URL as other programs read it."""
+        """Return the URL in the form that other programs read."""
         return self.base
 
     def get_smart_medium(self) -> NoReturn:
@@ -86,7 +84,8 @@ class HpssTransport(ConnectedTransport):
             server.close()
 
     def listable(self) -> bool:
-        """Return True for `brz branches -R`, which lists branches; a server has no folders."""
+        """Tell whether folders can be listed. This is True only for `brz branches -R`, for which branches are listed,
+        because a server has no folders."""
         return runs("branches")
 
     def has(self, relpath: str) -> bool:
@@ -131,7 +130,7 @@ def path_of(ref: bytes) -> str:
 
 
 def below(paths: Iterable[str], own: str) -> list[str]:
-    """Return those of `paths` that are at or below a path, relative to it and sorted."""
+    """Return the `paths` that are at or below a path, sorted and relative to it."""
     if own:
         paths = [path[len(own) :] for path in paths if path == own or path.startswith(f"{own}/")]
     return sorted([path.strip("/") for path in paths])

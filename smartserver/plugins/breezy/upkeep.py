@@ -37,7 +37,7 @@ class CheckReport:
         self._shown = shown
 
     def report_results(self, verbose: bool) -> None:
-        """Print the numbers of what was checked, and raise an error if something is damaged."""
+        """Print the numbers of checked items. Raise an error if something is damaged."""
         found = self._found
         if self._shown is not None:
             trace.note("checked repository %s format %s", *self._shown)
@@ -51,7 +51,7 @@ class CheckReport:
 
 
 class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not typed.
-    """The result of reconciling: there was nothing to do."""
+    """The result of a reconciliation that had nothing to do."""
 
     aborted = False
     inconsistent_parents = 0
@@ -60,13 +60,13 @@ class ReconcileReport(ReconcileResult):  # type: ignore[misc]  # Breezy is not t
 
 
 def reconcile(place: Place) -> ReconcileReport:
-    """Verify the repository; if it is undamaged, there is nothing to reconcile."""
+    """Verify the repository and raise an error if it is damaged. An undamaged repository needs no reconciliation."""
     raise_damage(verify(place))
     return ReconcileReport()
 
 
 def raise_damage(found: VerifyResult) -> None:
-    """Print each problem, and raise an error if there is any."""
+    """Print each problem. Raise an error if there was a problem."""
     for problem in found.problems:
         trace.note("%s", plain(problem))
     if found.problems:

@@ -76,7 +76,7 @@ def _at(location: Place, error: Exception) -> str:
 
 
 def _instead(found: str, location: Place) -> str:
-    """Return a line about something else at the place of a repository, and how it can be served."""
+    """Return a line about what was found at a place instead of a repository, and about how to serve it."""
     push = {A_GIT_REPOSITORY: "git push --mirror", A_BAZAAR_REPOSITORY: "brz push"}.get(found)
     return f"there is {found}" if push is None else f"there is {found}, {how_to_serve(location, push)}"
 
@@ -122,10 +122,10 @@ def check_has(repository: Repository, revision: RevisionId, named: object = None
 
 
 def deleted_by(url: str) -> str:
-    """Return the reason why a repository is kept although Breezy would delete it."""
+    """Return the message which says that Breezy's command does not delete a repository on a server."""
     return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:
-    """Return the reason why there is no branch without a revision."""
+    """Return the message which says that a branch on a server begins with its first revision."""
     return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

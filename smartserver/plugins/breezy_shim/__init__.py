@@ -1,6 +1,7 @@
 """The plugin `hpss` of Breezy. It registers hpss:// URLs, and imports the adapter when one is used.
 
-It is loaded as `breezy.plugins.hpss` (`smartserver setup brz`). Every brz command runs it, so it must load quickly.
+It is loaded as `breezy.plugins.hpss` (`smartserver setup brz`). Every brz command loads this module, so it must be
+imported quickly.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ CONTROLDIR = "smartserver.plugins.breezy.controldir"
 REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
-"""The branches that this process has opened and still holds, newest last: their revisions need not be sent."""
+"""The branches that this process has opened and not closed, the newest last. Their revisions need not be sent."""
 
 
 class RunningCommand:
@@ -60,7 +61,7 @@ TRIES = 2
 """The most times that a command runs again."""
 
 running: list[RunningCommand] = []
-"""The running commands of this process, each started by the one before it. A program that calls Breezy has none."""
+"""The running commands of this process, each started by the one before. The list is empty if a program calls Breezy."""
 
 
 def directory_format() -> Any:
@@ -116,7 +117,7 @@ class HpssProber(Prober):
 
     @classmethod
     def known_formats(cls) -> list[object]:
-        """Return no formats: none can be asked for by name."""
+        """Return no formats, because none can be requested by name."""
         return []
 
 

@@ -9,46 +9,46 @@ from smartserver.client.credentials import token_in
 from smartserver.spans import Part, span
 
 USER = "token"
-"""The user name in git's prompts and helpers: the token itself says who the user is."""
+"""The user name in git's prompts and helpers. The server ignores it, because the token itself identifies the user."""
 
 SILENT = {"GIT_TERMINAL_PROMPT": "0", "GIT_ASKPASS": ""}
-"""Variables with which git asks its user nothing; an empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
+"""Variables that keep git from prompting its user. An empty GIT_ASKPASS overrides core.askPass and SSH_ASKPASS."""
 
 
 class RunProgram(Protocol):
-    """Runs a program at the user's terminal, and returns its output, which is empty if it failed."""
+    """Runs a program at the user's terminal. It returns the program's output, which is empty if the program failed."""
 
     def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-        """`variables`: added to those of the environment. `said`: the program's input. `quiet`: True to hide its
-        errors."""
+        """`variables`: are added to those of the environment. `said`: the input of the program. `quiet`: True to hide
+        its error messages."""
 
 
 class GitCredentials:
     """The token that git has for one server."""
 
     def __init__(self, scheme: str, where: str, run: RunProgram) -> None:
-        """`where`: the host and its port."""
+        """`where`: the host and port of the server."""
         # A newline would add a line about another server.
         about = f"protocol={scheme}\nhost={where}\n" if where.isprintable() else ""
         self._about = about.encode("utf-8", "surrogateescape")
         self._run = run
         self._found = b""
-        """Git's description of the last token that it gave."""
+        """Git's description of the last token that it returned."""
 
     def stored(self) -> str:
-        """Return the token that one of git's helpers has; empty if none has one."""
+        """Return the token that one of git's credential helpers has stored; empty if none has a token."""
         return self._fill(b"", asks=False)
 
     def ask(self) -> str:
-        """Return the stored token, or let git ask its user for one."""
+        """Return the stored token. If there is none, let git ask its user for it."""
         return self.stored() or self._fill(b"username=%s\n" % USER.encode(), asks=True)
 
     def approve(self) -> None:
-        """Have the helpers store the last token."""
+        """Let the helpers store the last token."""
         self._tell("approve")
 
     def reject(self) -> None:
-        """Have the helpers remove the last token."""
+        """Let the helpers remove the last token."""
         self._tell("reject")
 
     def _fill(self, more: bytes, *, asks: bool) -> str:

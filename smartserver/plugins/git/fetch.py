@@ -1,4 +1,5 @@
-"""Inserts a pull into the repository. The pull is sent before git names its wants, which it does only with the refs."""
+"""Inserts a pull into the repository. The pull is sent before git names its wants, because git names them only after it
+has the refs."""
 
 from __future__ import annotations
 
@@ -34,13 +35,13 @@ class Arrival(msgspec.Struct, frozen=True):
 
     body: Iterator[bytes]
     segments: int | None
-    """The number of segments; None if the server did not announce it."""
+    """The number of segments; None if the server did not announce the number."""
     shallow: tuple[set[bytes], set[bytes]] | None = None
-    """The shallow commits before and after the pull; None if they stay the same."""
+    """The shallow commits before and after the pull; None if they do not change."""
 
 
 class Fetch:
-    """The pull of one command, and the packs made from it."""
+    """The pull of one command, and the packs created from it."""
 
     def __init__(self, path: str, repository: RemoteRepository, terminal: Terminal, options: Options) -> None:
         """`path`: the path of the repository in messages."""
@@ -50,19 +51,19 @@ class Fetch:
         self._options = options
         self._pulled: Arrival | None = None
         self.sought = b""
-        """The objects that git asked for, one line each: an id and a name."""
+        """The objects that git requested, one line each: an id and a name."""
         self.keeps: list[str] = []
-        """Files that keep new packs from being collected. They are removed at the end: a pack with such a file is never
-        repacked."""
+        """The `.keep` files that this fetch created. Git never repacks a pack with such a file. The files are removed
+        at the end."""
 
     def close(self) -> None:
-        """Remove the files that keep new packs: refs name the packs now, or never will."""
+        """Remove the files that keep new packs. By now refs name the packs, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
 
     def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Learn the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
+        """Receive the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
         options = self._options
         with span(Part.LOCAL, "find what is here"):
             shallow = local.shallow()
@@ -93,7 +94,7 @@ class Fetch:
         self._pulled = Arrival(pulled.body, pulled.result.segments, (shallow, set()) if shallow else None)
 
     def _pull_part(self, local: GitRepository, wanted: Wants, haves: Sequence[bytes], shallow: set[bytes]) -> Arrival:
-        """Ask for a part of the commits, or of their objects."""
+        """Request a part of the commits, or of their objects."""
         options = self._options
         if options.deepens:  # Some shallow commits may never have come; history below them must not count as present.
             with span(Part.LOCAL, "find what is here"):
@@ -126,8 +127,8 @@ class Fetch:
         return Arrival(read.segments, None, (shallow, after) if after != shallow else None)
 
     def bring(self, local: GitRepository, ids: Collection[bytes], *, as_pack: bool = False) -> None:
-        """Insert the pull into the repository, with `as_pack` as a pack however small it is. Those of `ids` that were
-        not predicted take another pull.
+        """Insert the pull into the repository, with `as_pack` as a pack however small it is. The objects of `ids` that
+        were not predicted are fetched with further pulls.
 
         Raises:
             CannotGoOn: the answer cannot be read, or the remote no longer has what it listed.

@@ -38,8 +38,8 @@ READ = {
         }
     ),
 }
-"""Long options without a value that are read, and those that their shortened names could be mistaken for, by
-command."""
+"""By command, the long options without a value that are read, and options with which their shortened names could be
+confused."""
 
 KNOWN = frozenset({"clone", "fetch", "ls-remote", "push", "remote"})
 """Commands that give a hint; `pull` and `submodule` run one of these."""
@@ -53,7 +53,7 @@ class Hint(msgspec.Struct, frozen=True):
     values: Mapping[str, str] = msgspec.field(default_factory=dict)
     words: tuple[str, ...] = ()
     leases: tuple[str, ...] = ()
-    """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or nothing for all refs."""
+    """The values of `--force-with-lease`, in order: `REF:ID`, `REF`, or an empty string for all refs."""
 
     @property
     def refs_only(self) -> bool:
@@ -62,7 +62,7 @@ class Hint(msgspec.Struct, frozen=True):
 
     @property
     def is_lazy(self) -> bool:
-        """True if git itself asks for objects that a partial clone lacks: it names their ids, and needs no ref."""
+        """True if git itself requests objects that a partial clone lacks. It then names their ids, and needs no ref."""
         named = {"--stdin", "--no-tags", "--no-write-fetch-head", "--filter"}
         return self.command == "fetch" and named <= self.options
 
@@ -78,7 +78,7 @@ class Hint(msgspec.Struct, frozen=True):
 
 
 def parse(command_line: Sequence[str]) -> Hint:
-    """Return the hint in a command line; an empty one if it is not git's, or its command is not in `KNOWN`."""
+    """Return the hint in a command line. It is empty if the command is not git's, or is not in `KNOWN`."""
     words = list(command_line)
     if not words or not words[0].rpartition("/")[2].startswith("git"):
         return Hint()
@@ -97,7 +97,7 @@ def parse(command_line: Sequence[str]) -> Hint:
 
 
 class _Words:
-    """The words after the command, parsed as git's own parser does it."""
+    """The words after the command, parsed like git's own parser does."""
 
     def __init__(self, words: list[str], valued: Set[str], read: Set[str]) -> None:
         self.options: set[str] = set()

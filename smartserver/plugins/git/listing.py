@@ -30,12 +30,13 @@ NO_TIP = b""
 
 
 def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
-    """Tell whether git, given these cached refs, could send a wrong ref, or refuse by itself what the server allows."""
+    """Tell whether the refs must be requested, because git with these cached refs could send a wrong ref, or refuse one
+    that the server allows."""
     return refspecs.compares_all or not all(refspecs.target(*pair, known) for pair in refspecs.short)
 
 
 def tip_of(written: bytes) -> RevisionId:
-    """Return the tip for an id in hexadecimal digits. Git's zeros stand for a ref that must not exist."""
+    """Return the tip for an id in hexadecimal digits. Git's zeros mean that the ref must not exist."""
     tip = bytes.fromhex(written.decode("ascii"))
     return tip if any(tip) else NO_TIP
 
@@ -44,7 +45,8 @@ class Leases:
     """The leases of one push."""
 
     def __init__(self, hint: Hint, remote: str, local: Local, refspecs: Refspecs, known: Collection[bytes]) -> None:
-        """`remote`: the name of the remote, or its URL if it has none. `known`: the remote's refs, as last seen."""
+        """`remote`: the name of the remote, or its URL if it has no name. `known`: the last known refs of the
+        remote."""
         self._hint = hint
         self._local = local
         self._known = known
@@ -59,13 +61,14 @@ class Leases:
             self._add(lease, names)
         tips = [(self._value(source), target) for source, target in self._pairs]
         self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
-        """Refs that git takes for up to date, because they are listed with the tips that their leases expect. Each has
+        """Refs that git regards as up to date, because they are listed with the tips that their leases expect. Each has
         the tip that it should have."""
         self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
     @property
     def must_ask(self) -> bool:
-        """True if git, given these values, could find nothing to send, or decide differently on another ref."""
+        """True if the refs must be requested, because git with these values could find nothing to send, or decide
+        differently on another ref."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property
@@ -109,8 +112,8 @@ class Leases:
                     yield found
 
     def _pushed(self) -> Iterable[tuple[bytes, bytes]]:
-        """Yield the sources that are certainly pushed, and their refs; a deletion has no source. Yield nothing if it is
-        uncertain."""
+        """Yield the sources that will certainly be pushed, and their refs. A deletion has an empty source. Yield
+        nothing if that is uncertain."""
         options, refspecs = self._hint.options, self._refspecs
         if any(spec.startswith(b"^") for spec, _ in [*refspecs.pairs, *map(sides, refspecs.configured)]):
             return
@@ -135,7 +138,7 @@ class Leases:
 
 
 class Guess(msgspec.Struct, frozen=True):
-    """A short target of a push, and the ref that git took it for."""
+    """A short target of a push, and the ref that git chose for it."""
 
     source: bytes
     short: bytes
@@ -143,7 +146,7 @@ class Guess(msgspec.Struct, frozen=True):
 
 
 def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[bytes]) -> Sequence[Guess]:
-    """Return the refs that git took short targets for, given the listed refs. `pushed`: the refs that git then pushed
+    """Return the refs that git chose for short targets, given the listed refs. `pushed`: the refs that git then pushed
     to."""
     found = [Guess(source, short, refspecs.target(source, short, listed)) for source, short in refspecs.short]
     return [guess for guess in found if guess.ref in pushed]
@@ -152,9 +155,9 @@ def guesses(refspecs: Refspecs, listed: Collection[bytes], pushed: Collection[by
 def conditions(
     refspecs: Refspecs, found: Sequence[Guess], known: Mapping[bytes, RefValue], leased: Collection[bytes]
 ) -> Sequence[RefUpdate]:
-    """Return updates that change nothing, and fail if a guess may be wrong. Another ref that the short target could
-    mean must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in
-    `leased`: the refs that the push itself expects to exist."""
+    """Return updates that change nothing, and fail if a guess may be wrong. Other refs that the short target could mean
+    must be missing. The guessed ref must be as cached, unless the push would create the same one, or it is in `leased`:
+    the refs that the push itself expects to exist."""
     asked: dict[bytes, RefUpdate] = {}
     for guess in found:
         for ref in meanings(guess.short):

@@ -14,14 +14,15 @@ LONGEST_NUMBER = 18
 """The most digits of a number in a filter."""
 
 UNSUPPORTED = {"family": "-4 and -6 are not supported: every address of the host may be tried"}
-"""Options that git continues without, with a message for the user. Git itself reports the others (`--signed`)."""
+"""Options that git continues without, with a message for the user. All other unsupported options are reported by git
+(`--signed`)."""
 
 WITHOUT_EFFECT = frozenset({"followtags", "object-format", "force", "force-if-includes", "update-shallow"})
 """Options that ask for the default, or that git itself acts on. No remote is shallow."""
 
 
 class Options(msgspec.Struct):
-    """The options that git has set, and the unsupported ones that the user was told of."""
+    """The options that git has set, and the unsupported options about which the user was warned."""
 
     quiet: bool = False
     dry_run: bool = False
@@ -29,24 +30,24 @@ class Options(msgspec.Struct):
     refetch: bool = False
     cloning: bool = False
     depth: int = 0
-    """The wanted depth of history; 0 leaves it as shallow as it is."""
+    """The requested depth of history; 0 leaves the depth unchanged."""
     relative: bool = False
     """True if the depth is counted from the place where history is cut now."""
     since: str = ""
-    """A date in the words of the user; empty if there is none."""
+    """A date in the words of the user; empty if no date was given."""
     excluded: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Refs whose history is left out."""
     filters: list[Filter] = msgspec.field(default_factory=list)
     lazy: bool = False
-    """True if git itself asks, not the user, for objects that a partial clone lacks."""
+    """True if git itself, not the user, requests objects that a partial clone lacks."""
     promised: bool = False
-    """True if fetched objects may refer to others that are fetched only when they are needed."""
+    """True if fetched objects may refer to objects that git fetches later, when it needs them."""
     leases: dict[bytes, bytes] = msgspec.field(default_factory=dict)
     """Each leased ref with the tip that its lease expects."""
     push_options: list[str] = msgspec.field(default_factory=list)
     """Push options, for the hooks of the server."""
     told: set[str] = msgspec.field(default_factory=set)
-    """Options that the user was told are not supported."""
+    """Unsupported options about which the user was warned."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
         """Take an option as `NAME VALUE`, and return the answer for git."""
@@ -89,7 +90,7 @@ class Options(msgspec.Struct):
 
     @property
     def deepens(self) -> bool:
-        """True if an option says where history is cut."""
+        """True if an option limits the depth of the history."""
         return bool(self.depth or self.since or self.excluded)
 
     def _filter(self, spec: str, terminal: Terminal) -> bytes:
@@ -107,7 +108,7 @@ _UNITS = {"k": 10, "m": 20, "g": 30}
 
 
 def filters_of(spec: str) -> list[Filter] | None:
-    """Return the filters that git's text stands for, or None if one is not supported."""
+    """Return the filters that an option of git denotes, or None if a filter is not supported."""
     kind, _, value = spec.partition(":")
     if kind == "combine":
         found = [filters_of(unquote_percent(part)) for part in value.split("+")]

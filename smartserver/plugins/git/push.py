@@ -39,8 +39,8 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 ATTEMPTS = 5
-"""The most attempts of one push, each a `Push` of up to `PLANS` requests. Another follows if a condition failed, or if
-one update was refused and only conditions had made the request atomic."""
+"""The most attempts of one push, each a `Push` of up to `PLANS` requests. A further attempt is made if a condition
+failed, or if one update was refused and only conditions had made the request atomic."""
 
 CHANGES = b"other users changed refs of that name during each attempt; try again"
 NOT_ATOMIC = b"atomic push failed"
@@ -52,7 +52,7 @@ class PushCommand(msgspec.Struct, frozen=True):
     """One of git's `push` commands."""
 
     source: bytes
-    """The name of the source; empty if the ref is to be deleted."""
+    """The name of the source; empty if the ref is deleted."""
     listed: bytes
     """The ref that git named, and that answers to git must name."""
     ref: bytes
@@ -69,7 +69,7 @@ class GitPush:
         self._options = options
 
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
-        """Push, and return the lines that tell git the outcome of each command.
+        """Push. Return the lines that report the outcome of each command to git.
 
         `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
         then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes
@@ -107,8 +107,9 @@ class GitPush:
     def _attempt(
         self, commands: Sequence[PushCommand], asked: Sequence[RefUpdate] = ()
     ) -> tuple[list[bytes], Sequence[PushCommand]]:
-        """Return the lines of an attempt, and the commands that are left and had no effect. Either the conditions in
-        `asked` do not hold, or another update was refused, and only the conditions had made the request atomic."""
+        """Return the lines of an attempt, and the commands that had no effect and must be sent again: either the
+        conditions in `asked` do not hold, or another update was refused and only the conditions had made the request
+        atomic."""
         atomic = self._options.atomic
         with span(Part.LOCAL, "look up refs"):
             updates = [self._update(command) for command in commands]
@@ -204,7 +205,7 @@ def _is_refused(updated: UpdateOutcome) -> bool:
 
 
 def _undecided(guess: Guess, refs: Collection[bytes]) -> bytes:
-    """Return the reason why a short target means nothing, in git's words."""
+    """Return the reason why a short target matches no ref or several, in git's words."""
     if matches(guess.short, refs):
         return b"dst refspec " + guess.short + b" matches more than one"
     if not guess.source:
@@ -220,10 +221,10 @@ def peeled(local: GitRepository, found: GitObject) -> bytes:
 
 
 def objection(local: GitRepository, update: RefUpdate) -> bytes:
-    """Return the reason why an update cannot be sent; empty if it can.
+    """Return the reason why an update must not be sent; empty if it is valid.
 
-    Like git's own server, refuse a branch that points at something else than a commit. Also refuse to create or move a
-    ref that is not in a folder of `refs/`; it may be deleted. Our server has no room for a name that is too long.
+    Like git's own server, refuse a branch that does not point at a commit. Also refuse to create or move a ref that is
+    not in a folder of `refs/`; such a ref may only be deleted. A name that is too long for our server is also refused.
     """
     if len(update.ref) > MAX_NAME:
         return b"its name has %d bytes, expected no more than %d" % (len(update.ref), MAX_NAME)
@@ -245,7 +246,7 @@ def new_head(local: GitRepository, updates: Sequence[RefUpdate]) -> bytes:
 
 
 def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes:
-    """Return the reason in words that git knows, so that git adds its own advice."""
+    """Return the reason in words that git recognizes, so that git adds its own advice."""
     error = updated.error
     match error:
         case DivergedBranches():
@@ -281,7 +282,7 @@ def _cut_off(error: MissingParents | MissingRevision) -> str:
 
 
 def _on_a_line(text: str) -> bytes:
-    """Return a reason on one line: names in it must not end a line of git's protocol."""
+    """Return a reason on one line, because names in the reason must not end a line of git's protocol."""
     return " ".join(plain(text).split()).encode()
 
 

@@ -17,7 +17,7 @@ from smartserver.vcs.git.names import HEADS, SHORT_FOR, TAGS
 from smartserver.vcs.git.repository import boolean
 
 EVERYTHING = frozenset({"--all", "--branches", "--mirror", "--tags"})
-"""Options that say what is pushed if no refspec does."""
+"""Options that select the refs to push if no refspec is given."""
 
 COMPARING = frozenset({"--mirror", "--prune"})
 """Options that delete the remote's refs that are missing locally."""
@@ -37,7 +37,7 @@ class LocalObject(Protocol):
 
 
 class Local(Protocol):
-    """The pushing repository, as refspecs read it."""
+    """The pushing repository, in the form that refspecs need."""
 
     def refs(self) -> Mapping[bytes, RevisionId]:
         """Return every ref and its tip."""
@@ -49,7 +49,7 @@ class Local(Protocol):
         """Return the configuration."""
 
     def find(self, name: bytes) -> LocalObject | None:
-        """Return the object that an expression stands for, or None."""
+        """Return the object that an expression denotes, or None."""
 
 
 class Refspecs:
@@ -64,7 +64,7 @@ class Refspecs:
         self.configured = self._settings.get(f"remote.{remote}.push", ())
         self.default = self._settings.get("push.default", [b"simple"])[-1]
         self.pairs = self._read()
-        """Sources and targets as they are written on the command line, or else in the settings."""
+        """Sources and targets as written on the command line or, if it has none, in the settings."""
 
     @functools.cached_property
     def refs(self) -> Mapping[bytes, RevisionId]:
@@ -106,7 +106,7 @@ class Refspecs:
         ]
 
     def target(self, source: bytes, short: bytes, refs: Collection[bytes]) -> bytes:
-        """Return the ref that a short target means if the remote has `refs`; empty if git refuses it."""
+        """Return the ref that a short target denotes if the remote has `refs`; empty if git refuses it."""
         found = matches(short, refs)
         if found or not source:
             return found[0] if len(found) == 1 else b""
@@ -135,7 +135,7 @@ class Refspecs:
         return pairs
 
     def _sides_of_one(self, source: bytes) -> tuple[bytes, bytes]:
-        """Return source and target of a refspec that names no target: the settings may name one."""
+        """Return source and target of a refspec without a target; the settings may define the target."""
         ref = b"" if source in IS_HEAD else self.full(source)
         if ref in self.refs:
             for written, target in map(sides, self.configured):
@@ -147,13 +147,13 @@ class Refspecs:
         return source, b""
 
     def upstream(self, ref: bytes) -> bytes:
-        """Return the ref that a branch is merged with; empty if there is none, or more than one."""
+        """Return the ref that a branch is merged with; empty if none or several are configured."""
         branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
         merge = self._settings.get(f"branch.{branch}.merge", ())
         return merge[0] if len(merge) == 1 else b""
 
     def full(self, name: bytes) -> bytes:
-        """Return the ref that the name of a source stands for. It is the target, too, if none is written."""
+        """Return the ref that the name of a source denotes. If no target is given, it is also the target."""
         if name in IS_HEAD:
             return self._local.head() or name
         if name.startswith(b"refs/"):
@@ -173,15 +173,15 @@ def meanings(short: bytes) -> Sequence[bytes]:
 
 
 def matches(short: bytes, refs: Collection[bytes]) -> Sequence[bytes]:
-    """Return the refs that a short name means; more than one is ambiguous. Refs other than branches and tags count only
-    if there is no branch or tag, or if the name lacks no more than `refs/`."""
+    """Return the refs that a short name may mean; more than one means that the name is ambiguous. Refs other than
+    branches and tags count only if no branch or tag matches, or if the name lacks no more than `refs/`."""
     found = [ref for ref in meanings(short) if ref in refs]
     strong = [ref for ref in found if ref.startswith((HEADS, TAGS)) or ref in (short, b"refs/" + short)]
     return strong or found
 
 
 def mapped(name: bytes, source: bytes, target: bytes) -> bytes | None:
-    """Return the name that a refspec maps `name` to, or None if the refspec does not match it."""
+    """Return the name to which a refspec maps `name`; None if the refspec does not match it."""
     if not target or source.startswith(b"^"):
         return None
     before, star, after = source.partition(b"*")

@@ -89,8 +89,8 @@ class GitRemote:
         answers: IO[bytes],
         say: Callable[[str], None],
     ) -> None:
-        """`local`: opens the repository that git runs in; it returns None if there is none (`ls-remote` works
-        anywhere)."""
+        """`local`: opens the repository in which git runs; it returns None if git runs outside a repository
+        (`ls-remote` works anywhere)."""
         self._remote = remote
         self._location = location
         self._repository = repository
@@ -104,9 +104,10 @@ class GitRemote:
         self._fetched = Fetch(path_in_words(location), repository, self.terminal, self._options)
         self._opened: GitRepository | None = None
         self._listed: dict[bytes, bytes] = {}
-        """The refs of the remote that git decided a push on, and their values; `NO_TIP` if listed as unknown."""
+        """The refs of the remote on which git decided a push, and their values; `NO_TIP` if a ref was listed as
+        unknown."""
         self._settled: Mapping[bytes, bytes] = {}
-        """Refs that git omits as up to date, given the tips that their leases expect; the server compares those
+        """Refs that git omits as up to date, given the tips that their leases expect. The server compares those
         tips."""
         self._cached: Refspecs | None = None
         """The refspecs of a push that git decided on cached refs."""
@@ -135,11 +136,11 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Remove the files that keep fetched packs. Call this when no interrupt can come any more."""
+        """Remove the files that keep fetched packs. This must be called after the last possible interrupt."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:
-        """Show the faults in a push that was accepted, unless git is to be quiet."""
+        """Show the faults in an accepted push, unless git must be quiet."""
         from smartserver.client.faults import lines  # Faults are very rare.
 
         if not self._options.quiet:
@@ -147,7 +148,7 @@ class GitRemote:
                 self.terminal.say(line)
 
     def _local(self) -> GitRepository | None:
-        """Return the repository that git runs in, opened once; None if there is none."""
+        """Return the repository in which git runs, opened once; None if git runs outside a repository."""
         if self._opened is None:
             with span(Part.LOCAL, "open the repository"):
                 self._opened = self._open_local()
@@ -226,8 +227,8 @@ class GitRemote:
         self._answer(*lines, b"")
 
     def _may_list(self, name: bytes) -> bool:
-        """Tell whether git is told of a ref. A ref with a name that git refuses must not cost the user all the
-        others."""
+        """Tell whether a ref is listed to git. A ref whose name git refuses is left out, because git would otherwise
+        fail for all refs."""
         if not _sayable(name):
             return False
         problem = system_of(self._knowledge.vcs).ref_problem(name)
@@ -265,13 +266,14 @@ class GitRemote:
         self._answer(*_format(local.object_format), *lines, b"")
 
     def _asked(self) -> Mapping[bytes, bytes]:
-        """Get the current refs from the server, and return them. On these git decides as with its own servers."""
+        """Get the current refs from the server, and return them. Git decides on these as it does with its own
+        servers."""
         self._cached = None
         self._ask_refs()
         return {name: value[0].id for name, value in self._knowledge.refs().items()}
 
     def _values_to_list(self, local: GitRepository) -> Mapping[bytes, bytes]:
-        """Return the values to list, of leased refs, or of all refs if the server must be asked."""
+        """Return the values to list: those of leased refs, or of all refs if the server must be asked."""
         known = self._knowledge
         lacking = local.is_shallow or local.is_partial  # It lacks objects that an unknown remote may need.
         refspecs = Refspecs(self._hint, self._remote, local)
@@ -323,5 +325,5 @@ def _listed(name: bytes, tip: Tip) -> list[bytes]:
 
 
 def _sayable(name: bytes) -> bool:
-    """Tell whether a name can be a word of a line. Every name that git allows can."""
+    """Tell whether a name can be a word in a line of git's protocol. All names that git allows can."""
     return bool(name) and min(name) > 0x20 and 0x7F not in name

@@ -16,7 +16,7 @@ class CannotGoOn(Exception):
 
 
 class Terminal:
-    """Writes lines with `say`; those of progress only while git wants them shown."""
+    """Writes lines with `say`. Lines about progress are written only while git wants them shown."""
 
     def __init__(self, say: Callable[[str], None]) -> None:
         self.say = say

@@ -1,4 +1,4 @@
-"""Predicts the wants of a fetch, so that one pull brings them: git names them only after it has the refs."""
+"""Predicts the wants of a fetch, so that one pull is enough: git names its wants only after it has the refs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
 
 
 def _sources(name: bytes) -> list[bytes]:
-    """Return the refs that a short name may mean, in git's order; a missing one costs only its bytes."""
+    """Return the refs that a short name may mean, in git's order. A ref that is missing on the remote costs only its
+    bytes."""
     if name == b"HEAD" or name.startswith(b"refs/"):
         # A pattern may have its star in the middle: all that begins like it is more than enough.
         return [name.partition(b"*")[0] + b"*" if b"*" in name else name]

@@ -1,4 +1,4 @@
-"""Messages of errors for a user of git: the repository that the error is about, and what can be done about it."""
+"""Error messages for users of git: the repository that the error is about, and how to resolve it."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ except ImportError:
     _factory = hg
 
 FACTORY: Any = _factory
-"""The module whose function `peer` makes each peer; `hg.peer` calls it."""
+"""The module whose function `peer` creates each peer. `hg.peer` calls that function."""
 
 
 def peer_schemes() -> Any:
@@ -32,8 +32,8 @@ def peer_schemes() -> Any:
 
 
 def location(path: Any) -> bytes:
-    """Return the URL of the path given to `make_peer`: a path object since 6.4, the URL itself before. It has no
-    branch."""
+    """Return the URL of the path given to `make_peer`, without the branch. The path is a path object since 6.4, and the
+    URL itself before."""
     if isinstance(path, bytes):
         return path
     url: bytes = path.loc or path.rawloc
@@ -79,10 +79,10 @@ class BasePeer:
         return self
 
     def local(self) -> None:
-        """Return None: the repository is not a local one."""
+        """Return None, because the repository is not local."""
 
     def capabilities(self) -> Iterable[bytes]:
-        """Return names, or names with values: `name=value`."""
+        """Return the capabilities: names, or names with values (`name=value`)."""
         raise NotImplementedError
 
     def capable(self, name: bytes) -> bool | bytes:
@@ -92,6 +92,6 @@ class BasePeer:
         return name in self.capabilities() or next(values, False)
 
     def cap_value(self, name: bytes) -> bytes:
-        """Return the value of a capability, empty without one. Called since 7.2, by `hg clone --stream`."""
+        """Return the value of a capability; empty if it has no value. `hg clone --stream` calls this since 7.2."""
         value = self.capable(name)
         return b"" if isinstance(value, bool) else value

@@ -12,7 +12,7 @@ class MercurialCredentials:
     """The token that Mercurial has for one server. Only the user writes the section."""
 
     def __init__(self, ui: Any, scheme: str, where: str) -> None:
-        """`where`: the host and its port."""
+        """`where`: the host and port of the server."""
         self._ui = ui
         self._scheme, self._where = scheme.encode(), where.encode()
         self._found = ""
@@ -50,7 +50,7 @@ class MercurialCredentials:
         return self._found
 
     def approve(self) -> None:
-        """Do nothing: only the user writes the section."""
+        """Do nothing, because only the user writes the section."""
 
     def reject(self) -> None:
         """Do not return the last token again: the server refused it."""
@@ -58,5 +58,5 @@ class MercurialCredentials:
 
 
 def source_of(ui: Any) -> Callable[[str, str], TokenSource]:
-    """Return a function that makes the credentials of a server, by scheme and host."""
+    """Return a function that creates the credentials of a server, from its scheme and host."""
     return lambda scheme, where: MercurialCredentials(ui, scheme, where)

@@ -36,7 +36,7 @@ def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes
 
 
 def branch_of(local: HgRepository, changeset: bytes) -> bytes:
-    """Return the branch of a local changeset, from Mercurial's own cache of branches if it is there."""
+    """Return the branch of a local changeset, from Mercurial's own cache of branches if it has the changeset."""
     branch: bytes = local.mercurial.revbranchcache().branchinfo(local.changesets.rev(changeset))[0]
     return branch
 
@@ -46,13 +46,14 @@ class DroppedHead(NamedTuple):
 
     branch: bytes
     replacements: list[bytes]
-    """The heads in its place: its nearest ancestors on the branch that are not obsolete on the server, which knows only
-    the branches of heads. If there are none, it is the head itself, and the server removes the branch."""
+    """The heads that replace this head: its nearest ancestors on the branch that are not obsolete on the server, which
+    knows only the branches of heads. If there are none, the list contains the head itself, and the server removes the
+    branch."""
 
 
 def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHead]:
-    """Return the heads that the server drops because markers make them obsolete: its own, and those that are pushed by
-    force."""
+    """Return the heads that the server drops because markers make them obsolete: the server's own heads, and heads that
+    are pushed by force."""
     remote: Remote = operation.remote.remote
     if not operation.outobsmarkers or remote.publishes:
         return {}
@@ -85,7 +86,7 @@ def _visible_ancestors(
 ) -> list[bytes]:
     """Return the nearest ancestors on a branch that are not obsolete on the server.
 
-    An ancestor that is obsolete here, and whose marker is not sent, may be obsolete there: so farther ones are
+    An ancestor that is obsolete here, and whose marker is not sent, may be obsolete there, so farther ancestors are
     returned, too.
     """
     todo, found = [log.rev(tip)], list[bytes]()

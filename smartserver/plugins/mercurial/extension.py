@@ -1,4 +1,4 @@
-"""Wraps the functions of Mercurial that must do something else for an hpss:// peer. `hgext3rd/hpss.py` imports it."""
+"""Wraps the functions of Mercurial that must behave differently for an hpss:// peer. `hgext3rd/hpss.py` imports it."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def uisetup(ui: Any) -> None:
 
 
 def extsetup(ui: Any) -> None:
-    """Do nothing: `uisetup` has registered everything."""
+    """Do nothing, because `uisetup` has registered everything."""
     del ui
 
 
 def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
-    """Give a peer its local repository, and the names in the command's options."""
+    """Pass its local repository, and the names in the command's options, to a peer."""
     peer = original(source, options, *arguments, **named)
     if isinstance(peer, HpssPeer):
         if hasattr(source, "changelog"):
@@ -74,8 +74,8 @@ def _add_branches(original: Original, source: Any, peer: Any, branches: Any, *ar
 
 
 def _find_common_heads(original: Original, ui: Any, local: Any, peer: Any, *arguments: Any, **named: Any) -> Any:
-    """Return common heads, whether there are incoming changesets, and remote heads. A push computes them from cached
-    state."""
+    """Return the common heads, whether there are incoming changesets, and the remote heads. For a push they are
+    computed from cached state."""
     if not isinstance(peer, HpssPeer):
         return original(ui, local, peer, *arguments, **named)
     remote = peer.remote
@@ -142,8 +142,8 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _check_place(repository: Any) -> None:
-    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes it first, and the server would
-    then refuse the parent, as there is a repository below its URL."""
+    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes a subrepository first, and the
+    server would then refuse the parent, because there is a repository below the parent's URL."""
     if hasattr(repository, "_subparent"):
         parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):
@@ -160,8 +160,8 @@ def _push(original: Original, repository: Any, peer: Any, *arguments: Any, **nam
 
 
 def _discover_bookmarks(original: Original, operation: Any) -> Any:
-    """Find the bookmarks to push. A message about one may come from stale state: ask the server first, and print a
-    message once."""
+    """Find the bookmarks to push. A message about a bookmark may be based on stale state, so ask the server before
+    printing it, once."""
     peer = operation.remote
     if not isinstance(peer, HpssPeer):
         return original(operation)

@@ -34,7 +34,8 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """The markers that a local repository and a URL both have."""
 
     version: KnownVersion = UNKNOWN
-    """The version of the server whose markers were taken last; only the incarnation is set if none were taken."""
+    """The server's version at the last exchange of markers. Only the incarnation is set if no markers were
+    exchanged."""
     size: int = 0
     """The number of bytes, at the start of the local file of markers, that `lacking` is about."""
     digest: bytes = b""
@@ -53,7 +54,7 @@ def are_exchanged(repository: Any) -> bool:
 
 
 def encode(marker: Marker) -> bytes:
-    """Encode a marker as it is stored on a server."""
+    """Encode a marker in the form in which a server stores it."""
     return b"".join(obsolete.encodemarkers([marker], False, 1))
 
 
@@ -70,7 +71,7 @@ class MarkerMemory:
         self._url = url
         self._there: set[Marker] = set()
         self.version = UNKNOWN
-        """The version of the server whose markers were taken last."""
+        """The server's version at the last exchange of markers."""
         found = self._every().get(url, Exchanged())
         content = self._content()
         if found.size <= len(content) and _digest(content[: found.size]) == found.digest:
@@ -90,18 +91,18 @@ class MarkerMemory:
         return {}
 
     def _is_of(self, incarnation: bytes) -> None:
-        """Forget the memory of another repository that was at the URL before."""
+        """Delete the memory if it is of another repository that was at the URL before."""
         if self.version[0] != incarnation:
             self.version, self._there = (incarnation, 0, 0), set()
 
     def unsent(self, relevant: Collection[Marker], incarnation: bytes) -> list[Marker]:
-        """Return the given markers that the server may lack. `incarnation`: that of the server's repository, as last
-        seen."""
+        """Return the given markers that the server may lack. `incarnation`: the last known incarnation of the server's
+        repository."""
         self._is_of(incarnation)
         return list(obsutil.sortedmarkers(set(relevant) - self._there))
 
     def took(self, encoded: bytes, version: KnownVersion, *, is_all: bool) -> None:
-        """Remember the markers that a pull took. `is_all`: True if the pull was for all changesets."""
+        """Remember the markers that a pull received. `is_all`: True if the pull was for all changesets."""
         self._is_of(version[0])
         self._there |= _parse(stream(encoded))
         if is_all:

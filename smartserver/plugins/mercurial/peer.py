@@ -37,7 +37,8 @@ class HpssPeer(BasePeer):
             raise refusal(str(cause)) from None
         self.remote = Remote(ui, place, self._url)
         self.is_pushed_to = False
-        """True if cached state gives the answers: a push asks nothing before it sends, and the server decides."""
+        """True if answers are given from cached state, because the command is a push: it requests nothing before it
+        sends, and the server decides."""
         self.is_pulled_from = False
         self._said: set[bytes] = set()
         if create:
@@ -50,15 +51,15 @@ class HpssPeer(BasePeer):
     # ---- the peer itself
 
     def url(self) -> bytes:
-        """Return the URL."""
+        """Return the URL of the repository."""
         return self._url
 
     def canpush(self) -> bool:
-        """Return True: only the server knows whether it accepts a push."""
+        """Return True, because only the server can tell whether it accepts a push."""
         return True
 
     def close(self) -> None:
-        """Do nothing: the connection stays open until the command ends."""
+        """Do nothing, because the connection stays open until the command ends."""
 
     def capabilities(self) -> set[bytes]:
         """Return the capabilities that commands may use."""
@@ -66,7 +67,7 @@ class HpssPeer(BasePeer):
         return {b"lookup", b"branchmap", b"known", b"getbundle", b"pushkey", b"unbundle", b"batch", of_bundles}
 
     def commandexecutor(self) -> Any:
-        """Return an object that calls the methods below."""
+        """Return an object that calls the methods of this peer."""
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
@@ -76,7 +77,7 @@ class HpssPeer(BasePeer):
         return is_first
 
     def warn_unrelated(self, ui: Any) -> None:
-        """Warn, once, that the local repository and the one on the server have nothing in common."""
+        """Warn, once, that the local repository and the one on the server have no revision in common."""
         message = _(b"warning: repository is unrelated\n")
         if self.says_first(message):
             ui.warn(message)
@@ -104,8 +105,8 @@ class HpssPeer(BasePeer):
         self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
     def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
-        """Send the request, once, and return the remote. A command that names changesets needs their history in the
-        same request."""
+        """Send the request, once, and return the remote. A command that names changesets requests their history,
+        too."""
         if not self.is_pushed_to:
             self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
@@ -113,7 +114,7 @@ class HpssPeer(BasePeer):
     # ---- commands of the wire protocol
 
     def heads(self) -> list[bytes]:
-        """Return the heads."""
+        """Return the heads of the repository; null if it is empty."""
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
@@ -128,7 +129,7 @@ class HpssPeer(BasePeer):
         return found
 
     def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:
-        """Return the bookmarks, the phases, or the names of such tables."""
+        """Return the bookmarks, the phases, or the names of these tables."""
         if namespace == b"namespaces":
             found = {b"bookmarks": b"", b"phases": b"", b"namespaces": b""}
             return {**found, b"obsolete": b""} if self.remote.evolves else found
@@ -193,7 +194,7 @@ class HpssPeer(BasePeer):
     # ---- commands that a user may ask for and that a server does not have
 
     def debugwireargs(self, *_arguments: object, **_named: object) -> bytes:
-        """Return an empty text: a server has no such command."""
+        """Return an empty text, because a server has no such command."""
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:
@@ -208,7 +209,7 @@ class Scheme:
     def make_peer(
         ui: Any, path: Any, create: bool, *_arguments: object, createopts: object = None, **_named: object
     ) -> HpssPeer:
-        """Return a peer. `createopts`: given by `hg clone`, and not by `hg init`."""
+        """Return a peer. `createopts`: is passed by `hg clone`, but not by `hg init`."""
         return HpssPeer(ui, path, create, is_clone=createopts is not None)
 
     instance = make_peer
@@ -216,6 +217,6 @@ class Scheme:
 
     @staticmethod
     def islocal(path: bytes) -> bool:
-        """Return False: our URLs are not those of local folders."""
+        """Return False, because our URLs never name local folders."""
         del path
         return False

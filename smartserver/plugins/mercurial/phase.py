@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from smartserver.vcs.hg.repository import HgRepository
 
 DRAFT = b"1"
-"""The phase draft, as Mercurial's own tables have it."""
+"""The phase draft in the form of Mercurial's own tables."""
 
 
 def draft_roots(
@@ -21,11 +21,9 @@ def draft_roots(
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """Return the draft changesets on the server without a draft parent, among those that are here or received.
-
-    `received`: changesets and their parents; they may be here by now. `common`: heads of the changesets on both sides.
-    `public`: heads of the public changesets on the server.
-    """
+    """Return the draft changesets on the server that have no draft parent, of those that are local or received.
+    `received`: changesets and their parents; they may be local by now. `common`: heads of the changesets on both sides.
+    `public`: heads of the public changesets."""
     public_received = _public_received(received, public)
     drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:
@@ -49,7 +47,7 @@ def phase_heads(
     public: Collection[bytes],
     heads: Collection[bytes],
 ) -> PhaseHeads:
-    """Return the phases of `heads` and their ancestors, each of which is here or received. The other arguments are as
+    """Return the phases of `heads` and their ancestors, each of which is local or received. The other arguments are as
     in `draft_roots`."""
     known = _public_received(received, public)
     found = PhaseHeads([], [])
@@ -93,10 +91,11 @@ def _public_here(
     public: Collection[bytes],
     public_received: Collection[bytes],
 ) -> list[bytes]:
-    """Return local changesets that are public on the server. All other public ones are ancestors of these.
+    """Return local changesets that are public on the server. All other public changesets are ancestors of the returned
+    ones.
 
-    The server reports the heads of public changesets. If one of these is a received changeset, its local ancestors
-    count.
+    The server reports the heads of public changesets. If such a head is a received changeset, its local ancestors are
+    used.
     """
     parents = [parent for node in public_received for parent in received[node]]
     return [node for node in {*public, *public_received, *parents} if local.has(node)]

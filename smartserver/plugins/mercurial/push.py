@@ -1,9 +1,9 @@
 """A push: changesets, heads of branches, bookmarks, phases and markers in one request; the server decides.
 
 The first request is planned on cached state, without asking the server. Mercurial's own checks run on that state, but a
-refused change is sent all the same, because other users may have changed the remote since. Each answer brings the state
-of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse it. If
-the server accepts, and its state shows more to send than the cache did, another request sends that.
+refused change is sent all the same, because other users may have changed the remote since. Each answer contains the
+state of the remote. If the server refuses, the push is planned again on that state, and Mercurial's checks may refuse
+it. If the server accepts, and its state shows more to send than the cache did, another request sends that.
 """
 
 # Theory of operation
@@ -72,7 +72,7 @@ STALE = (DivergedBranches, NewHeads, NoSuchBranch, StaleEntry)
 """Refusals of a push that was planned on stale state, which is then planned again."""
 
 RACES = (DivergedBranches, StaleEntry)
-"""Refusals that, if the state was current, mean that another push came in between."""
+"""Refusals that show, if the state was current, that another push changed it meanwhile."""
 
 
 class HgSource:
@@ -82,7 +82,8 @@ class HgSource:
         self._local = local
 
     def plan(self, tips: Iterable[bytes], haves: Iterable[bytes]) -> Plan:
-        """Return the plan for what a remote with `haves` lacks of `tips`. Tips that only the remote has are ignored."""
+        """Return the plan for the revisions that `tips` reach and a remote with `haves` lacks. Tips that only the
+        remote has are ignored."""
         return plan(self._local, filter(self._local.has, tips), haves)
 
 
@@ -90,7 +91,7 @@ class View(NamedTuple):
     """The state of the remote that was known before a request."""
 
     is_cached: bool
-    """True if the server was not asked before in this command."""
+    """True if the view is cached state, because this command has made no request before."""
     version: KnownVersion | None
     heads: list[bytes]
     evolves: bool
@@ -98,14 +99,14 @@ class View(NamedTuple):
 
 
 def push_bundle(operation: Any) -> None:
-    """Send everything, in place of `exchange._pushbundle2`."""
+    """Send all parts of a push, in place of `exchange._pushbundle2`."""
     operation.stepsdone |= {b"changesets", b"phases", b"obsmarkers", b"bookmarks"}
     HgPush(operation).run()
 
 
 class HgPush:
-    """One push. Mercurial's object for it, `operation`, has the changes that are left to send: Mercurial's discovery
-    adds them."""
+    """One push. Mercurial's object for the push, `operation`, has the changes that are still to be sent; Mercurial's
+    discovery adds them."""
 
     def __init__(self, operation: Any) -> None:
         self._operation = operation
@@ -116,7 +117,7 @@ class HgPush:
 
     @spent(Part.LOCAL, "plan the push")
     def run(self) -> None:
-        """Send requests until nothing is left to send: one, unless it was planned on stale state."""
+        """Send requests until nothing is left to send. One request is enough unless it was planned on stale state."""
         operation, remote = self._operation, self._remote
         if not operation.outgoing.missing and not self._map_updates() and not remote.level:
             # Cached state says that there is nothing to send.
@@ -242,8 +243,8 @@ class HgPush:
         return found
 
     def _published_heads(self) -> list[RefUpdate]:
-        """Return updates for changesets that become public and that no head of the server reaches, since it dropped
-        them as obsolete."""
+        """Return updates for changesets that become public and that no head of the server reaches, because the server
+        dropped them as obsolete."""
         local, remote = self._local, self._remote
         if remote.publishes or not remote.evolves:
             return []
@@ -310,9 +311,9 @@ class HgPush:
         return outcome
 
     def _is_likely(self) -> bool:
-        """Tell whether the server probably has the oldest changesets to be sent: they are public, so they were on a
-        server before. If the newest is public, too, that may be another server, unless the repository was cloned from
-        this one."""
+        """Tell whether the server probably has the oldest changesets to send: they are public, so a server had them
+        before. If the newest changeset is public, too, that may have been another server, unless the repository was
+        cloned from this one."""
         if not self._missing:
             return False
         repository = self._operation.repo
@@ -322,7 +323,7 @@ class HgPush:
     # ---- its outcome
 
     def _report(self, outcome: PushOutcome, view: View) -> None:
-        """Print what the server did, as Mercurial's own server would, and remember it."""
+        """Print the server's results as Mercurial's own server would, and store them as knowledge."""
         operation, version = self._operation, self._remote.version
         is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:
@@ -388,7 +389,8 @@ def create_repository(remote: Remote) -> None:
 
 @contextmanager
 def _exclusively(remote: Remote) -> Iterator[None]:
-    """If a repository is to be created, report an existing one of any system as Mercurial does."""
+    """If a repository is to be created but already exists, with this or another system, raise Mercurial's error for
+    that."""
     try:
         yield
     except (KnownRevisions, RepositoryExists, WrongVcs) as cause:
@@ -398,7 +400,7 @@ def _exclusively(remote: Remote) -> Iterator[None]:
 
 
 def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool:
-    """Create, move or remove one bookmark if it is where it is expected, and return whether it was."""
+    """Create, move or remove one bookmark if it has the expected value. Return True if it had."""
     change = (name, node.bin(old) if old else b"", node.bin(new) if new else b"")
     with remote.words():
         reason = remote.repository.push(PushRequest([], maps=bookmark_updates([change]))).error()
@@ -408,7 +410,7 @@ def change_bookmark(remote: Remote, name: bytes, old: bytes, new: bytes) -> bool
 
 
 def change_phase(remote: Remote, name: bytes) -> bool:
-    """Make one changeset public, and return True."""
+    """Make one changeset public. Return True."""
     if not remote.publishes:
         with remote.words():
             reason = remote.repository.push(PushRequest([], maps=phase_updates([node.bin(name)]))).error()
@@ -418,7 +420,7 @@ def change_phase(remote: Remote, name: bytes) -> bool:
 
 
 def bookmark_updates(bookmarks: Sequence[Bookmark]) -> list[MapUpdateRequest]:
-    """Return changes of bookmarks. The server makes all of them or none: each must be where it is expected."""
+    """Return changes of bookmarks. The server makes all of them or none: each bookmark must have its expected value."""
     entries = [EntryChange(in_utf8(name), new or None, How.EQUAL, old or None) for name, old, new in bookmarks]
     return [MapUpdateRequest(BOOKMARKS, MapKind.OPAQUE, entries, strict=True)] if entries else []
 

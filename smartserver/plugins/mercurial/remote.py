@@ -80,12 +80,13 @@ _ID = re.compile(rb"[0-9a-f]{40}")
 
 
 def in_utf8(name: bytes) -> bytes:
-    """Return a name as it is sent: hg has names in the encoding of its user."""
+    """Return a name in UTF-8, in which it is sent. hg has names in the encoding of its user."""
     return bytes(encoding.fromlocal(name))
 
 
 def shown_here(name: bytes) -> bytes:
-    """Return a received name in the encoding of the user. Mercurial's type for it keeps the original bytes."""
+    """Return a received name in the encoding of the user. It has Mercurial's type for such names, which keeps the
+    original bytes."""
     found: bytes = encoding.tolocal(name)
     return found
 
@@ -116,7 +117,7 @@ class Remote:
         """The names in the command; None for all changesets."""
         self.arrived: Arrived | None = None
         self.pushed: set[bytes] = set()
-        """Changesets that a push sent, or that the server had before it."""
+        """Changesets that a push sent, or that the server had before the push."""
         self.level = RequestLevel.NOTHING
         self.is_new = False
         """True if a push creates the repository."""
@@ -125,7 +126,7 @@ class Remote:
         self.markers = b""
         """The received markers, encoded."""
         self._markers_version: KnownVersion | None = None
-        """The version of the server in the answer that brought `markers`."""
+        """The version of the server in the answer that contained `markers`."""
         self._graph: dict[bytes, tuple[bytes, ...]] = {}
         self._found: dict[bytes, bytes] = {}
         self._error: Exception | None = None
@@ -144,12 +145,12 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """Return the memory of the markers that a local repository and this one both have."""
+        """Return the memory of the obsolescence markers that both a local repository and this one have."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
     def version(self) -> KnownVersion | None:
-        """The newest version that was seen; None if there is none."""
+        """The newest known version; None if no version is known."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
@@ -165,13 +166,13 @@ class Remote:
 
     @property
     def takes_markers(self) -> bool:
-        """True if a request for history asks for obsolescence markers. A clone of a part sends the request before there
-        is a local repository, whose configuration decides whether markers are added to it."""
+        """True if a request for history also requests obsolescence markers. A clone of a part sends the request before
+        there is a local repository, whose configuration decides whether markers are added to it."""
         local = self.local
         return not self.is_only_shown and (local is None or are_exchanged(local.mercurial))
 
     def begin(self) -> None:
-        """Expect that there is no repository: the next push creates it."""
+        """Assume that the repository is missing, so that the next push creates it."""
         self.knowledge.forget()
         self.level = RequestLevel.REFS
         self.is_new = True
@@ -226,8 +227,8 @@ class Remote:
     def _read(
         self, selector: bytes, refs: list[bytes] | None, *, ids: Sequence[bytes] = (), haves: Sequence[bytes] = ()
     ) -> ReadAnswer:
-        """Send `Repository.read`. A server also refuses it for a repository of another system, which has other
-        selectors: that is reported as `WrongVcs`."""
+        """Send `Repository.read`. A server also refuses the call for a repository of another system, which has other
+        selectors; this is raised as `WrongVcs`."""
         try:
             content = self.repository.read(selector, refs, ids=ids, haves=haves)
         except CodedError:
@@ -264,7 +265,8 @@ class Remote:
         self._receive(content.segments, content.result.segments)
 
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
-        """Request the history, and after it all markers in parts: the new ones do not fit into one answer."""
+        """Request the history, and after it all markers, in parts, because the new markers do not fit into one
+        answer."""
         self._ask_history(haves, with_markers=False)
         self._markers_version = self.version
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
@@ -335,7 +337,7 @@ class Remote:
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def heads(self) -> list[bytes]:
-        """Return the heads of all branches, without those that are known to be ancestors of others."""
+        """Return the heads of all branches, except heads that are known to be ancestors of other heads."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]
@@ -354,7 +356,7 @@ class Remote:
         return {shown_here(name): value for name, value in self.knowledge.map(BOOKMARKS).items()}
 
     def phases(self) -> dict[bytes, bytes]:
-        """Return the table of phases as Mercurial's own servers have it: the roots of the draft changesets."""
+        """Return the table of phases in the form of Mercurial's own servers: the roots of the draft changesets."""
         if self.publishes:
             return {b"publishing": b"True"}
         if self.level:
@@ -429,10 +431,10 @@ class Remote:
         return self.knowledge.tips()
 
     def find(self, name: bytes) -> bytes:
-        """Return the changeset of a name, as the server finds it.
+        """Return the changeset that a name means on the server.
 
         Raises:
-            RepoLookupError: there is none.
+            RepoLookupError: the name is unknown.
         """
         if len(name) == len(NULL) and (b"\0" in name or self.has(name)):
             name = hexadecimal(name)  # It is a binary node. A name may have the same length.

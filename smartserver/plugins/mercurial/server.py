@@ -1,7 +1,5 @@
-"""`Server`: a command's only connection to a server.
-
-It ends with the command: Mercurial's command server keeps nothing of it.
-"""
+"""`Server`: a command's only connection to a server. It is closed when the command ends, even in Mercurial's command
+server."""
 
 from __future__ import annotations
 
@@ -41,7 +39,7 @@ class Server:
         self.client = open_client(location, tool, environment, self._tracing, flags.read([debug]).told())
 
     def close(self) -> None:
-        """Close the connection, or give it to the agent."""
+        """Close the connection, or pass it to the agent for later commands."""
         with contextlib.suppress(KeyboardInterrupt):
             self.client.close()
         self._listening.__exit__(None, None, None)
@@ -58,7 +56,7 @@ def _source(ui: Any) -> Any:
 
 
 def _ssh(ui: Any) -> list[str]:
-    """Return the words of the command by which hg logs in to other machines."""
+    """Return the command, as words, by which hg logs in to other machines."""
     from smartserver.client.ssh_url import of_shell
 
     return of_shell(os.fsdecode(ui.config(b"ui", b"ssh") or b"ssh"))
@@ -68,7 +66,7 @@ _servers: dict[str, Server] = {}
 
 
 def server_of(ui: Any, location: Place) -> Server:
-    """Return the server of a place, one object for a whole command."""
+    """Return the server of a place. There is one object for the whole command."""
     root = served_by(location)
     server = _servers.get(root)
     if server is None:

@@ -44,7 +44,7 @@ Marks = dict[bytes, bytes]
 
 
 class LocalCopy:
-    """A local repository, and the one on the server that it was received from."""
+    """A local repository, and its remote, from which it was received."""
 
     def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
         """`bookmarks`: the bookmarks of the server."""
@@ -75,7 +75,8 @@ class LocalCopy:
 
 @contextmanager
 def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> Iterator[LocalCopy]:
-    """Yield a repository in a folder with all that the one at `url` has. `may_create`: True if that may be missing."""
+    """Yield a repository in a folder, with the whole content of the repository at `url`. `may_create`: True if that
+    repository may be missing."""
     encoding.encoding = b"UTF-8"
     encoding.environ[b"HGRCSKIPREPO"] = b"1"  # The configuration in a kept folder is not read.
     ui = _interface(flags)
@@ -106,8 +107,8 @@ def local_copy(folder: str, url: str, flags: Set[str], *, may_create: bool) -> I
 
 
 def _interface(flags: Set[str]) -> Any:
-    """Return a configuration with a user's settings for servers, and nothing else of the user's: no hooks, no
-    extensions."""
+    """Return a configuration with a user's settings for servers, but without any other settings of the user: no hooks,
+    no extensions."""
     users = user_interface.ui.load()
     found = user_interface.ui()
     for section in (b"auth", b"hpss"):
@@ -132,7 +133,7 @@ def _load(ui: Any) -> None:
 
 
 class _Texts:
-    """The texts of a stream, in a file: those of a commit may not fit into memory."""
+    """The texts of a stream, stored in a file, because the texts of a commit may not fit into memory."""
 
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
@@ -141,7 +142,7 @@ class _Texts:
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
-        """Store a text, and return its place."""
+        """Store a text. Return its place."""
         place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
@@ -160,8 +161,8 @@ class StreamImport:
     """Makes changesets of the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
-        """`marks`: the marks of earlier streams, to which those of this one are added. `force`: bookmarks may lose
-        changesets, and tags may move."""
+        """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: bookmarks may
+        lose changesets, and tags may move."""
         self._local = local
         self._repository = local.repository
         self._force = force
@@ -354,7 +355,7 @@ class StreamImport:
 
 
 class _Before:
-    """The files of a changeset, in the form that `FileChanges` asks for."""
+    """The files of a changeset, in the form that `FileChanges` needs."""
 
     def __init__(self, changeset: Any) -> None:
         self._changeset = changeset

@@ -1,4 +1,5 @@
-"""Our errors as Mercurial's own, which its commands catch: they end with the message and Mercurial's status."""
+"""Converts our errors to Mercurial's own, which its commands catch: they end with the message and Mercurial's
+status."""
 
 from __future__ import annotations
 

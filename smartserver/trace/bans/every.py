@@ -1,4 +1,4 @@
-"""All bans by their names, and the observers that apply them."""
+"""All bans by their names, and the observers that apply the bans."""
 
 from __future__ import annotations
 
@@ -17,29 +17,25 @@ from smartserver.trace.bans.watcher import Watcher
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, PerItem, ExtraConnection, Resend, Reopen)
 }
-"""A trace notes the first behaviour that applies to a request. Behaviours that cost a round trip come before those that
-cost bytes."""
+"""The behaviours that a trace notes, in order of precedence: only the first one that applies to a request is noted.
+Behaviours that cost a round trip come before those that cost bytes."""
 
 SILLY = "silly"
-"""The rule that stands for all behaviours."""
+"""The rule that means all behaviours."""
 
 
 def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:
-    """Return an observer of one client that bans what `rules` name; `found` as for `Watcher`.
-
-    Raises:
-        BadRule: as `bans`.
-    """
+    """Return an observer of one client that applies the bans that `rules` name. `found`: as for `Watcher`."""
     return Watcher(bans(rules), found)
 
 
 def noter(found: Callable[[Note], None]) -> Noter:
-    """Return an observer of one client that notes all behaviours; `found` as for `Noter`."""
+    """Return an observer of one client that records all behaviours. `found`: as for `Noter`."""
     return Noter(bans([SILLY]), found)
 
 
 def bans(rules: Sequence[str]) -> list[Ban]:
-    """Return the bans of these rules, new ones for each client.
+    """Return the bans of these rules, as new objects for each client.
 
     Raises:
         BadRule: a rule is unknown or matches no verb; the message has similar rules.

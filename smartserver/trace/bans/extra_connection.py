@@ -1,4 +1,4 @@
-"""`extra-connection`: a further connection although the one before is good."""
+"""`extra-connection`: a second connection is opened although the first could be used."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ class ExtraConnection(Ban):
 
     Seen: the connections of one client, and the outcome of the last request on each. It counts if the connection before
     has answered all its requests, bodies included, and its server did not refuse further requests. One is enough:
-    requests go one after the other, and each connection costs a round trip, over SSH seven. After a connection that
-    broke off, a new one does not count. The connections of two clients are not compared.
+    requests are sent one after the other, and each connection costs a round trip, over SSH seven. After a connection
+    that broke off, a new one does not count. The connections of two clients are not compared.
     """
 
     name: ClassVar[str] = "extra-connection"
@@ -21,21 +21,21 @@ class ExtraConnection(Ban):
 
     def __init__(self) -> None:
         self._is_good = False
-        """True if the connection before has answered all its requests."""
+        """True if the previous connection has answered all its requests."""
         self._is_new = False
         self._is_ending = False
-        """True if the server takes no more requests on the connection."""
+        """True if the server accepts no more requests on the connection."""
 
     def begin(self) -> None:
         """Forget the connections of the operation before."""
         self._is_good = False
 
     def connecting(self) -> None:
-        """Do nothing: the next request shows if the connection was needed."""
+        """Do nothing, because only the next request shows whether the connection was needed."""
         self._is_new, self._is_ending = True, False
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request that goes over a needless connection."""
+        """Return a finding if a request is sent on a needless connection."""
         needless = self._is_new and self._is_good
         self._is_new = self._is_good = False
         why = "the connection before was good"
@@ -50,5 +50,5 @@ class ExtraConnection(Ban):
         self._is_good = not self._is_ending
 
     def leaving(self) -> None:
-        """Note that the server takes no more requests on the connection."""
+        """Note that the server accepts no more requests on the connection."""
         self._is_ending, self._is_good = True, False

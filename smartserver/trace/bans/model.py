@@ -14,7 +14,7 @@ from smartserver.wire.messages import Fault, KnownVersion, RequestFlag, State
 
 
 class WatchedRequest(msgspec.Struct):
-    """A request that is going to be sent."""
+    """A request that is about to be sent."""
 
     id: bytes
     path: str
@@ -22,9 +22,9 @@ class WatchedRequest(msgspec.Struct):
     flags: RequestFlag
     known: KnownVersion | None
     number: int = 0
-    """The number of requests that the client sent before it."""
+    """The number of requests that the client sent before this one."""
     is_repeat: bool = False
-    """True if it was sent before, under the same id."""
+    """True if the request was sent before, under the same id."""
 
     @property
     def mutates(self) -> bool:
@@ -38,7 +38,7 @@ class WatchedRequest(msgspec.Struct):
 
     @property
     def reads(self) -> bool:
-        """True if the request changes nothing and its answer has content; that of `Server.ping` has none."""
+        """True if the request changes nothing and its answer has content. The answer of `Server.ping` has none."""
         return not self.mutates and any(verb.result_type.__struct_fields__ for verb, _ in self.calls)
 
 
@@ -58,13 +58,13 @@ class Cost(enum.StrEnum):
     REQUEST = "request"
     """The whole request."""
     CONNECTION = "connection"
-    """The connection that was opened for it."""
+    """The connection that was opened for the request."""
     BODY = "body"
     """Bytes of the request or of its answer."""
 
 
 class Finding(NamedTuple):
-    """A banned call. `why`: the reason, if the rule does not tell it."""
+    """A banned call. `why`: the reason, if it is not clear from the rule."""
 
     verb: str
     why: str = ""
@@ -89,28 +89,29 @@ class Ban:
     """A sentence that says how to avoid the call."""
 
     def begin(self) -> None:
-        """Forget the operation before, because another one begins."""
+        """Forget the previous operation, because a new one begins."""
 
     def connecting(self) -> None:
         """Note that a connection is going to be opened."""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Return what is banned in a request that is going to be sent, or None."""
+        """Return a finding if this ban forbids the request that is to be sent, else None."""
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
-        """Return what is banned in a chunk of the request's body, or None."""
+        """Return a finding if this ban forbids a chunk of the request's body, else None."""
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Return what an answer shows to have been needless, or None. A trace notes it, since a ban comes too late."""
+        """Return a finding if the answer shows that the request was needless, else None. It is only traced, because a
+        ban comes too late."""
         return None
 
     def ended(self) -> None:
         """Note that the body of an answer is complete."""
 
     def leaving(self) -> None:
-        """Note that the server takes no more requests on the connection."""
+        """Note that the server accepts no more requests on the connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:
@@ -145,7 +146,7 @@ def place(path: str, name: str = "") -> str:
 
 
 def paths_of(path: str, verb: AnyVerb, arguments: Arguments) -> list[str]:
-    """Return the paths of a call: that of its request and, for a VFS verb, every one in its arguments."""
+    """Return the paths of a call: the path of its request and, for a VFS verb, all paths in its arguments."""
     found = [place(path)]
     if verb.is_vfs:
         found += [place(path, each) for each in names_in(arguments) if isinstance(each, str)]

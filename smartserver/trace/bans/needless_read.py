@@ -19,7 +19,7 @@ from smartserver.verbs.declare import AnyVerb, Arguments, Effect
 from smartserver.verbs.vfs import GetResult, HasResult, NamesResult, StatResult
 
 ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None))
-"""Answers which say that nothing is there."""
+"""Answers which say that a file or name is missing."""
 
 
 class Duplicate(Ban):
@@ -56,7 +56,7 @@ class Duplicate(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember the answers; after a change, forget those near its path."""
+        """Remember the answers. After a change, forget the answers about paths near the changed one."""
         if asked.mutates:
             self._answered = [each for each in self._answered if not _near(each[0], asked.path)]
         elif answered.fault is None:
@@ -74,12 +74,12 @@ def _calls(asked: WatchedRequest) -> list[tuple[str, str, Arguments]]:
 
 
 HELD = ("haves", "had", "mine", "absent", "after")
-"""Arguments that name what the client has, not what it wants."""
+"""Arguments that name revisions or entries that the client has."""
 
 PULL = "Repository.pull"
 
 WRITTEN = ("ref", "tip")
-"""Arguments that name what a change writes."""
+"""Arguments that name the refs and tips that a change sets."""
 
 
 class ReadBack(Ban):
@@ -104,7 +104,7 @@ class ReadBack(Ban):
         self._written.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a read of something that was written."""
+        """Return a finding if a request reads something that was written in this operation."""
         if asked.mutates:
             return None
         for verb, arguments in asked.calls:
@@ -121,7 +121,7 @@ class ReadBack(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember what was written."""
+        """Remember the refs, tips and paths that a successful change wrote."""
         if not asked.mutates:
             return
         for (verb, arguments), result in zip(asked.calls, answered.results, strict=False):
@@ -131,7 +131,7 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """Return the path to which the names of a call are relative; the paths of VFS verbs are whole."""
+    """Return the path to which the names of a call are relative. The paths of VFS verbs are complete."""
     return "/" if verb.is_vfs else asked.path
 
 
@@ -171,7 +171,7 @@ class Reopen(Ban):
         self._told.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request for a state that was told before."""
+        """Return a finding if a request asks for a state that was sent before."""
         verb = asked.calls[0][0].name
         if asked.path not in self._told or _is_of_files(asked):
             return None
@@ -183,7 +183,7 @@ class Reopen(Ban):
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Remember that the state was told."""
+        """Remember that the state was sent."""
         if answered.state is not None:
             self._told.add(asked.path)
         elif not _is_of_files(asked):

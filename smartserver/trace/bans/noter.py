@@ -1,4 +1,4 @@
-"""`Noter`: the watcher that notes what bans find, but raises nothing."""
+"""`Noter`: the watcher that records the findings of bans and raises nothing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,8 @@ class Note(NamedTuple):
 
 
 class Noter(Watcher):
-    """Notes at most one finding for a request. All requests of a client are one operation: that of its command."""
+    """Records at most one finding for a request. All requests of a client count as one operation, the one of its
+    command."""
 
     def __init__(self, bans: Sequence[Ban], found: Callable[[Note], None]) -> None:
         """`found` is called with each note."""
@@ -30,7 +31,7 @@ class Noter(Watcher):
         self._noted: set[int] = set()
 
     def same_operation(self) -> None:
-        """Do nothing: there is no other operation."""
+        """Do nothing: all requests are one operation."""
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
         """Note a finding."""

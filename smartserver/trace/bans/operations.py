@@ -11,20 +11,20 @@ from contextlib import contextmanager
 from types import FrameType
 
 SHOWN = 4
-"""The number of lines of a stack that are shown: the caller, and maybe the loop around it."""
+"""The number of lines of a stack that are shown: the caller and, if there is one, the loop around it."""
 
 _PACKAGE = __name__.partition(".")[0]
 _PLUGIN = f"{_PACKAGE}.pytest_plugin"
 _CARRIERS = tuple(f"{_PACKAGE}.{name}" for name in ("wire", "trace", "client"))
-"""The packages that make no calls of their own accord."""
+"""The packages that make calls only for their callers."""
 _STORES = "transports."
-"""The stores behind our file-level verbs, which make no calls of their own accord, either."""
+"""The stores behind our file-level verbs, which also make calls only for their callers."""
 
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _KEY = "operation of hpss"
-"""The key of the mark among the variables of an operation's frame. No variable can have this name. So the mark lives as
-long as the frame runs, and keeps nothing else alive."""
+"""The key of the mark among the variables of an operation's frame. No other variable can have this name. So the mark
+exists as long as the frame runs, and keeps nothing else alive."""
 
 
 class _Mark:
@@ -45,13 +45,13 @@ def one_operation() -> Iterator[None]:
 
 
 class Operations:
-    """Tells one operation from the next."""
+    """Detects where one operation ends and the next begins."""
 
     def __init__(self) -> None:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """Tell whether the current call belongs to another operation than the last one."""
+        """Tell whether the current call begins a new operation."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False
@@ -112,6 +112,6 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Tell whether a frame runs code of this package, or of Breezy's plugin, which has a name of Breezy's."""
+    """Tell whether a frame runs code of this package, or of Breezy's plugin, whose module has a name in Breezy."""
     name = _module(frame)
     return name == "breezy.plugins.hpss" or (name.startswith(f"{_PACKAGE}.") and name != _PLUGIN)

@@ -12,7 +12,7 @@ ITEMS = 3
 """The number of similar requests that count, as in `netem.repeats`: two may be a question and its continuation."""
 
 STRIDES = (1, 2)
-"""The numbers of requests for each item: one, or two, such as a look whether the item is there, and a read."""
+"""The numbers of requests for each item that are recognized: one, or two, such as a check for existence and a read."""
 
 WRITTEN = ("content", "rest")
 """Arguments of VFS verbs that are the content of a file."""
@@ -22,7 +22,7 @@ class _Series(NamedTuple):
     """A series of similar requests."""
 
     where: tuple[int, str] | None
-    """The call and the field in which these differ."""
+    """The call and the field in which the requests of the series differ."""
     alike: int
 
 
@@ -71,13 +71,14 @@ class PerItem(Ban):
         return Finding(asked.calls[call][0].name, why, requests=needless)
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Begin again if the answer says that there is more: the next request then continues it."""
+        """Begin a new series if the answer is incomplete, because the next request then continues it."""
         if any(getattr(result, "more", False) is True for result in answered.results):
             self.begin()
 
 
 def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str] | None:
-    """Return the one call and field in which two requests differ; None if they differ in more, in none or elsewhere."""
+    """Return the number of the only call, and the field, in which two requests differ. Return None if they differ in
+    nothing, more fields, or anything else."""
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
     found = [

@@ -27,7 +27,7 @@ _decoder: msgspec.msgpack.Decoder[RefValue | None] = msgspec.msgpack.Decoder(Ref
 
 
 class Resend(Ban):
-    """Bytes that the server already has, as this client was told in the same operation.
+    """Bytes that the server already has, as this client has learned in the same operation.
 
     Seen: what the server has, and the revisions of each push. The server has the tips of its refs in the state of an
     answer, and the tips that a refusal calls known. It also has the revisions of a push of which no call was refused.
@@ -79,7 +79,7 @@ class Resend(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.BODY, share=len(known) / len(revisions))
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Remember what the server has. Find out how much of the push was new."""
+        """Remember the revisions that the server has. Return a finding if the server already had a part of the push."""
         is_partial = None in answered.results  # The revisions of a refused ref are not stored.
         if answered.state is not None:
             incarnation = answered.state.incarnation
@@ -119,7 +119,7 @@ def _hashes(contents: object) -> list[bytes]:
 
 
 class _Body:
-    """The body of a push, decoded while it is sent. A damaged body gives no revisions."""
+    """The body of a push, decoded while it is sent. No revisions are found in a damaged body."""
 
     def __init__(self, flags: RequestFlag) -> None:
         self._stream: SegmentStream | None = SegmentStream(graph_first=bool(flags & RequestFlag.GRAPH_FIRST))

@@ -13,7 +13,7 @@ SIDES = ("vfs", "rpc", "*")
 """The classes of verbs."""
 
 NEAR = 5
-"""The most similar rules that are shown for an unknown one: as many as a person looks through."""
+"""The most similar rules that are listed for an unknown one. A user would not read more."""
 
 
 class BadRule(ValueError):
@@ -36,7 +36,7 @@ class Rule(Ban):
         """Parse a rule.
 
         Raises:
-            BadRule: the text is no rule, or no verb matches.
+            BadRule: the text is not a rule, or no verb matches.
         """
         side, _, rest = text.partition(":")
         verb, second, path = rest.partition(":")
@@ -53,7 +53,7 @@ class Rule(Ban):
         return self._side in (_side(verb), "*") and fnmatchcase(verb.name, self._verb)
 
     def banned(self, path: str, calls: Calls) -> str:
-        """Return the verb of the first of these calls that is banned; empty if none is."""
+        """Return the verb of the first banned call; empty if no call is banned."""
         for verb, arguments in calls:
             if self._names(verb) and (
                 not self._path or any(fnmatchcase(each, self._path) for each in paths_of(path, verb, arguments))
@@ -70,7 +70,7 @@ class Rule(Ban):
 def nearest(text: str, others: Sequence[str] = ()) -> str:
     """Return the end of a message about an unknown rule: similar rules, and the forms of a rule.
 
-    `others`: further names that are rules.
+    `others`: further names that are valid rules.
     """
     import difflib  # It takes 4 ms to load, which only a mistake costs.
 

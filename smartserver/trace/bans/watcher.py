@@ -48,7 +48,7 @@ class Watcher:
             ban.connecting()
 
     def sent(self, event: Event, size: int) -> None:
-        """Show the bans an event that is going to be sent.
+        """Let the bans judge an event that is about to be sent.
 
         Raises:
             Banned: a ban found something.
@@ -118,7 +118,7 @@ class Watcher:
             raise banned
 
     def regret(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """Do nothing: a finding in an answer comes too late to refuse the request."""
+        """Do nothing: when an answer leads to a finding, it is too late to refuse the request."""
 
 
 def _arguments(verb: AnyVerb, raw: msgspec.Raw) -> Arguments:

@@ -2,9 +2,9 @@
 
 A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, its length, the length of the
 text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127 that follow.
-Copies reach only bytes that lie in the block as they are, and no text that is itself a difference. So the pieces of
-each text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with
-slices of bytes.
+Copies reach only bytes that are in the block unchanged, and no text that is itself a difference. So the pieces of each
+text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with slices
+of bytes.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from smartserver.records.model import Key
 from smartserver.vcs.bzr.compat import StoreKey, differences, encode_length
 
 WHOLE_FROM = 3
-"""If a difference is longer than its text divided by this, the whole text is stored."""
+"""If a delta has more bytes than its text divided by this, the whole text is stored."""
 
 LEVEL = 5
 """The level of zlib: 1 % more bytes than Breezy's 6, for three quarters of the time."""
@@ -31,23 +31,25 @@ _FULL_OF_FILE = 2 << 20
 """A block with more bytes of content gets no text of another file."""
 
 _COPY = 6
-"""Bytes of a copy instruction as it is written here: its command, three bytes of place, two of length."""
+"""Bytes of a copy instruction in the form written here: its command, three bytes of place, two of length."""
 
 _GIVEN = 0x80 | 0x07 | 0x30
 _PIECE = 64 << 10
 """The most bytes that one instruction copies; this length is written as 0."""
 
 _WORTH = 96
-"""The fewest bytes that are copied from between the ends, since all texts based on this one have the piece, too."""
+"""The fewest bytes that are copied from the middle of a text. A shorter match is not worth it, because all texts based
+on this one have the piece, too."""
 
 _FAR = 1 << 24
-"""The end of the places that three bytes reach: nothing is copied from beyond."""
+"""The end of the places that three bytes can address. Nothing is copied from beyond it."""
 
 _INSERTED = 127
 """The most bytes that one instruction inserts."""
 
 _INDEXED = 1 << 20
-"""The most bytes of a text that Breezy indexes to find them in another; of a longer text it indexes a part."""
+"""The most bytes of a text that Breezy indexes to find matches in other texts. Of a longer text, only a part is
+indexed."""
 
 
 class BlockText(NamedTuple):
@@ -61,11 +63,11 @@ class BlockText(NamedTuple):
     base_key: Key = b""
     """The key of an earlier text that is similar."""
     base: bytes | None = None
-    """The text of `base_key`, if it is at hand."""
+    """The text of `base_key`, if it is in memory."""
 
 
 class TextRange(NamedTuple):
-    """The range of a block that holds a text."""
+    """The range of a text in a block."""
 
     key: Key
     parents: tuple[StoreKey, ...] | None
@@ -75,7 +77,7 @@ class TextRange(NamedTuple):
 
 
 Give = Callable[[bytes, list[TextRange]], None]
-"""Takes a full block and the ranges of its texts."""
+"""A function that receives a full block and the ranges of its texts."""
 
 
 def fill(texts: Iterable[BlockText], give: Give) -> None:
@@ -106,7 +108,7 @@ class Block:
     def __init__(self) -> None:
         self._content: list[bytes] = []
         self.size = 0
-        """Bytes of its content."""
+        """Bytes of the block's content."""
         self._pieces: dict[Key, _Pieces] = {}
 
     def add(self, key: Key, text: bytes, base_key: Key = b"", base: bytes | None = None) -> tuple[int, int]:
@@ -126,7 +128,7 @@ class Block:
         return start, self.size
 
     def _add_changed(self, key: Key, text: bytes, known: _Pieces, base: bytes) -> bool:
-        """Add a text as a difference. Return False, and add nothing, if that is too long."""
+        """Add a text as a difference. Return False, and add nothing, if the difference is too long."""
         ahead = common_start(text, base)
         behind = common_end(text, base, min(len(text), len(base)) - ahead)
         rest = len(base) - behind
@@ -165,7 +167,7 @@ class Block:
         return True
 
     def compressed(self) -> bytes:
-        """Return the block as it lies in a pack."""
+        """Return the block in the form in which a pack stores it."""
         packer = zlib.compressobj(LEVEL)
         packed = b"".join([*map(packer.compress, self._content), packer.flush()])
         return b"gcb1z\n%d\n%d\n%b" % (len(packed), self.size, packed)
@@ -213,7 +215,7 @@ def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes
 
 
 def _found(made: bytes) -> list[tuple[int, int, int]]:
-    """Return the copies in Breezy's difference of two texts, without small ones: source, length and target."""
+    """Return the copies in Breezy's difference of two texts, except small ones: source, length and target."""
     found = []
     at = place = 0
     end = len(made)

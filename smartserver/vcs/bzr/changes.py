@@ -25,7 +25,8 @@ from smartserver.vcs.bzr.pages import (
 
 
 class KeyChanges(NamedTuple):
-    """The keys that only the new page names, and those that only the old one names: keys of texts, or of pages."""
+    """The keys of texts, or of pages, that only one of two pages names: the new page (`now`) or the old one
+    (`before`)."""
 
     now: frozenset[Key]
     before: frozenset[Key]
@@ -34,12 +35,12 @@ class KeyChanges(NamedTuple):
 NOTHING: Final = KeyChanges(frozenset(), frozenset())
 
 _STEPS: Final = 32
-"""At most so many items are compared one by one; then the rest of a leaf is read without a comparison."""
+"""The most items that are compared one by one. After them, the rest of a leaf is read without a comparison."""
 
 
 def new_texts(new: bytes, old: bytes) -> dict[Key, bytes] | None:
-    """Return the texts (see `leaf_texts`) of the items that only the new leaf has, and of few others. `old` was read
-    before.
+    """Return the texts (see `leaf_texts`) of the items that only the new leaf has, and perhaps of a few other items.
+    `old` was read before.
 
     Return None if the leaf must be read whole. Two items with the same key are not detected.
     """
@@ -86,7 +87,8 @@ def node_changes(new: bytes, old: bytes) -> KeyChanges | None:
 
 
 def _check_counts(head: LeafHead, earlier: LeafHead, count: int, count_before: int) -> None:
-    """Check that a leaf has as many items as its head says. `count`, `count_before`: the items that differ."""
+    """Check that a leaf has as many items as its header says. `count`, `count_before`: the numbers of items that
+    differ."""
     if head.items - count != earlier.items - count_before:
         has = earlier.items + count - count_before
         raise ValueError(f"cannot be read as a leaf: it says {head.items} and has {has}")
@@ -128,7 +130,7 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
 
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Return the offsets behind the items that are the same in both."""
+    """Return the offsets behind the items that are the same in both leaves."""
     same = common_start(new, old, at, old_at)
     # Only the first line of an item has a NUL. The last item that begins in the common bytes may end differently.
     last = old.rfind(b"\0", old_at, old_at + same)

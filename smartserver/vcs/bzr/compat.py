@@ -23,7 +23,7 @@ from breezy.errors import BzrError
 
 
 def _moved(name: str) -> Any:
-    """Import a module that moved to another package in Breezy 3.4."""
+    """Import a module that was moved to another package in Breezy 3.4."""
     try:
         return importlib.import_module(f"breezy.bzr.{name}")
     except ImportError:
@@ -56,7 +56,7 @@ NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
 """The name of the format that Breezy itself uses on the wire."""
 
 NULL = b"null:"
-"""The parent of a first revision, as graphs name it."""
+"""The name that graphs give the parent of a first revision."""
 
 StoreKey = tuple[bytes, ...]
 """A key of Breezy's stores: a revision id, the key of a page, or a file id and a revision id."""
@@ -65,7 +65,7 @@ Keys = Iterable[StoreKey]
 
 
 class ContentFactory(Protocol):
-    """One record of a stream; valid until the next one is read."""
+    """One record of a stream. It is valid until the next record is read."""
 
     key: StoreKey
     parents: tuple[StoreKey, ...] | None
@@ -137,7 +137,7 @@ _Blocks: Any = getattr(groupcompress, "GroupCompressVersionedFiles", None)
 """The class of stores whose blocks are read directly."""
 
 encode_length: Callable[[int], bytes] = groupcompress.encode_base128_int
-"""Encodes a length as it lies before a text."""
+"""Encodes a length in the form that precedes a text."""
 
 differences: Any = getattr(groupcompress, "DeltaIndex", None)
 """The class that finds common parts of two texts; None without Breezy's compiled parts."""
@@ -150,7 +150,7 @@ FulltextContentFactory: Any = versionedfile.FulltextContentFactory
 """The records that a store gives: no record of a key, a text in pieces, a whole text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
-"""Raised by a store for a text that it was told not to store."""
+"""The error that a store raises for a text that must not be stored."""
 
 
 def format_2a() -> Any:
@@ -184,10 +184,8 @@ def debug_flags() -> set[str]:
 def put_block(
     store: Store, block: bytes, places: Iterable[tuple[StoreKey, tuple[StoreKey, ...] | None, int, int]]
 ) -> None:
-    """Put a block into a store as it is. `places`: the key, parents, start and end of each text.
-
-    A text that the store already has is not put there again.
-    """
+    """Put a finished block into a store. `places`: the key, parents, start and end of each text. A text that the store
+    already has is not added again."""
     inside: Any = store
     _, at, size = inside._access.add_raw_record(None, len(block), [block])
     inside._index.add_records(
@@ -216,7 +214,7 @@ def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
 
 
 def _is_plain(store: Any) -> bool:
-    """Tell whether a store has all its texts in blocks of its own, in a form that is known here."""
+    """Tell whether a store has all its texts in its own blocks, in a form that is known here."""
     # Breezy 3.4's stores, which are in another package, and derived classes have forms that are not known here.
     plain = groupcompress.__name__ == "breezy.bzr.groupcompress" and type(store) is _Blocks
     plain = plain and "get_record_stream" not in vars(store)  # The method was not replaced.
@@ -225,7 +223,7 @@ def _is_plain(store: Any) -> bool:
 
 
 def _from_blocks(store: Any, keys: list[StoreKey]) -> Iterator[Read]:
-    """Yield the texts without Breezy's stream, which makes six objects for each text."""
+    """Yield the texts without Breezy's stream, which creates six objects for each text."""
     memos: dict[tuple[int, int], tuple[Any, int, int]] = {}
     inside: dict[tuple[int, int], list[tuple[int, int, StoreKey, tuple[StoreKey, ...] | None]]] = {}
     for key, details in store._index.get_build_details(keys).items():

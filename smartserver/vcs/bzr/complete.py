@@ -24,7 +24,7 @@ class References:
     """Collects the references of pages and inventories."""
 
     def __init__(self, *, kept: bool = True) -> None:
-        """`kept`: whether references are kept for `check`."""
+        """`kept`: True if references are stored for `check`."""
         self._kept = kept
         self._pages: set[Key] = set()
         self._texts: set[Key] = set()
@@ -60,7 +60,7 @@ class References:
             self._pages.update((inventory.id_to_entry, inventory.by_name))
 
     def check(self, repository: Repository, pages: Collection[Key], texts: Collection[Key]) -> None:
-        """Check that all references lead to `pages` and `texts`, which were pulled, or into the repository."""
+        """Check that all references point to `pages` and `texts`, which were pulled, or into the repository."""
         _check(repository.chk_bytes, self._pages.difference(pages), "page")
         _check(repository.texts, self._texts.difference(texts), "text")
 
@@ -74,7 +74,8 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
 
 
 def is_alone(repository: Repository) -> bool:
-    """Tell whether a repository is stacked on no other. For a stacked one, Breezy requires more than the references."""
+    """Tell whether a repository is stacked on no other. For a stacked repository, Breezy requires more than the
+    references."""
     return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
 
 

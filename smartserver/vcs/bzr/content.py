@@ -49,7 +49,7 @@ class BzrContents:
     """The `Contents` of a Breezy repository."""
 
     def __init__(self, stored: RepositoryView, branch: bytes) -> None:
-        """`branch`: the branch to look up names in, if it exists."""
+        """`branch`: the branch in which names are looked up, if it exists."""
         self._stored = stored
         self._branch = branch
         self._kept: dict[Key, InternalNode | Leaf] = {}
@@ -79,7 +79,7 @@ class BzrContents:
         raise NoSuchPart(f"{unknown}no number, tag or id in the branch {shown(branch)}, and no other branch")
 
     def _named(self, branch: bytes, tip: Tip, prefix: str, name: str) -> RevisionId:
-        """Return the revision with a number or tag of a branch; empty if there is none."""
+        """Return the revision with a number or tag of a branch; empty if the branch has none."""
         tagged = self._stored.map(TAGS).get(branch + b"\0" + name.encode(), b"") if prefix in ("", "tag") else b""
         if prefix not in ("", "revno") or not _NUMBER.fullmatch(name):
             return tagged
@@ -114,7 +114,7 @@ class BzrContents:
         return f"name a branch, as in URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         tree = self._tree(revision)
         found = tree.walk(path) if deep else _shallow(tree, path)
         first = next(found, None)
@@ -125,7 +125,7 @@ class BzrContents:
             yield _node(place, entry)
 
     def text(self, node: Node) -> Text:
-        """Return the text of a file, the target of a link, or the revision id of a tree that lies elsewhere."""
+        """Return the text of a file, the target of a link, or the revision id of a referenced tree."""
         if node.place is None:
             return whole(node.value)
         found = self._stored.text(*node.place)
@@ -157,7 +157,8 @@ class BzrContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return the entry at a path; for a folder a hash of all entries below, as its own does not depend on them."""
+        """Return the entry at a path. For a folder, return a hash of all entries below it, because the folder's own
+        entry does not depend on them."""
         tree = self._tree(revision)
         top = tree.find(path)
         if top is None or top.kind != "dir":
@@ -182,7 +183,7 @@ class BzrContents:
     def _differing(
         self, one: RevisionId, other: RevisionId | None
     ) -> tuple[dict[bytes, InventoryEntry], dict[bytes, InventoryEntry]]:
-        """Return the entries of two trees at the paths where these may differ."""
+        """Return the entries of two trees at the paths where the trees may differ."""
         new = self._tree(one)
         if other is None:
             return {path: entry for path, entry in new.walk() if path}, {}

@@ -32,7 +32,7 @@ from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
-"""A second process is used from so many bytes of texts on, if there is a second core."""
+"""Bytes of texts from which a second process is used, if there is a second core."""
 
 
 def insert(
@@ -125,7 +125,7 @@ class _Arrived(ReceivedRecords):
         )
 
     def stop(self) -> None:
-        """Stop the second process if there is one."""
+        """Stop the second process, if it was started."""
         if self._worker is not None:
             self._worker.abandon()
 
@@ -152,7 +152,8 @@ class _Arrived(ReceivedRecords):
                 raise WrongContent(next(iter(expected)), "no page of its revision names this text")
 
     def _refer(self, key: Key, text: bytes) -> Mapping[Key, bytes]:
-        """Collect the references of a page. Return the texts that it names, as far as it is read, and their SHA-1."""
+        """Collect the references of a page. Return the texts that the page names, as far as it is read, and their
+        SHA-1."""
         row = self._rows[CHK][key]
         base = self._cache.get((CHK, row.base)) if row.base and not row.base_is_local else None
         try:
@@ -161,7 +162,7 @@ class _Arrived(ReceivedRecords):
             raise WrongContent(key, str(error)) from error
 
     def _learn(self, named: Mapping[Key, bytes], expected: dict[Key, None]) -> None:
-        """Note the SHA-1 of each text in `named` that is `expected`, and remove it from `expected`."""
+        """Record the SHA-1 of each text in `named` that is `expected`, and remove it from `expected`."""
         for key, sha1 in named.items():
             if key in expected:
                 self._named[key] = sha1
@@ -232,7 +233,7 @@ def _keys(ids: Iterable[RevisionId]) -> tuple[StoreKey, ...]:
 
 
 class Worker:
-    """A process that makes blocks of the texts of `stream`, which it calls, while this process does the rest.
+    """A child process that calls `stream` and packs its texts into blocks, while this process does the rest.
 
     The worker reads only what existed when it began. This process inserts the blocks as they are. All files here have
     no name, so that a process that ends early leaves nothing behind.

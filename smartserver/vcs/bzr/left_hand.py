@@ -20,12 +20,12 @@ MAX_DIGITS: Final = 15
 
 
 def number_in(attributes: bytes) -> int:
-    """Return the number in the attributes of a tip; 0 if there is none."""
+    """Return the number in the attributes of a tip; 0 if they have none."""
     return int(attributes) if attributes.isdigit() and len(attributes) <= MAX_DIGITS else 0
 
 
 def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
-    """Yield the ordinals of a revision's line, its own first. Each step is taken when it is asked for."""
+    """Yield the ordinals of a revision's left-hand history, beginning with its own. The history is read lazily."""
     at: int | None = ordinal
     while at is not None:
         yield at
@@ -33,7 +33,7 @@ def left_hand(stored: RepositoryView, ordinal: int) -> Iterator[int]:
 
 
 def count_lines(stored: TipReader, tips: Sequence[RevisionId]) -> list[int]:
-    """Return the number of each tip; 0 for a missing one.
+    """Return the number of each tip; 0 for a missing tip.
 
     Each line is walked until it meets the line of a tip whose number is proved. The proved lines are walked, too, each
     down to the ordinal that is looked at: a child has a higher ordinal than its parents.

@@ -9,7 +9,8 @@ from smartserver.records.model import RevisionId
 from smartserver.vcs.bzr.compat import NULL, StoreKey
 
 NO_PARENTS = NULL
-"""The meta of an inventory without parents in Breezy's index whose revision has some. No revision has this id."""
+"""The meta of an inventory that has no parents in Breezy's index although its revision has parents. No revision has
+this id."""
 
 
 def inventory_meta(parents: Sequence[StoreKey] | None, of_revision: Sequence[RevisionId]) -> bytes:

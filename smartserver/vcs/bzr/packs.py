@@ -12,7 +12,7 @@ SUFFIXES: Final = (".rix", ".iix", ".tix", ".six", ".cix")
 
 
 def copy_packs(source: Any, target: Any) -> bool:
-    """Copy the packs of `source` to an empty `target` of the same format; both are locked. Return False, and copy
+    """Copy the packs of `source` to an empty `target` of the same format; both must be locked. Return False, and copy
     nothing, if this release of Breezy keeps packs differently."""
     there, here = source._pack_collection, target._pack_collection
     try:

@@ -1,8 +1,9 @@
 """Parses the pages of the two maps in an inventory of Breezy's format 2a, strictly.
 
 `id_to_entry` maps a file id to its entry. `by_name` (Breezy's `parent_id_basename_to_file_id`) maps a folder's id and a
-name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It says how many parts its keys have,
-which tells the maps apart. Every function takes time in proportion to the bytes, and raises nothing but `ValueError`.
+name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It has the number of parts of its
+keys, which distinguishes the maps. Every function takes time in proportion to the bytes, and raises nothing but
+`ValueError`.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ class InventoryEntry(NamedTuple):
     """A file, folder or symbolic link in an inventory."""
 
     kind: str
-    """`file`, `dir`, `symlink`, or `tree` for a tree that lies elsewhere."""
+    """`file`, `dir`, `symlink`, or `tree` for a reference to another tree."""
     file_id: bytes
     parent_id: bytes
     """The id of the folder; empty for the root."""
@@ -58,11 +59,11 @@ class InventoryEntry(NamedTuple):
     size: int = 0
     executable: bool = False
     target: bytes = b""
-    """The target of a symbolic link; the revision of a tree that lies elsewhere."""
+    """The target of a symbolic link, or the revision of a referenced tree."""
 
     @property
     def text_key(self) -> Key:
-        """The key of its text."""
+        """The key of the entry's text."""
         return self.file_id + b"\0" + self.revision
 
 

@@ -38,14 +38,14 @@ _CACHE = 32 << 20
 """Bytes of texts that are cached as bases."""
 
 _PAGES = 16 << 20
-"""Bytes of pages that are kept from one chunk to the next."""
+"""The most bytes of pages that are kept from one chunk to the next."""
 
 _ROOTS = 20_000
-"""The number of inventories whose roots are kept."""
+"""The number of inventories whose roots are kept in memory."""
 
 
 class BrzPlan:
-    """The content of a push; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. A plan is used for one repository only."""
 
     def __init__(
         self,
@@ -58,7 +58,7 @@ class BrzPlan:
     ) -> None:
         """`here`: the parents outside `graph` that are in the repository.
 
-        `partial`: the texts of these parents may be missing; missing ones are no delta bases.
+        `partial`: the texts of these parents may be missing; missing texts are not used as delta bases.
         """
         self._partial = partial
         self._repository = repository
@@ -81,7 +81,7 @@ class BrzPlan:
         return type(self)(self._repository, self._parents, self._here, excluded, partial=self._partial)
 
     def segments(self) -> Iterator[bytes]:
-        """Yield whole segments in the order of `graph`. It may be called again."""
+        """Yield whole segments in the order of `graph`. The method may be called again."""
         if self.graph:
             with self._repository.locked(), rare_collections():
                 export = BrzExport(self._repository, self.bulk, self._excluded, partial=self._partial)
@@ -92,7 +92,7 @@ class BrzPlan:
 
 
 def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> BrzPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.check_format()
     tips = list(tips)
     with repository.locked():
@@ -109,10 +109,10 @@ class _Tree(NamedTuple):
 
     revision: RevisionId
     records: list[NewRecord]
-    """Its own record, signature and inventory."""
+    """The revision's own record, signature and inventory."""
     difference: Difference
     size: int
-    """Bytes of the texts it introduced."""
+    """Bytes of the texts that the revision introduced."""
 
 
 class BrzExport:
@@ -204,7 +204,7 @@ class BrzExport:
         return [_Tree(revision, own, found, _size(revision, found)) for revision, own, found in trees]
 
     def _answer(self, asking: list[Asking]) -> None:
-        """Run all generators to their ends. The pages that they ask for are read together."""
+        """Run all generators to their ends. The pages that they request are read together."""
         try:
             while asking:
                 wanted: set[Key] = set()
@@ -309,7 +309,8 @@ def _roots(revision: RevisionId, inventory: bytes) -> Inventory:
 
 
 def _check_revision(revision: RevisionId, parents: Sequence[Parent], records: Sequence[NewRecord]) -> None:
-    """Check a revision's own record against its id, parents and inventory: else no client could pull it."""
+    """Check a revision's own record against its id, parents and inventory. With a wrong record, no client could pull
+    the revision."""
     try:
         found = read_revision(records[0].text)
     except ValueError as error:

@@ -1,6 +1,6 @@
 """Reads a Breezy repository on this machine: its format, and which of its revisions are whole.
 
-If a revision is here, so are its ancestors, but for ghosts: that is Breezy's own rule. A stacked repository reads the
+If a revision exists here, so do its ancestors except ghosts; Breezy guarantees this. A stacked repository reads the
 rest through the repository that it is stacked on.
 """
 
@@ -20,11 +20,13 @@ _FAR = 4096
 """The distance of the farthest ancestor that is offered below a head."""
 
 _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
-"""Distances of the ancestors that are offered below a head: at most as much is sent in vain as was added here."""
+"""Distances from a head to the ancestors that are sent as haves. The number of revisions sent in vain is at most the
+number that was added here."""
 
 
 def _closer() -> Iterator[int]:
-    """Yield the distances below the first head, most likely the branch that asks; from 64 on each is a 16th farther."""
+    """Yield the distances below the first head, which is most likely the branch of the command. From 64 on, each is a
+    16th farther."""
     distance = 1
     while distance < _FAR:
         yield distance
@@ -43,7 +45,7 @@ STORES = {REVISION: "revisions", SIGNATURE: "signatures", INVENTORY: "inventorie
 
 
 class WrongFormat(VcsError):
-    """The repository is not of the one format that can be sent."""
+    """The repository does not have the 2a format, the only one that can be sent."""
 
     def __init__(self, name: str) -> None:
         super().__init__(name)
@@ -56,7 +58,7 @@ class WrongFormat(VcsError):
 
 
 class BrzRepository:
-    """A repository that Breezy has opened. Methods take locks as they need them."""
+    """A repository that Breezy has opened. Its methods take the locks that they need."""
 
     vcs = BzrSystem.name
 
@@ -88,7 +90,7 @@ class BrzRepository:
         return self.breezy.lock_read()
 
     def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of those of `revisions` that are here."""
+        """Return the parents of the members of `revisions` that are stored here."""
         found = self.breezy.get_parent_map(revisions)
         return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
 
@@ -97,7 +99,7 @@ class BrzRepository:
     ) -> list[RevisionId]:
         """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
 
-        `candidates`: tips of the remote as last seen. Those that are here come first, then `heads`, the tips of local
+        `candidates`: the last known tips of the remote. Those that are here come first, then `heads`, the tips of local
         branches. If no candidate is here, ancestors of these heads (or else of the graph's) follow, in case they are
         ahead of the remote. The haves may still lack a ghost: see `absent`.
         """

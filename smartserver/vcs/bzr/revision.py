@@ -33,7 +33,7 @@ class BrzRevision(NamedTuple):
     """The SHA-1 of the inventory, in hex."""
     committer: bytes
     timestamp: bytes
-    """Seconds since 1970, as the text has them."""
+    """Seconds since 1970, in the form of the text."""
     timezone: int
     """Seconds that the committer's clock is ahead of UTC; 0 if the text has no time zone."""
     properties: Mapping[bytes, bytes]

@@ -60,7 +60,7 @@ class BzrSystem(System):
         return kind in (REVISION, INVENTORY, CHK)
 
     def id_text(self, revision: RevisionId) -> str:
-        """Return a revision id as text, which it is already."""
+        """Return a revision id as text. In Breezy it is text already."""
         return revision.decode("utf-8", "backslashreplace")
 
     def is_file(self, kind: int, meta: bytes) -> bool:
@@ -68,7 +68,7 @@ class BzrSystem(System):
         return kind == TEXT
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """Return the references of a record. Its meta is checked, too, because no key proves it."""
+        """Return the references of a record. Its meta is checked, too, because the key does not cover the meta."""
         if kind in (INVENTORY, TEXT):
             if meta and not all(meta.split(b"\0")):
                 raise ValueError("its meta is not revision ids joined with NUL")

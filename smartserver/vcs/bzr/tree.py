@@ -24,10 +24,10 @@ from smartserver.vcs.bzr.pages import (
 from smartserver.vcs.bzr.revision import Inventory, read_inventory
 
 ITEMS: Final = 16
-"""Items of a leaf that count as one step."""
+"""The number of items of a leaf that count as one step."""
 
 Read = Callable[[int, Key], Record | None]
-"""Returns the record of a kind and key, or None."""
+"""A function that returns the record of a kind and key, or None."""
 
 
 class BzrTree:
@@ -44,8 +44,9 @@ class BzrTree:
         kept: dict[Key, InternalNode | Leaf] | None = None,
         charge: Charge = free,
     ) -> None:
-        """`kept`: pages that were read before, maybe for other trees that share them; pages are added. `charge`: called
-        with the steps for each page that is read, for the items of leaves, and for each path that is made."""
+        """`kept`: pages that were read before, perhaps for other trees that share them. This tree adds the pages that
+        it reads. `charge`: is called with the steps for each page that is read, for the items of leaves, and for each
+        path that is built."""
         self._inventory = inventory
         self._page = page
         self._kept = {} if kept is None else kept
@@ -108,7 +109,8 @@ class BzrTree:
                 yield entry_of(file_id, value)
 
     def walk(self, path: bytes = b"") -> Iterator[tuple[bytes, InventoryEntry]]:
-        """Yield the entry at a path and all entries below, each folder before its entries; nothing if none exists."""
+        """Yield the entry at a path and all entries below it, each folder before its entries. Yield nothing if the path
+        does not exist."""
         if path:
             top = self.find(path)
             yield from () if top is None else self._walk(path, top)
@@ -207,9 +209,10 @@ def page_of(read: Read, key: Key) -> bytes:
 
 
 def differing_leaves(read: Read, one: RevisionId, other: RevisionId) -> Iterator[tuple[int, Mapping[bytes, bytes]]]:
-    """Yield the leaves that two trees do not share: the side, 0 or 1, and the entries by file id, as written.
+    """Yield the leaves that two trees do not share: the side, 0 or 1, and the encoded entries by file id.
 
-    An entry that is yielded for one side only may be in both trees: a page may lie deeper in the other tree's map.
+    An entry that is yielded for one side only may be in both trees, because a page may be deeper in the other tree's
+    map.
     """
     found = [read(INVENTORY, revision) for revision in (one, other)]
     mine, theirs = [set() if record is None else {read_inventory(record.text).id_to_entry} for record in found]

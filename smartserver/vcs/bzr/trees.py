@@ -43,7 +43,7 @@ class TreeEntry(NamedTuple):
     parent_id: bytes
     name: bytes
     revision: bytes
-    """The revision that changed it last. The file id and this revision are the key of its text."""
+    """The revision that changed the entry last. The file id and this revision are the key of its text."""
     sha1: bytes
     size: bytes
     """The size in decimal digits."""
@@ -59,7 +59,8 @@ def rows(leaf: bytes) -> list[Row]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
-    """Return the items that only the new and only the old of two leaves has, with few others."""
+    """Return the items that only the new leaf and only the old leaf has. Each list may include a few items that both
+    have."""
     now, then = other_items(new, leaf_head(new).end, old, leaf_head(old).end)
     found, before = _ROWS.findall(now), _ROWS.findall(then)
     if (len(found), len(before)) == (now.count(b"\0"), then.count(b"\0")):
@@ -68,7 +69,7 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
 
 
 class MapPage:
-    """A page, parsed as far as it was asked for."""
+    """A page, parsed as far as its content was needed."""
 
     __slots__ = ("children", "size", "text")
 
@@ -105,16 +106,18 @@ class NewText(NamedTuple):
 
 
 class Difference:
-    """The pages and texts that one tree introduced; filled by `compare`."""
+    """The pages and texts that one tree introduced. `compare` fills it."""
 
     def __init__(self, pages: dict[Key, MapPage]) -> None:
-        """`pages`: the pages read so far. A page that a generator asks for is there when the generator goes on."""
+        """`pages`: the pages read so far. When a generator that has requested a page is resumed, the page must be in
+        `pages`."""
         self._pages = pages
         self.pages: list[NewPage] = []
         self.texts: list[NewText] = []
 
     def compare(self, new: Key, olds: Sequence[Key], *, entries: bool) -> Asking:
-        """Compare a map with those of the parents, all by their roots. `entries`: the map is `id_to_entry`."""
+        """Compare a map with the maps of the parents, each given by its root. `entries`: True if the map is
+        `id_to_entry`."""
         if new in olds:
             return
         todo: list[tuple[bytes, Key, list[Nodes]]] = [(b"", new, [[(b"", old)] for old in olds])]
@@ -185,10 +188,10 @@ class Difference:
             yield missing
 
     def _narrow(self, nodes: Nodes, prefix: bytes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Return the nodes, and the pages below them, that may hold keys under `prefix`. Inner pages of more keys are
-        opened.
+        """Return the nodes, and the pages below them, that may hold keys under `prefix`. Inner pages that also have
+        other keys are opened.
 
-        All pages on the way are added to `passed`.
+        The keys of all visited pages are added to `passed`.
         """
         found: Nodes = []
         # No two nodes hold the same keys: if one is at that place, no other is above or below it.
@@ -210,7 +213,7 @@ class Difference:
         return found
 
     def _open(self, nodes: Nodes, passed: set[Key]) -> Generator[Collection[Key], None, Nodes]:
-        """Return the nodes with each inner page replaced by its children. All of them are added to `passed`."""
+        """Return the nodes with each inner page replaced by its children. All returned keys are added to `passed`."""
         yield from self._need([key for _, key in nodes])
         found: Nodes = []
         for node in nodes:

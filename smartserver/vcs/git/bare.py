@@ -1,4 +1,5 @@
-"""Opens a bare git repository, made for one command or kept between its runs. Other programs use it through git."""
+"""Opens a bare git repository, which exists for one command or is kept between its runs. The commands of other programs
+use the repository through git."""
 
 from __future__ import annotations
 
@@ -25,7 +26,8 @@ _SETTINGS: Final = {
     "fastimport.unpackLimit": "1",  # Loose objects are slow to read, and there may be many.
     "gc.auto": "0",
 }
-"""Settings for each run of git. They override the folder's own, so that no hook or setting there runs a program."""
+"""Settings for each run of git. They override the repository's own settings, so that no hook or setting there runs a
+program."""
 
 
 def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepository:

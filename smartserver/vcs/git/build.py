@@ -28,7 +28,7 @@ _BLOCK: Final = 1 << 20
 
 _TYPES: Final = {meta: number for number, meta in METAS.items()}
 _KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
-"""The kinds that decode a segment; they are the same for both object formats."""
+"""The kinds that decode a segment. They are the same for both object formats."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -48,20 +48,20 @@ class _Record(NamedTuple):
     """A record, and the place of its frame and of its entry."""
 
     kind: int = 0
-    """Its type; 0 if it was named as a base and was not received."""
+    """The type of the object; 0 if it is only known as a base and was not received."""
     encoding: int = STORED
     length: int = 0
     at: int = 0
-    """The place of its frame in the spool file."""
+    """The place of the record's frame in the spool file."""
     frame_length: int = 0
     base: Key = b""
     is_outside: bool = False
-    """True if it was named as a base before it was received. Its text is then read from the repository, because its own
-    base may rest on it."""
+    """True if it was named as a base before it was received. Its text is then read from the repository, because the
+    base of the received record may depend on it."""
     place: int = 0
-    """The place of its entry."""
+    """The place of the record's entry in the pack."""
     check: int = 0
-    """The CRC-32 of its entry."""
+    """The CRC-32 of the record's entry."""
 
 
 @twin
@@ -69,8 +69,8 @@ class PackBuilder:
     """Makes a git pack of segments as they are received. An error in a segment may be raised by a later call than its
     `add`.
 
-    A record may become a delta of an earlier one, never of one outside: the pack is complete. A base of another type is
-    used for decoding only, since in a pack a delta has the type of its base.
+    A record may become a delta of an earlier record, but never of a record outside the pack, so the pack is complete. A
+    base of another type is used for decoding only, because in a pack a delta has the type of its base.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class PackBuilder:
         yield packer.flush()
 
     def _text(self, wanted: Key) -> bytes:
-        """Return the text of a base; decode it again if it was dropped from the cache."""
+        """Return the text of a base. Decode it again if it was evicted from the cache."""
         key, chain = wanted, list[Key]()
         while (text := self._texts.get(key)) is None:
             record = self._records.setdefault(key, _Record())

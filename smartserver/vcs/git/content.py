@@ -1,6 +1,6 @@
 """`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
 
-A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag stands for
+A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag denotes
 its target. Expressions such as `main~2` are not names here.
 """
 
@@ -41,13 +41,13 @@ RECENT: Final = 1 << 20
 """Bytes of trees and commits that a request caches itself: a look-up in the store's cache takes several steps."""
 
 OF_RECORD: Final = 500
-"""Bytes of memory that a cached record takes besides its text."""
+"""Bytes of memory that a cached record takes in addition to its text."""
 
 LONGEST_NAME: Final = 64
 """The most bytes of an encoding's name that are looked at."""
 
 SLOW: Final = ("idna", "punycode")
-"""Encodings of Python that no message uses: the time they take grows with the square of the text."""
+"""Encodings of Python that no message uses. The time that they take grows with the square of the text."""
 
 _HEX: Final = re.compile("[0-9a-f]{4,64}")
 _PERSON: Final = re.compile(rb"\A(.*?) (-?\d{1,15}) ([+-])(\d\d)(\d\d)\Z", re.DOTALL)
@@ -82,7 +82,7 @@ class GitContents:
         raise NoSuchPart(f"unknown revision {name!r}")
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         node = self._at(revision, path)
         if node is None:
             raise NoSuchPart(f"nothing at {shown(path)} in {revision.hex()}")
@@ -129,7 +129,7 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that is equal if the type and object at a path are; None if nothing is there."""
+        """Return a value that is equal for equal types and objects at a path; None if the path does not exist."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
@@ -155,7 +155,7 @@ class GitContents:
         return node
 
     def _root(self, revision: RevisionId) -> Key:
-        """Return the tree of a commit or of a tag's target; the key of a tree is returned as it is."""
+        """Return the tree of a commit or of a tag's target. The key of a tree is returned unchanged."""
         key = revision
         while True:
             record = self._object(key)
@@ -201,7 +201,7 @@ class GitContents:
                 folders.pop()
 
     def _within(self, new: Key | None, old: Key | None) -> list[_Difference]:
-        """Return the differences between two trees of one folder, sorted by path. None stands for no tree."""
+        """Return the differences between two trees of one folder, sorted by path. None stands for a missing tree."""
         found: list[_Difference] = []
         same_names = None if new is None or old is None else self._changed(new, old)
         if same_names is not None:
@@ -293,7 +293,7 @@ def _folder(entry: TreeEntry | None) -> Key | None:
 
 
 def _field(head: bytes, begin: bytes) -> bytes:
-    """Return the rest of the first line of a commit's head that begins with `begin`; empty if there is none."""
+    """Return the rest of the first line of a commit's header that begins with `begin`; empty if no line does."""
     at = head.find(begin)
     return b"" if at < 0 else head[at + len(begin) :].partition(b"\n")[0]
 

@@ -1,4 +1,4 @@
-"""Makes deltas as git's packs hold them: copies from a base, and insertions."""
+"""Generates deltas in the form of git's packs: copies from a base, and insertions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import encode
 
 _LEAST: Final = 8
-"""A line of at most so many bytes is not looked for, because it occurs everywhere."""
+"""A line of at most this many bytes is not looked up, because it occurs everywhere."""
 
 _MAX_COPY: Final = 0xFFFF
 _MAX_INSERT: Final = 127
@@ -17,8 +17,8 @@ _MAX_INSERT: Final = 127
 def delta(base: bytes, text: bytes) -> bytes:
     """Return a delta from `base` to `text`.
 
-    Their common start and end are copied. In between, each line that the base has, too, is extended both ways as far as
-    it matches.
+    Their common start and end are copied. In between, each line that is also in the base is extended in both directions
+    as far as it matches.
     """
     most = min(len(base), len(text))
     head = common_start(base, text)

@@ -33,7 +33,7 @@ _OPEN: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class BadFolder(VcsError):
-    """A folder cannot become a commit; the message says why in a line."""
+    """A folder cannot become a commit; the message gives the reason on one line."""
 
 
 class File(NamedTuple):
@@ -51,7 +51,7 @@ class _OpenFolder:
         self.path = path
         self.content = iter(content)
         self.rows: list[tuple[bytes, bytes, Key]] = []
-        """The sort key of each entry, its mode and name as they are written, and its object."""
+        """For each entry, its sort key, its mode and name in encoded form, and its object."""
 
 
 class FolderTree:
@@ -165,10 +165,10 @@ class FolderCommit:
         self.trees = {key: text for key, text in tree.trees.items() if key not in held}
         """The folder's trees that are sent."""
         self.files = {file.key: file for file in tree.files if file.key not in held}
-        """The folder's files that are sent, one for each text."""
+        """The files of the folder that are sent: one file for each different text."""
 
     def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
-        """Return this plan, whatever the remote holds: the commit is new."""
+        """Return this plan, whatever the remote has: the commit is new."""
         del tips, haves
         return self
 
@@ -183,7 +183,7 @@ class FolderCommit:
         return self
 
     def segments(self) -> Iterator[bytes]:
-        """Yield the one segment. It is in memory twice while it is put together."""
+        """Yield the only segment. It is in memory twice while its parts are joined."""
         entries: list[Entry] = []
         frames: list[bytes] = []
         size = 0

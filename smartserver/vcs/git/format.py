@@ -36,7 +36,8 @@ _REST: Final = rb" [^\0]++\0"
 
 
 class ObjectFormat:
-    """Parses the objects of one object format. An expression is compiled on first use: git's helper needs few."""
+    """Parses the objects of one object format. Each expression is compiled on first use, because git's helper needs
+    few."""
 
     def __init__(self, id_bytes: int) -> None:
         self.id_bytes = id_bytes
@@ -58,7 +59,7 @@ class ObjectFormat:
         """Return the object that a tag names, and the name of its type.
 
         Raises:
-            ValueError: the text is no tag.
+            ValueError: the text is not a tag.
         """
         found = self._tag.match(text)
         # Git's clients read no tag that is shorter.
@@ -78,9 +79,10 @@ class ObjectFormat:
         return self._entry.findall(text)
 
     def changed(self, text: bytes, base: bytes) -> list[ChangedEntry] | None:
-        """Return the entries of a tree whose objects differ from those in `base`; None if names or modes differ.
+        """Return the entries of a tree whose objects differ from those in `base`, or None if names or modes differ.
+        `base`: a tree that was parsed before.
 
-        `base`: a tree that was parsed before. All bytes are compared at once, so that no tree is parsed for one entry.
+        All bytes are compared at once, so that no tree is parsed for one entry.
         """
         size = len(text)
         if size != len(base):

@@ -82,7 +82,7 @@ MAX_ATTRIBUTE_LINE: Final = 2048
 """Git's own limits of a `.gitattributes` (attr.h): older releases overflow beyond them."""
 
 MAX_DATE: Final = (1 << 63) - 1
-"""The latest date, in seconds since the epoch, that every client can hold."""
+"""The latest date, in seconds since the epoch, that every client can represent."""
 
 # ---- trees
 
@@ -127,8 +127,8 @@ class GitFaults(FaultChecker):
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only as such
-        a file."""
+        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only if it
+        is such a file."""
         if meta == BLOB:
             return NONE
         if meta == TREE:
@@ -136,7 +136,7 @@ class GitFaults(FaultChecker):
         return (commit_faults(text) if meta == COMMIT else tag_faults(text)), ()
 
     def size_faults(self, role: RecordRole, meta: bytes, size: int) -> Sequence[RecordFault]:
-        """Return the fault of a record that cannot be a file that git itself reads: it is no blob, or too large."""
+        """Return the fault of a record that is used as one of git's own files, but is not a blob or is too large."""
         attributes = role.name == GITATTRIBUTES
         if meta != BLOB:
             return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
@@ -171,7 +171,8 @@ class GitFaults(FaultChecker):
         return [*faults, *_order_faults(entries)], roles
 
     def _look_at(self, kind: int, entries: Sequence[TreeEntry], *, names: bool) -> Findings:
-        """Return the faults and roles of single entries. With `names`, their names and modes are checked, too."""
+        """Return the faults and roles of single entries. With `names`, the entries' names and modes are checked,
+        too."""
         found: dict[str, str] = {}
         roles: list[RecordRole] = []
         for mode, name, key in entries:
@@ -222,16 +223,16 @@ def _name_faults(name: bytes, said: str, found: dict[str, str]) -> None:
 
 
 _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)")
-"""Matches a name that is invalid, or that some file system may take for another name."""
+"""Matches a name that is invalid, or that some file system may treat as another name."""
 
 
 def _mode(mode: bytes) -> str:
-    """Return a mode for a message, cut because any number of zeros may precede it."""
+    """Return a mode for a message. It is cut, because any number of zeros may precede it."""
     return mode[:20].decode()
 
 
 def _special(name: bytes) -> str | None:
-    """Return the file of git's that some file system takes a name for, or None."""
+    """Return the file of git's for which some file system would take a name, or None."""
     for special, (hfs, ntfs) in _SPECIAL.items():
         if _hfs(hfs, name) or ntfs.search(name):
             return special
@@ -306,7 +307,7 @@ def tag_faults(text: bytes) -> list[RecordFault]:
 
 
 def _header_fault(text: bytes) -> RecordFault | None:
-    """Return the fault at which git itself stops reading an object, or None."""
+    """Return the fault in the header at which git itself stops reading an object, or None."""
     end = text.find(b"\n\n")
     if b"\0" in (text if end < 0 else text[:end]):
         return RecordFault("nulInHeader", "a NUL byte in its header")
@@ -364,7 +365,8 @@ def _of_date(text: bytes) -> str | None:
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """Tell whether a line is too long. Each byte is read at most once: two steps advance by more than one window."""
+    """Tell whether a line is too long. Each byte is read at most once, because two steps advance by more than one
+    window."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)
@@ -408,7 +410,7 @@ def _shown(said: bytes) -> str:
 
 
 def _of_setting(key: str, value: bytes) -> str:
-    """Return the fault of one setting of a submodule, or an empty string."""
+    """Return the fault of one setting of a submodule, or an empty string if it has none."""
     if key == "url" and _is_bad_url(value):
         return "gitmodulesUrl"
     if key == "path" and value.startswith(b"-"):
@@ -427,7 +429,8 @@ _HOST: Final = compile_pattern(rb"[^:/]*+://(?:[^/@]*+@)?+([^/?#]*+)")
 
 
 def _is_bad_url(url: bytes) -> bool:
-    """Tell whether git would take a URL for an option, for several lines or for another host (CVE-2020-11008)."""
+    """Tell whether git would treat a URL as an option, as several lines or as a URL of another host
+    (CVE-2020-11008)."""
     if url.startswith(b"-"):
         return True
     if url.startswith((b"./", b"../", b"git://")):

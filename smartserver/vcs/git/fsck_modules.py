@@ -1,4 +1,4 @@
-"""Parses the submodules of a `.gitmodules`: git's configuration format, as far as one file can hold it.
+"""Parses the submodules of a `.gitmodules` file: git's configuration format, without included files.
 
 The text comes from a client. Every expression takes time in proportion to the bytes it reads, and no byte is read more
 than a few times.
@@ -23,7 +23,7 @@ STEP_BYTES: Final = 256
 """Bytes that an expression reads in the time of a step."""
 
 _BLANK: Final = b" \t\r"
-"""The bytes that git takes for blanks in a line."""
+"""The bytes that git treats as blanks in a line."""
 
 _NO_FAULT: Final = compile_pattern(
     rb'(?:(?:\[submodule "(?:\.?[\w/+@ -]++)++\.?"\]'
@@ -59,7 +59,7 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """Tell whether a file certainly has no fault, which one expression finds out."""
+    """Tell whether a file certainly has no fault. One expression over the whole text decides it."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 
@@ -110,7 +110,7 @@ def _bad(text: bytes, at: int) -> BadConfig:
 
 
 def _submodule(section: re.Match[bytes]) -> bytes | None:
-    """Return the name of a section's submodule; None if the section is about something else."""
+    """Return the name of a section's submodule; None if the section is not of a submodule."""
     title, name = section[1].lower(), section[2]
     if name is None:  # The older form: [submodule.name]
         return title.removeprefix(b"submodule.") if title.startswith(b"submodule.") else None

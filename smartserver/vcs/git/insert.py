@@ -23,26 +23,27 @@ from smartserver.vcs.git.repository import GitRepository, failure
 from smartserver.vcs.signals import held
 
 DEFAULT_UNPACK_LIMIT = 100
-"""Git's own limit: fewer objects than this become loose ones."""
+"""Git's own default limit: fewer objects than this become loose objects."""
 
 LARGE_PULL = 16 << 20
-"""A pull of so many bytes becomes a pack even with few objects, unless the user set a limit. For loose objects, git
-would inflate and deflate each one again, whole in memory."""
+"""A pull of at least this many bytes becomes a pack even with few objects, unless the user set a limit. For loose
+objects, git would inflate and deflate each one again, whole in memory."""
 
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 
 CACHE = 64 << 20
-"""Bytes of texts that are cached as bases. Half of it makes a clone decode a tenth more; twice as much gains 3 %."""
+"""Bytes of texts that are cached as bases. With half as many, a clone decodes a tenth more texts; with twice as many, 3
+% fewer."""
 
 LEVEL = 1
 """The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""
 
 _LEVEL = "fetch.fsck."
-"""The prefix of the settings that give the severity of a fault."""
+"""The prefix of the settings with the severities of faults."""
 
 _SKIP_LIST = "skiplist"
-"""The one name after the prefix whose value is a path."""
+"""The only name after the prefix whose value is a path."""
 
 _UNKNOWN = re.compile(rb"fatal: Unhandled message id: (.*)\n")
 """Git's message about an unknown id of a fault. Git never translates it."""
@@ -149,7 +150,8 @@ class _Check:
         self._say = say
         self._options = ["--shallow-file", shallow_file] if shallow_file else []
         self._strict = "--fsck-objects" if promised else "--strict"
-        """The option that makes git check the objects. `--strict` also looks for the objects that they refer to."""
+        """The option that makes git check the objects. `--strict` also checks that the objects to which they refer
+        exist."""
         self.is_wanted = repository.flag("fetch.fsckobjects", "transfer.fsckobjects")
         self._levels = {
             name.removeprefix(_LEVEL): values[-1].decode("utf-8", "surrogateescape")
@@ -203,8 +205,8 @@ class _Check:
 
 
 def _unpack(repository: GitRepository, pack: int, check: _Check) -> None:
-    """Make loose objects of a pack. They are first written to a folder of their own, as git does in a push: an
-    `unpack-objects` that is interrupted leaves half an object behind."""
+    """Unpack a pack into loose objects. They are first written to a separate folder, as git does in a push, because an
+    interrupted `unpack-objects` leaves half an object behind."""
     objects = os.path.abspath(repository.object_dir)
     place = os.path.join(objects, f"tmp_objdir-hpss-{os.getpid()}-{os.urandom(6).hex()}")
     others = repository.environment.get("GIT_ALTERNATE_OBJECT_DIRECTORIES")
@@ -272,7 +274,7 @@ def _install(
     """Write a pack and its index. Create a `.keep` file unless it exists, then rename both to their names. `promised`:
     the content of a `.promisor` file to create, or None.
 
-    If a check is wanted, git makes the index and checks the objects.
+    If a check is requested, git writes the index and checks the objects.
     """
     mode = _permissions(repository)
     temporary = os.path.join(folder, f"tmp_pack_{os.getpid()}_{os.urandom(6).hex()}")

@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from smartserver.records.model import Key
 
 COMMIT, TREE, BLOB, TAG = 1, 2, 3, 4
-"""Git's pack type numbers; a record's meta is one of them as a byte."""
+"""Git's pack type numbers. A record's meta is one of these numbers as a byte."""
 
 TYPE_NAMES = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 TYPE_NUMBERS = {name: number for number, name in TYPE_NAMES.items()}
 METAS = {number: bytes((number,)) for number in TYPE_NAMES}
 
 SHORT = 64 << 10
-"""The most bytes of an unnamed file that is made in memory."""
+"""The most bytes of an unnamed file that is created in memory."""
 
 PART = 1 << 20
 """Bytes of a part of a large text."""
@@ -35,7 +35,7 @@ Start = Callable[..., "subprocess.Popen[bytes]"]
 
 
 class MissingObject(VcsError):
-    """The repository refers to an object it does not have."""
+    """The repository refers to an object that it lacks."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(key)
@@ -46,7 +46,7 @@ class MissingObject(VcsError):
 
 
 class TooLarge(VcsError):
-    """An object has more bytes than the caller takes; its text was not read."""
+    """An object has more bytes than the caller accepts. Its text was not read."""
 
     def __init__(self, key: Key, size: int) -> None:
         super().__init__(key, size)
@@ -58,7 +58,7 @@ class TooLarge(VcsError):
 
 
 class ReadingEnded(VcsError):
-    """`git cat-file` ended instead of answering; in a partial clone it does so for objects that were not fetched."""
+    """`git cat-file` ended instead of answering. In a partial clone this happens for objects that were not fetched."""
 
     def __init__(self, asked: bytes) -> None:
         super().__init__(asked)
@@ -79,8 +79,8 @@ class GitObject(NamedTuple):
 
 
 def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> GitObject | None:
-    """Read the next answer of `cat-file --batch`; None if the object is missing. With `most`, a large text comes in
-    parts, and one of more bytes raises TooLarge, after which the process is of no use."""
+    """Read the next answer of `cat-file --batch`; None if the object is missing. With `most`, a large text is returned
+    in parts. A text of more than `most` bytes raises TooLarge, after which the process cannot be used."""
     head = output.readline()
     if not head.endswith(b"\n"):
         raise ReadingEnded(asked)
@@ -104,7 +104,8 @@ def _next_object(output: IO[bytes], asked: bytes, most: int | None = None) -> Gi
 
 
 class ObjectReader:
-    """A `git cat-file --batch` that reads one object at a time and starts on first use. Not for two threads."""
+    """A `git cat-file --batch` that reads one object at a time. It starts on first use. It must not be used by two
+    threads."""
 
     def __init__(self, start: Start) -> None:
         self._start = start
@@ -140,16 +141,16 @@ class ObjectReader:
         return found
 
     def find(self, name: bytes) -> GitObject | None:
-        """Return the object that a name, id or expression such as `main~3` stands for, or None."""
+        """Return the object that a name, id or expression such as `main~3` denotes, or None."""
         if b"\n" in name or not name:
             return None
         return self._ask(name)
 
     def open(self) -> None:
-        """Start the process now, so that it gets ready while the caller does something else.
+        """Start the process early, so that it is ready when the caller needs it.
 
         Raises:
-            RuntimeError: this was closed.
+            RuntimeError: the reader was closed.
         """
         if self._is_closed:
             raise RuntimeError("no object is read after `close`")
@@ -157,7 +158,7 @@ class ObjectReader:
             self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        """End the process, and refuse to start another, which nobody would end."""
+        """End the process, and allow no new one, which would never be ended."""
         self._is_closed = True
         self._end()
 
@@ -168,7 +169,8 @@ class ObjectReader:
 
 
 def end(process: subprocess.Popen[bytes]) -> None:
-    """Stop a process whose output is no longer wanted, also after `communicate` broke off, and release its pipes."""
+    """Stop a process whose output is no longer needed, even after `communicate` was interrupted, and close its
+    pipes."""
     for pipe in (process.stdin, process.stdout, process.stderr):
         if pipe is not None:
             with contextlib.suppress(BrokenPipeError):
@@ -199,7 +201,7 @@ class ObjectStream(Iterator[GitObject]):
     """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
 
     Raises while it is read:
-        MissingObject: one is not here.
+        MissingObject: an object is missing here.
         ReadingEnded: the process failed.
     """
 

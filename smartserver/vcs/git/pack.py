@@ -18,7 +18,7 @@ OFS_DELTA: Final = 6
 PACK_HEAD: Final = struct.Struct(">4sII")
 _INDEX_HEAD: Final = b"\377tOc\0\0\0\2"
 _FAR: Final = 1 << 31
-"""Offsets from here on lie in the index's table of offsets of eight bytes."""
+"""Offsets from this one on are stored in the index's table of eight-byte offsets."""
 
 
 def hash_of(width: int) -> Callable[..., hashlib._Hash]:

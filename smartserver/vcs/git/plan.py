@@ -25,7 +25,7 @@ from smartserver.vcs.git.repository import GitRepository, failure
 
 
 class Revision(NamedTuple):
-    """A revision to be sent: a commit, a tag, or a tree or blob that a ref names directly."""
+    """A revision to send: a commit, a tag, or a tree or blob that a ref names directly."""
 
     id: RevisionId
     type: int
@@ -96,7 +96,7 @@ class Revisions(Sequence[Revision]):
 
 
 class _Graph(Sequence[GraphNode]):
-    """The nodes of the graph that a push announces, each made when it is read."""
+    """The nodes of the graph that a push announces. Each is created when it is read."""
 
     def __init__(self, revisions: Revisions) -> None:
         self._revisions = revisions
@@ -179,8 +179,8 @@ def _add_tip(
     commits: dict[RevisionId, None],
     others: list[Revision],
 ) -> None:
-    """Follow a tip through its tags. Add a commit to `commits`. Add other objects, inner tags first, to `others`, and
-    their ids to `known`."""
+    """Follow a tip through its tags. A commit is added to `commits`. Any other objects are added to `others`, inner
+    tags first, and their ids to `known`."""
     tags: list[Revision] = []
     while tip not in known:
         found = repository.objects.read(tip)
@@ -274,7 +274,7 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
     """Yield the objects that each revision of a plan introduced.
 
-    With `bulk` one `git diff-tree` compares the trees. Else this process compares them, and no other is started.
+    With `bulk`, one `git diff-tree` compares the trees. Without it, this process compares them and starts no other.
     """
     trees = _Trees(repository)
     differences = _differences(repository, plan) if bulk else None
@@ -368,7 +368,8 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
+        """Return the entries by name and whether they are trees, because a folder and a file with the same name are two
+        paths."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
@@ -496,5 +497,6 @@ _TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 
 
 def _type(mode: bytes) -> int:
-    """Return the type of the object that an entry of this mode names; 0 for a submodule, which lies elsewhere."""
+    """Return the type of the object that an entry of this mode names; 0 for a submodule, whose commit is in another
+    repository."""
     return _TYPES.get(entry_type(mode), 0)

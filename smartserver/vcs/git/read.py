@@ -43,15 +43,15 @@ from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.sending import Job, segment, segments_in_thread
 
 FEW = 64
-"""The most revisions for which trees are compared in this process, since starting another costs about as much. The
-writer then uses the direct predecessor as base."""
+"""The most revisions for which trees are compared in this process, because starting another process takes about as
+long. The writer then uses the direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""Bytes of texts that are cached as bases; git reads dropped ones again. Twice as much saves no time."""
+"""Bytes of texts that are cached as bases. Git must read evicted texts again. Twice as much saves no time."""
 
 _CHUNK = 5_000
-"""The number of objects that a process which reads ahead is asked for at once. With fewer, git caches too few of its
-own bases."""
+"""The number of objects that are requested at once from a process that reads ahead. With fewer, git caches too few of
+its own bases."""
 
 
 class _Chunk(NamedTuple):
@@ -65,7 +65,7 @@ class _Chunk(NamedTuple):
 
 
 class GitPlan:
-    """The content of a push of `tips` to a server that holds `haves`; one plan belongs to one repository."""
+    """The content of a push of `tips` to a server that has `haves`. A plan is used for one repository only."""
 
     def __init__(self, repository: GitRepository, sending: Revisions, excluded: frozenset[Key] = frozenset()) -> None:
         self._repository = repository
@@ -84,7 +84,8 @@ class GitPlan:
         return type(self)(self._repository, self._sending, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Yield the segments in the order of `graph`, one with a large object in parts. It may be called again."""
+        """Yield the segments in the order of `graph`. A segment with a large object is yielded in parts. The method may
+        be called again."""
         with rare_collections():
             yield from self._segments()
 
@@ -163,7 +164,8 @@ class GitPlan:
         unread: set[Key],
         odd: dict[Key, bytes],
     ) -> NewRecord | HeldRecord:
-        """Return a record for the writer. `odd`: the metas of objects whose type is not what their trees say."""
+        """Return a record for the writer. `odd`: the metas of objects whose type differs from the type in their
+        trees."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # If asked for a blob that was not fetched, git would end.
@@ -182,7 +184,7 @@ class GitPlan:
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
-    """Return the refusal to push a large object, with the path by which its user knows it."""
+    """Return the error that refuses a large object, with the path by which the user knows it."""
     what = f"{TYPE_NAMES[record.type].decode('ascii')} {record.key.hex()}"
     if record.path:
         what = f"{record.path.decode('utf-8', 'backslashreplace')!r} ({what})"
@@ -208,6 +210,6 @@ def _cut(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tu
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.objects.open()  # It gets ready while revisions are listed.
     return GitPlan(repository, revisions(repository, tips, haves))

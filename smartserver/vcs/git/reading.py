@@ -35,7 +35,7 @@ _HAVE: Final = 2
 
 
 def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: ReadScope) -> ReadPlan:
-    """Return the objects that a fetch asks for.
+    """Return the objects that a fetch requests.
 
     Raises:
         LimitExceeded, Unsupported: the selector names too much, or this release does not know its format.
@@ -65,7 +65,7 @@ def _stored(stored: RepositoryView, revisions: Iterable[RevisionId]) -> list[int
 
 
 class _Objects:
-    """Reads the objects of a repository, and caches those that are no blobs."""
+    """Reads the objects of a repository, and caches all except blobs."""
 
     def __init__(self, stored: RepositoryView, form: ObjectFormat) -> None:
         self._stored = stored
@@ -76,7 +76,7 @@ class _Objects:
         """Return the object of a key.
 
         Raises:
-            CorruptRecord: it is missing.
+            CorruptRecord: the object is missing.
         """
         record = self._recent.get(key)
         if record is not None:
@@ -102,7 +102,7 @@ class _Objects:
             return self._format.commit(commit, self.read(commit).text)[0]
 
     def seconds(self, commit: RevisionId) -> int:
-        """Return the second in which a commit was made; 0 if its text has no date."""
+        """Return the time of a commit in seconds; 0 if its text has no date."""
         found = _DATE.search(self.read(commit).text)
         return int(found[1]) if found is not None else 0
 
@@ -120,7 +120,7 @@ class _History:
         self.shallow: list[int] = []
         """Commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow at the client."""
+        """Commits that are no longer shallow for the client."""
         self.selected: list[int] = []
         """Revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()
@@ -279,7 +279,7 @@ class _History:
         self.selected.reverse()
 
     def _follow(self) -> None:
-        """Select the annotated tags below the followed prefixes whose targets are sent or at the client."""
+        """Select the annotated tags below the followed prefixes whose targets are sent, or which the client has."""
         if not self._asked.follow:
             return
         prefixes = tuple(pattern.rstrip(b"*") for pattern in self._asked.follow)
@@ -322,7 +322,7 @@ class _Sending:
         asked: FetchSelector,
         others: Sequence[Key],
     ) -> None:
-        """`others`: the keys of wanted objects that are no revisions."""
+        """`others`: the keys of the wanted objects that are not revisions."""
         self._stored = stored
         self._format = form
         self._objects = objects
@@ -340,7 +340,7 @@ class _Sending:
         """The result of `_read_edges`; None before its first call."""
 
     def pieces(self) -> Iterator[Piece]:
-        """Yield all objects as one piece, since each segment costs a header."""
+        """Yield all objects as one piece, because each segment costs a header."""
         selected = self._history.selected
         if selected or self._others:
             yield selected[-1] if selected else 0, self._all()
@@ -367,7 +367,7 @@ class _Sending:
             yield from self._wanted(key)
 
     def _wanted(self, key: Key) -> Iterator[SentRecord]:
-        """Yield an object, whatever the filters say, and the objects below it that pass them."""
+        """Yield a wanted object, even if a filter excludes it, and the objects below it that pass the filters."""
         record = self._objects.read(key) if self._stored.length(OBJECT, key) is not None else None
         if record is not None and record.meta == TREE:
             yield from self._below(_VisitedTree(key, (), 0), wanted=True)
@@ -455,6 +455,6 @@ class _Sending:
         return self._blobs > 0 and (self._stored.length(OBJECT, blob) or 0) < self._blobs
 
     def _named(self, key: Key, bases: Iterable[Key]) -> SentRecord:
-        """Return an object to send, with a base if there is one."""
+        """Return an object to send, with a base if a suitable one is known."""
         base = next((other for other in bases if other != key and (self._thin or other in self._sent)), None)
         return (OBJECT, key) if base is None else (OBJECT, key, base)

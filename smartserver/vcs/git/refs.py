@@ -15,7 +15,7 @@ from typing import Final
 from smartserver.records.model import RevisionId
 
 MAX_ENTRIES = 100
-"""The most files and folders below `refs` that are read. More of them are read faster by git, its start included."""
+"""The most files and folders below `refs` that are read. More of them are read faster by git, including its start."""
 
 _NAME: Final = rb"refs(?:/[0-9A-Za-z_+=,-](?:[.@]?[0-9A-Za-z_+=,-])*)+"
 """Matches those names that git-check-ref-format(1) allows and every file system spells alike."""
@@ -26,12 +26,12 @@ _WHOLE_NAME: Final = re.compile(_NAME)
 
 
 class Unclear(Exception):
-    """Only git can read these refs."""
+    """The refs cannot be read here: only git can read them."""
 
 
 def read_refs(folder: str, id_length: int) -> dict[bytes, RevisionId] | None:
     """Return every ref and its tip, in the order of names; None if only git can read them. `folder`: the folder of a
-    repository that keeps all its refs there, in files."""
+    repository whose refs are all in files there."""
     loose: dict[bytes, bytes] = {}
     links: dict[bytes, bytes] = {}
     place = os.fsencode(folder)

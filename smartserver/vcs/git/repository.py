@@ -1,6 +1,6 @@
 """Reads a git repository on this machine through stock plumbing: its format, settings, refs, and whole revisions.
 
-Replacement objects and grafts are switched off for every command: what is sent and stored is what the objects say.
+Replacement objects and grafts are disabled for every command, so the original objects are sent and stored.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _MAX_CHECKS = 8
 """The most processes that look for whole revisions among the candidates. Candidates left unchecked are not offered."""
 
 _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
-"""Distances of the ancestors offered below a head; the walk to the last one costs about 0.1 s."""
+"""Distances from a head to the ancestors that are sent as haves. The walk to the last one takes about 0.1 s."""
 
 _ANCESTOR_HEADS = 8
 
@@ -34,7 +34,7 @@ _NO_FILE = b"refs/heads/.invalid"
 
 
 class GitRepository:
-    """The repository at `git_dir`. Use it as a context manager, or close it: it may keep a process open."""
+    """The repository at `git_dir`. Use it as a context manager, or close it, because it may keep a process open."""
 
     def __init__(self, git_dir: str | os.PathLike[str], environment: Mapping[str, str]) -> None:
         self.git_dir = os.path.abspath(git_dir)
@@ -81,7 +81,7 @@ class GitRepository:
         """Run a git command and return its output.
 
         Raises:
-            ToolFailed: its exit status is not one of `accept`.
+            ToolFailed: the exit status is not in `accept`.
         """
         process = self.start(*arguments, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         return _output(process, arguments[0], stdin, accept)
@@ -115,7 +115,7 @@ class GitRepository:
 
     @property
     def common_dir(self) -> str:
-        """The folder of objects and shared refs; it is not `git_dir` in a linked work tree."""
+        """The folder of objects and shared refs. In a linked work tree it differs from `git_dir`."""
         if self._common_dir is None:
             common = self.environment.get("GIT_COMMON_DIR")
             if not common:
@@ -181,7 +181,7 @@ class GitRepository:
         return self._config
 
     def config(self, name: str) -> bytes | None:
-        """Return the value of a setting that counts, which is the last one, or None."""
+        """Return the effective value of a setting, which is the last one, or None if it is not set."""
         values = self.settings().get(name)
         return values[-1] if values else None
 
@@ -190,7 +190,7 @@ class GitRepository:
         return os.fsdecode(self.run("config", "-z", "--type=path", "--get", name).rstrip(b"\0"))
 
     def flag(self, *names: str) -> bool:
-        """Return the first of these settings that exists, as a boolean; False if none does."""
+        """Return the first of the named settings that exists, as a boolean; False if none does."""
         return next((boolean(value) for name in names if (value := self.config(name)) is not None), False)
 
     def number(self, *names: str, default: int) -> int:
@@ -205,7 +205,7 @@ class GitRepository:
         return default
 
     def seconds(self, date: str) -> int:
-        """Return a date in any form that git takes (`2 weeks ago`) as seconds since 1970."""
+        """Return a date in any form that git accepts (`2 weeks ago`) as seconds since 1970."""
         said = self.run("rev-parse", "--since=" + date)
         return int(said.partition(b"=")[2])
 
@@ -238,11 +238,11 @@ class GitRepository:
         return self.run("symbolic-ref", "-q", "HEAD", accept=(0, 1)).rstrip(b"\n") or None
 
     def find(self, name: bytes) -> GitObject | None:
-        """Return the object that a ref, id or expression stands for, or None."""
+        """Return the object that a ref, id or expression denotes, or None."""
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Tell whether `revision` is `ancestor` or descends from it. It is False if one of them is missing here."""
+        """Tell whether `revision` is `ancestor` or descends from it. The result is False if either is missing here."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
@@ -250,7 +250,7 @@ class GitRepository:
         """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
         In a shallow or partial repository, history and objects that were left out on purpose may be missing.
 
-        `candidates`: tips of the remote as last seen. The whole ones of these come first, then the tips of the refs,
+        `candidates`: the last known tips of the remote. The whole ones of these come first, then the tips of the refs,
         and of the refs of alternates. If no candidate is whole, some ancestors of the heads follow, in case the refs
         are ahead of the remote.
         """
@@ -277,7 +277,7 @@ class GitRepository:
         return [unhexlify(line) for line in lines]
 
     def _by_weight(self, refs: Mapping[bytes, RevisionId]) -> list[RevisionId]:
-        """Return the tips of all refs: first HEAD's, then those of branches, of remotes, and of other refs."""
+        """Return the tips of all refs: first the tip of HEAD, then those of branches, of remotes, and of other refs."""
         head = self.head()
 
         def weight(name: bytes) -> int:
@@ -319,7 +319,7 @@ class GitRepository:
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
         """Return the members of `keys` whose history and content is complete here. Objects that refs reach count as
-        complete; the others are walked."""
+        complete; all others are walked."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

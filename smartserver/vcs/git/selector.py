@@ -28,9 +28,9 @@ MAX_FILTERS: Final = 16
 """The most filters that an object must pass (`--filter=combine:...`)."""
 
 BLOBS: Final = 0
-"""Blobs of at least so many bytes are left out."""
+"""The kind of a filter that leaves out blobs of at least its limit in bytes."""
 TREES: Final = 1
-"""Objects of at least that depth below a commit's tree are left out."""
+"""The kind of a filter that leaves out objects of at least its limit in depth below a commit's tree."""
 
 Filter = tuple[int, int]
 """`BLOBS` or `TREES`, and its limit."""
@@ -57,7 +57,7 @@ class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
 
 
 class Cut(msgspec.Struct, frozen=True, array_like=True):
-    """Commits that become shallow, and those that are no longer."""
+    """The commits that a fetch makes shallow, and the commits that it makes complete."""
 
     shallow: list[bytes] = []
     unshallow: list[bytes] = []

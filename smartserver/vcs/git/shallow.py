@@ -24,7 +24,7 @@ class ShallowFileError(VcsError):
 
 
 def read(path: str) -> set[RevisionId]:
-    """Return the commits in the file; none if there is no file."""
+    """Return the commits in the file; none if the file does not exist."""
     try:
         with open(path, "rb") as file:
             return {bytes.fromhex(line.decode("ascii")) for line in file.read().split()}
@@ -35,7 +35,8 @@ def read(path: str) -> set[RevisionId]:
 
 
 class ShallowChange:
-    """A change of the file, made by `commit`. It is a context manager, which releases the lock."""
+    """A change of the file of shallow commits. `commit` makes the change. The object is a context manager, which
+    releases the lock."""
 
     def __init__(self, path: str, before: Collection[RevisionId], after: Collection[RevisionId]) -> None:
         """`before`: the commits that were read. `after`: the commits that the file shall name."""

@@ -31,7 +31,7 @@ from smartserver.vcs.git.system import git_key
 
 _BLOCK: Final = 1 << 16
 _WINDOW: Final = 3 << 16
-"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) and git reads ahead."""
+"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) plus what git reads ahead."""
 
 _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
@@ -54,7 +54,7 @@ _MODES: Final = frozenset((b"100644", b"100755", b"120000", b"160000", _FOLDER))
 """The modes that git gives the files and folders of a stream."""
 
 _OF_HEAD: Final = (b"feature ", b"option ", b"#")
-"""The beginnings of lines after which git still takes options."""
+"""The beginnings of lines after which git still accepts options."""
 
 _WRITES: Final = b"option git export-pack-edges="
 """The option that makes git write a file which the stream names. Git itself refuses all other such options."""
@@ -70,7 +70,7 @@ class Omissions(NamedTuple):
     trees: int
     """The number of trees with a mode, an order, a name or an empty folder that git would not write itself."""
     tags: int
-    """The number of tags that name no commit, have another name than their ref, or have a reason as in `commits`."""
+    """The number of tags that name no commit, have another name than their ref, or have a fault as in `commits`."""
     has_nested_tags: bool
     """True if there is a tag of a tag: git writes such tags with marks, which few readers know."""
 
@@ -147,7 +147,7 @@ class _Feed:
         self._blocks: deque[bytes] = deque()
         self._kept = 0
         self._lines = 0
-        """Lines before the blocks that are kept."""
+        """The number of lines before the blocks that are kept."""
         self.size = 0
 
     def add(self, block: bytes) -> None:

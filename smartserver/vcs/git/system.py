@@ -28,10 +28,12 @@ _NAMES: Final = {COMMIT: b"commit", TREE: b"tree", BLOB: b"blob", TAG: b"tag"}
 _METAS: Final = {name: meta for meta, name in _NAMES.items()}
 
 _TYPES: Final = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
-"""The type of the object that an entry names. Any other entry names a submodule's commit, which lies elsewhere."""
+"""The type of the object that an entry names. An entry of another mode names a submodule's commit, which is in another
+repository."""
 
 MAX_REF_PART: Final = 250
-"""The most bytes of one part of a ref's name: a client makes a file of that name and `.lock`, of at most 255 bytes."""
+"""The most bytes of one part of a ref's name. A client creates a file with that name and `.lock`, which may have at
+most 255 bytes."""
 
 _HASHES: Final = {"git-sha1": hashlib.sha1, "git-sha256": hashlib.sha256}
 
@@ -52,7 +54,7 @@ def _begin(check: str, meta: bytes, length: int) -> Hash:
 
 
 class GitSystem(System):
-    """Git with one object format; objects are records of one kind."""
+    """Git with one object format. All objects are records of one kind."""
 
     # The own record of an annotated tag is the tag. That of a ref to a tree or blob is the tree or blob.
     own_kind = 0
@@ -97,7 +99,7 @@ class GitSystem(System):
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
         """Return a commit's tree and parents, a tree's entries, or a tag's target, each with the type it must have.
 
-        A submodule's commit is left out: it lies elsewhere.
+        A submodule's commit is left out, because it is in another repository.
         """
         if meta == BLOB:
             return NOTHING
@@ -115,7 +117,8 @@ class GitSystem(System):
         return ((0, _METAS[name], (target,)),)
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Return the objects that differ between trees of the same names, else None. 19 of 20 trees differ so."""
+        """Return the objects that differ between two trees with the same names; None if the names differ. 19 of 20
+        changed trees have the same names."""
         found = None if not record.meta == base.meta == TREE else self._format.changed(record.text, base.text)
         if found is None:
             return None
@@ -141,8 +144,8 @@ class GitSystem(System):
         return GitContents(stored, self._format)
 
     def ref_problem(self, name: bytes) -> str:
-        """Return why a ref cannot have this name; empty if it can. A name must follow git-check-ref-format(1), begin
-        with `refs/`, and have no part that is too long for a client."""
+        """Return the reason why a ref must not have this name; empty if it may. A name must follow
+        git-check-ref-format(1), begin with `refs/`, and have no part that is too long for a client."""
         if _ref().fullmatch(name) is None or b".." in name or b"@{" in name:
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
@@ -151,7 +154,7 @@ class GitSystem(System):
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return why HEAD cannot name a ref; empty if it can."""
+        """Return the reason why HEAD must not name a ref; empty if it may."""
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:
@@ -179,7 +182,7 @@ class GitSystem(System):
 
 @functools.cache
 def _ref() -> re.Pattern[bytes]:
-    """Compile the pattern of a ref's name on first use: many an `ls-remote` never needs it."""
+    """Compile the pattern of a ref's name on first use, because many an `ls-remote` never needs it."""
     return compile_pattern(rb"refs(?:/(?!\.)[^\x00-\x20\x7f~^:?*\[\\/]++(?<!\.lock)){2,}+(?<!\.)")
 
 

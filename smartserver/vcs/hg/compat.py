@@ -34,22 +34,22 @@ class Revlog(Protocol):
         """Return the node of a number."""
 
     def parents(self, node: Node) -> Sequence[Node]:
-        """Return the two parents of a node; null for a missing one."""
+        """Return the two parents of a node; null for an absent parent."""
 
     def flags(self, rev: int) -> int:
         """Return the revlog flags of a revision."""
 
     def rawdata(self, node: Node) -> bytes:
-        """Return the text as it is hashed."""
+        """Return the text in the form that is hashed."""
 
     def rawsize(self, rev: int) -> int:
-        """Return the bytes of the text as it is hashed."""
+        """Return the size of the text in the form that is hashed."""
 
     def deltaparent(self, rev: int) -> int:
-        """Return the number of the text on which this one is stored as a delta."""
+        """Return the number of the text that the delta of this one is based on."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
-        """Return the difference between two texts in Mercurial's own form; quick if it is stored so."""
+        """Return the difference between two texts in Mercurial's own form. This is fast if the difference is stored."""
 
     def clearcaches(self) -> None:
         """Drop all cached texts."""
@@ -95,6 +95,6 @@ def _revlog(storage: Any) -> Revlog:
 
 
 def line_delta(text: bytes, base: bytes) -> bytes:
-    """Return the lines in which a text differs from another, in Mercurial's own form."""
+    """Return the difference between a text and its base, in Mercurial's own line-based form."""
     found: bytes = mdiff.textdiff(base, text)
     return found

@@ -35,13 +35,13 @@ AT: Final = b"@"
 """The bookmark that a clone checks out."""
 
 DEFAULT: Final = b"default"
-"""The branch that a clone checks out if there is no such bookmark."""
+"""The branch that a clone checks out if no bookmark of this name exists."""
 
 MAX_SECONDS: Final = 1 << 53
-"""The most seconds from 1970 to a date that is shown. Mercurial's own commands take dates of 32 bits alone."""
+"""The most seconds from 1970 to a date that is shown. Mercurial's own commands accept only dates of 32 bits."""
 
 MAX_METADATA: Final = 1 << 20
-"""The most bytes of a file version's metadata, which name one other file."""
+"""The most bytes of a file version's metadata, which name only one other file."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 
@@ -50,7 +50,7 @@ class HgContents:
     """The `Contents` of a Mercurial repository."""
 
     def __init__(self, stored: RepositoryView, branch: bytes) -> None:
-        """`branch`: the branch that an empty name stands for, if it exists."""
+        """`branch`: the branch that an empty name denotes, if it exists."""
         self._stored = stored
         self._branch = branch
 
@@ -64,7 +64,7 @@ class HgContents:
         return found
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
-        """Yield the node at a path, and the nodes in it; with `deep`, all nodes below it."""
+        """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         if line:

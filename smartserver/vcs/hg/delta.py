@@ -13,7 +13,7 @@ from smartserver.vcs.hg.format import differing_lines
 _HUNK: Final = struct.Struct(">lll")
 
 FEW: Final = 512
-"""If the first and the last differing line are at most so many bytes apart, equal lines between them are ignored."""
+"""If the first and the last differing line are at most this many bytes apart, equal lines between them are ignored."""
 
 
 def delta(text: bytes, base: bytes | None) -> bytes:

@@ -18,11 +18,12 @@ from smartserver.vcs.patterns import compile_pattern
 
 _LINE: Final = compile_pattern(rb"([^\0\n\r]++)\0([0-9a-f]{40})([xl]?)")
 _OUTSIDE: Final = compile_pattern(rb"/\.{0,2}/|^/\.[hH][gG]\.?/")
-"""The parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own folder."""
+"""Matches the parts that no path has, with a slash at both ends: an empty part, `.`, `..`, or Mercurial's own
+folder."""
 
 _BAD_ESCAPE: Final = compile_pattern(rb"(?<!\\)(?:\\\\)*+\\(?:\0|\Z|x(?![0-9a-fA-F]{2}))")
-"""Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of one, or an `x`
-without two digits."""
+"""Matches an escape at which every command of hg fails that reads the extras: a backslash at the end of an extra, or an
+`x` without two digits."""
 
 _HEX: Final = 40
 
@@ -32,14 +33,14 @@ CENSORED: Final = b"\1\ncensored:"
 """The start of the text of a censored version. Mercurial does not read such a text."""
 
 _MARK: Final = b"\1\n"
-"""The mark before and after a file version's metadata. A text that begins with it has metadata, if only empty ones."""
+"""The mark before and after a file version's metadata. A text that begins with it has metadata, which may be empty."""
 
 
 class Changeset(NamedTuple):
     """The fields of a changeset, without its files and extras."""
 
     manifest: Node
-    """The node of its manifest; null if its tree is empty."""
+    """The node of the changeset's manifest; null if its tree is empty."""
     user: bytes
     seconds: int
     """Seconds since 1970."""
@@ -57,7 +58,7 @@ class ManifestLine(NamedTuple):
 
 
 def changeset_manifest(text: bytes) -> Node:
-    """Return the manifest that a changeset names; null if its tree is empty."""
+    """Return the manifest that a changeset names; null if the changeset's tree is empty."""
     return read_changeset(text).manifest
 
 
@@ -92,7 +93,7 @@ def _check_extras(extras: bytes) -> None:
 
 
 def closes_branch(text: bytes) -> bool:
-    """Tell whether a changeset closes its branch, which its extra `close` says. Its text was checked before."""
+    """Tell whether a changeset closes its branch, which it does by an extra `close`. Its text was checked before."""
     extras = text.split(b"\n", 3)[2].split(b" ", 2)[2:]
     return any(extra.startswith(b"close:") for pairs in extras for extra in pairs.split(b"\0"))
 
@@ -104,12 +105,13 @@ def file_text(text: bytes) -> bytes:
 
 
 def has_open_metadata(begin: bytes | bytearray, searched: int = 0) -> bool:
-    """Tell whether a version's metadata may extend beyond `begin`. They do not end in the first `searched` bytes."""
+    """Tell whether a version's metadata may extend beyond `begin`. The caller must know that the metadata do not end in
+    the first `searched` bytes."""
     return _MARK.startswith(begin[: len(_MARK)]) and begin.find(_MARK, max(searched - 1, len(_MARK))) < 0
 
 
 def copied_from(text: bytes) -> tuple[bytes, Node] | None:
-    """Return the file and version that a file's version was copied or renamed from; None if its metadata lack one."""
+    """Return the file and version that a file's version was copied or renamed from; None if its metadata name none."""
     end = _end_of_metadata(text)
     if not end:
         return None
@@ -196,9 +198,10 @@ def all_entries(text: bytes) -> dict[bytes, Node]:
 
 
 def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-    """Return the entries that only the new and only the old of two manifests has.
+    """Return the entries that only the new manifest has, and those that only the old manifest has.
 
-    In the new one the lines around these are checked, too. So if the old one is sound, the new one is.
+    In the new manifest, the lines around these entries are checked, too. So if the old manifest is valid, the new one
+    is, too.
     """
     if not old:
         return all_entries(new), {}
@@ -221,7 +224,8 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
-    """Return the entries that hunks add to and remove from a manifest, unchecked; None if one is not of whole lines."""
+    """Return the entries that hunks add to and remove from a manifest, unchecked. Return None if a hunk does not
+    consist of whole lines."""
     added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]

@@ -43,17 +43,19 @@ class Arrived(ReceivedRecords):
     """The received changesets, in order."""
 
     def __init__(self, repository: HgRepository | None) -> None:
-        """`repository`: has the bases of received records. If it is None, no record has a base here."""
+        """`repository`: the repository with the bases of received records. If it is None, no record has a local
+        base."""
         super().__init__(KINDS)
         self._repository = repository
         self._read: tuple[ReceivedRecord | None, list[Hunk]] = None, []
-        """The record whose hunks were read last, and these hunks."""
+        """The record whose hunks were read last, and those hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
         self._is_clone = repository is None or not len(repository.changesets)
         """True if the repository was empty before. No store of a file is opened here then: Mercurial opens it."""
         writer = native("ChangegroupWriter") if self._is_clone else None
         self._writer = None if writer is None else writer(self._spool.fileno())
-        """Has the records in place of this object; None if it was not built, or left them to Python."""
+        """The native object that receives the records in place of this one. None if it was not built or cannot read
+        them."""
 
     @property
     def objects(self) -> int:
@@ -89,7 +91,7 @@ class Arrived(ReceivedRecords):
             self._note_all()
 
     def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets. Each parent is wanted, too, or in the repository.
+        """Yield the changegroup of some received changesets. Each parent must be wanted, too, or be in the repository.
 
         Raises:
             WrongContent: a text does not match its key, or a record is missing.
@@ -129,7 +131,8 @@ class Arrived(ReceivedRecords):
             yield _END
 
     def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Return the same as `chunks`. For a long clone, another process makes it while Mercurial stores it."""
+        """Return the same as `chunks`. For a long clone, another process generates the chunks while Mercurial stores
+        them."""
         # Two processes must not read files that Mercurial has open here. In a clone, none is open.
         if self._is_clone and self.objects > FEW and hasattr(os, "fork"):
             return streamed(self.chunks(wanted))

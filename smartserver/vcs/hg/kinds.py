@@ -44,20 +44,20 @@ OBSOLETE: Final = "obsolete"
 NODE_BYTES: Final = 20
 
 NULL: Final = bytes(NODE_BYTES)
-"""The node that stands for a missing parent or an empty manifest."""
+"""The node that denotes a missing parent or an empty manifest."""
 
 Node = bytes
 
 
 def meta_of(first: Node, second: Node) -> bytes:
-    """Return the meta of a record with these parents."""
+    """Return the meta of a record with the given parents."""
     if second != NULL:
         return first + second
     return first if first != NULL else b""
 
 
 def parents_of(meta: bytes) -> tuple[Node, Node]:
-    """Return the two parents that a meta names; null for a missing one."""
+    """Return the two parents in a meta; null for an absent parent."""
     both = meta[: 2 * NODE_BYTES].ljust(2 * NODE_BYTES, b"\0")
     first, second = both[:NODE_BYTES], both[NODE_BYTES:]
     if meta_of(first, second) != meta:

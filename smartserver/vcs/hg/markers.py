@@ -47,7 +47,7 @@ _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
 
 _NO_PARENTS: Final = 3
-"""The number of parents that a marker has if it does not name them."""
+"""The number of parents of a marker that does not name its parents."""
 
 _HASH_BYTES: Final = 8
 
@@ -64,7 +64,8 @@ class Marker(NamedTuple):
 
     @property
     def anchors(self) -> tuple[Node, ...]:
-        """The changesets to which the marker matters: its successors; without any, the predecessor and its parents."""
+        """The changesets to which the marker is relevant: its successors or, if it has none, the predecessor and its
+        parents."""
         return self.successors or (self.predecessor, *self.parents)
 
 
@@ -99,12 +100,12 @@ def key_of(encoded: bytes) -> bytes:
 
 
 def relevant(entries: Mapping[bytes, bytes], is_wanted: Callable[[Node], bool]) -> set[bytes]:
-    """Return the keys of the entries that matter to some changesets, as Mercurial's `obsstore.relevantmarkers` does.
-    One of these changesets is an anchor of the marker, or the marker matters to the predecessor of such a marker."""
+    """Return the keys of the entries that are relevant to some changesets, as Mercurial's `obsstore.relevantmarkers`
+    does. A marker is relevant if its anchor is one of these changesets, or the predecessor of a relevant marker."""
     predecessors = set(map(_predecessor, entries))
     found: set[bytes] = set()
     others: dict[Node, list[bytes]] = {}
-    """The other entries, by those anchors that are predecessors; a marker may have 255 anchors."""
+    """The remaining entries, by the anchors of each that are predecessors. A marker may have 255 anchors."""
     for key, value in entries.items():
         anchors = _anchors(value)
         if any(map(is_wanted, anchors)):
@@ -136,8 +137,9 @@ def _anchors(encoded: bytes) -> Sequence[Node]:
 
 
 def encode_selector(known: KnownVersion | None, names: bytes) -> bytes:
-    """Encode a selector of the history that `names` selects (if empty, that of the wants) and of the markers added
-    since `known`. With names, only markers that matter to that history are selected.
+    """Encode a selector of a history and of the markers added since `known`. The history is the one that `names`
+    selects; if `names` is empty, it is that of the wants. With names, only markers that matter to that history are
+    selected.
 
     The answer begins with the answer to the names. The markers follow, one after the other.
     """

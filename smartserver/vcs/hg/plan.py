@@ -32,7 +32,7 @@ _CACHE: Final = 32 << 20
 """Bytes of texts that are cached as bases."""
 
 _MANIFESTS: Final = 16 << 20
-"""Bytes of cached manifests, from which the next ones differ little."""
+"""The most bytes of cached manifests. Deltas of the next manifests are computed against these."""
 
 _CHANGESETS: Final = 10_000
 """The number of changesets whose manifests are remembered for their children."""
@@ -41,8 +41,8 @@ _STORES: Final = 500
 """The number of files whose stores are kept open."""
 
 _ELSEWHERE: Final = 0xE000
-"""Revlog flags of a text that is not in the store: censored, ellipsis, stored externally. Other flags say how a text is
-stored, such as that of 7.2 for a merged file with copy metadata."""
+"""Revlog flags of a text that is not stored in the revlog: censored, ellipsis, stored externally. All other flags
+describe how a text is stored, such as the flag of 7.2 for a merged file with copy metadata."""
 
 _PART: Final = 1 << 20
 """Bytes of a part of a large text."""
@@ -51,7 +51,7 @@ Candidates = dict[Key, None]
 
 
 class HgPlan:
-    """The content of a push; see `plan`. One plan belongs to one repository."""
+    """The content of a push; see `plan`. A plan is used for one repository only."""
 
     def __init__(self, repository: HgRepository, nodes: Sequence[Node], excluded: frozenset[Key] = frozenset()) -> None:
         """`nodes`: the changesets, parents first."""
@@ -72,14 +72,14 @@ class HgPlan:
         return type(self)(self._repository, self._nodes, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Yield whole segments in the order of `graph`. It may be called again."""
+        """Yield whole segments in the order of `graph`. The method may be called again."""
         if self.graph:
             with rare_collections():
                 yield from HgExport(self._repository, self.bulk, self._excluded).segments(self.graph)
 
 
 def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> HgPlan:
-    """Return the plan of a push after which a server that holds `haves` also holds `tips`."""
+    """Return the plan of a push after which a server that has `haves` also has `tips`."""
     repository.check_format()
     tips = list(tips)
     for tip in tips:
@@ -107,7 +107,7 @@ class HgExport:
         )
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
-        """Yield the segments in the order of `graph`, one with a large text in parts."""
+        """Yield the segments in the order of `graph`. A segment with a large text is yielded in parts."""
         # The server checks the texts, and hashing them here takes a tenth of a push.
         with unchecked(self._changesets, self._manifests):
             for node, parents in graph:
@@ -185,7 +185,7 @@ class HgExport:
     # ---- texts
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
-        """Return the hunks between a text and a candidate's, as they are stored here if they are."""
+        """Return the hunks between a text and a candidate's, in their stored form if they are stored here."""
         if self._read[0] != (key, base):
             self._read = (key, base), self._find_hunks(kind, key, base)
         return self._read[1]

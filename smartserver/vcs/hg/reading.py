@@ -38,17 +38,17 @@ from smartserver.vcs.hg.selector import BOOKMARK, BRANCH, FRAGMENT, GRAPH, decod
 
 _HEX: Final = re.compile(rb"[0-9a-f]{1,40}")
 _NUMBER: Final = re.compile(rb"0|-?[1-9][0-9]{0,18}")
-"""Matches a number. In another form, as `012`, it is no number to Mercurial."""
+"""Matches a number. Another form, such as `012`, is not a number for Mercurial."""
 _TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 
 TAGS: Final = b".hgtags"
 
 PAGE: Final = 4 << 20
-"""Bytes of entries of the map of markers in one answer. The last entry may be over it."""
+"""Bytes of entries of the map of markers in one answer. The last entry may exceed the limit."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
-    """Return the changesets of the selector's names, with their history if that is wanted; or a graph; or markers.
+    """Return the part that a selector names: changesets, with their history if that is wanted; a graph; or markers.
 
     Raises:
         NoSuchPart: a name is unknown.
@@ -76,7 +76,8 @@ def _named(stored: RepositoryView, selector: bytes) -> ReadPlan:
 
 
 def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequence[Node] | None) -> bytes:
-    """Return the obsolescence markers that were added since a version; with `heads`, only those that matter to them."""
+    """Return the obsolescence markers that were added since a version. With `heads`, return only markers that are
+    relevant to those heads."""
     if stored.setting(EVOLUTION) != YES:
         return b""
     chosen = stored.changed(OBSOLETE, known)
@@ -90,7 +91,7 @@ def _markers(stored: RepositoryView, known: markers.KnownVersion, heads: Sequenc
 
 
 def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
-    """Encode the entries after a key, and whether these are all."""
+    """Encode a page of the entries after a key, with a flag that is True if no more follow."""
     entries: dict[bytes, bytes] = {}
     size = 0
     for key, value in table.items():
@@ -103,7 +104,7 @@ def _page(table: Mapping[bytes, bytes], after: bytes) -> bytes:
 
 
 def _find(stored: RepositoryView, names: Sequence[bytes]) -> tuple[list[Node], list[Node]]:
-    """Return the changeset of each name, null for a branch; and all heads that the names stand for."""
+    """Return the changeset of each name, null for a branch; and all heads that the names denote."""
     finder = Finder(stored, names)
     found: dict[bytes, Node] = {}
     heads: dict[Node, None] = {}
@@ -131,7 +132,7 @@ def _stored(stored: RepositoryView, nodes: Sequence[Node]) -> list[int]:
 
 
 class _TagHistory(NamedTuple):
-    """The node of a tag in `.hgtags` of some heads, and the nodes that it had before."""
+    """The node of a tag in `.hgtags` of some heads, and the earlier nodes of the tag."""
 
     node: Node
     history: Counter[Node]
@@ -139,14 +140,14 @@ class _TagHistory(NamedTuple):
 
 
 class Finder:
-    """Finds changesets by names. Data that is read for one name is kept for the next."""
+    """Finds changesets by their names. Data that is read for one name is reused for the next names."""
 
     def __init__(self, stored: RepositoryView, names: Sequence[bytes]) -> None:
-        """`names`: all names that will be looked up. One walk serves those that may be the prefix of an id."""
+        """`names`: all names that will be looked up. One walk looks up all names that may be the prefix of an id."""
         self._stored = stored
         self._names = names
         self._begun: dict[bytes, list[Node]] | None = None
-        """At most two ids for each name that may be the prefix of an id."""
+        """For each name that may be the prefix of an id, at most two ids that begin with it."""
         self._tags: dict[bytes, Node] | None = None
 
     def find(self, name: bytes) -> Node:
@@ -171,7 +172,8 @@ class Finder:
         return found
 
     def bookmark(self, name: bytes) -> Node | None:
-        """Return the changeset of a bookmark, null if it is before the first one; None if there is no such bookmark."""
+        """Return the changeset of a bookmark; null if the bookmark is before the first changeset, None if it does not
+        exist."""
         found = self._stored.map(BOOKMARKS).get(name)
         if found is not None and found != NULL and self._stored.ordinal(found) is None:
             raise NoSuchPart(f"unknown revision '{shown(name)}'")
@@ -242,7 +244,8 @@ class Finder:
 
 
 def newest_open(stored: RepositoryView, value: RefValue) -> Node:
-    """Return the newest head of a branch that does not close it, or the newest of all if each does."""
+    """Return the newest head of a branch that does not close the branch. If all heads close it, return the newest of
+    all."""
     return max(value, key=lambda tip: (not tip.closed, stored.ordinal(tip.id) or 0)).id
 
 
@@ -263,7 +266,8 @@ def _read_tags(text: bytes) -> dict[bytes, _TagHistory]:
 
 
 def _join(joined: dict[bytes, _TagHistory], tags: Mapping[bytes, _TagHistory], charge: Charge) -> None:
-    """Merge a head's tags into those of earlier heads, as Mercurial does: the node that supersedes the other wins."""
+    """Merge a head's tags into those of earlier heads, as Mercurial does: if both heads have a tag, the node that
+    supersedes the other is used."""
     for name, (node, history) in tags.items():
         other = joined.get(name)
         charge(1 + (len(other.history) if other is not None else 0))

@@ -1,6 +1,6 @@
 """Reads a Mercurial repository on this machine: its format, and which changesets it has.
 
-If a changeset is here, so are its ancestors: that is Mercurial's own rule.
+If a changeset exists here, so do its ancestors; Mercurial guarantees this.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class HgRepository:
 
     @property
     def changesets(self) -> Any:
-        """The store of changesets. Mercurial reads it again when it takes a lock that another process has held."""
+        """The store of changesets. Mercurial reads it again after it acquires a lock that another process has held."""
         return changesets(self.mercurial)
 
     @property
@@ -100,7 +100,7 @@ class HgRepository:
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
         """Return at most `limit` changesets that are here, the most useful first.
 
-        `candidates`: tips of the remote as last seen. Those that are here come first, then the heads. If no candidate
+        `candidates`: the last known tips of the remote. Those that are here come first, then the heads. If no candidate
         is here, some ancestors of the heads follow, in case the heads are ahead of the remote.
         """
         known = [revision for revision in candidates if self.has(revision)]
@@ -123,7 +123,7 @@ class HgRepository:
         return [log.node(rev) for rev in log.headrevs([log.rev(node) for node in nodes])] if nodes else []
 
     def is_below(self, node: Node, heads: Sequence[Node]) -> bool:
-        """Tell whether a changeset is one of `heads` or an ancestor of one."""
+        """Tell whether a changeset is in `heads` or an ancestor of a changeset in it."""
         log = self.changesets
         return log.rev(node) in log.ancestors([log.rev(head) for head in heads], inclusive=True)
 

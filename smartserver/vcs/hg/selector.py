@@ -22,18 +22,19 @@ ONLY: Final = b"n"
 GRAPH: Final = b"g"
 
 BRANCH: Final = b"branch:"
-"""The prefix of a name that stands for all heads of a branch. Mercurial makes no name with a colon. An old name that
+"""The prefix of a name that denotes all heads of a branch. Mercurial makes no name with a colon. An old name that
 begins with one of these three prefixes is found by its id alone."""
 
 FRAGMENT: Final = b"fragment:"
-"""The prefix of a name that is a branch if there is one, else any name: the part after the # of a URL."""
+"""The prefix of a name that is a branch if such a branch exists, else any name: the part after the # of a URL."""
 
 BOOKMARK: Final = b"bookmark:"
-"""The prefix of a name that is a bookmark alone. A missing one is no error: the answer has the map of bookmarks."""
+"""The prefix of a name that is only looked up as a bookmark. A missing bookmark is not an error: the answer has the map
+of bookmarks."""
 
 
 class RevisionNames(NamedTuple):
-    """The names of a selector. `is_all`: their history is wanted, too, including that of `BRANCH` names."""
+    """The names in a selector. `is_all`: True if their history is wanted, too, including that of `BRANCH` names."""
 
     names: Sequence[bytes]
     is_all: bool = True

@@ -167,8 +167,8 @@ class HgSystem(System):
         return ""
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Return the drafts with an obsolescence marker: those without a bookmark, and the others. Mercurial shows a
-        draft with a bookmark to clients."""
+        """Return the drafts with an obsolescence marker, in two groups: drafts without a bookmark, and drafts with one.
+        Mercurial shows a draft with a bookmark to clients."""
         if stored.settings.get(EVOLUTION) != YES or is_publishing(stored.settings):
             return (), ()
         replaced = stored.with_entries(OBSOLETE, [tip.hex().encode() for tip in tips])
@@ -181,7 +181,8 @@ class HgSystem(System):
         return drafts - shown, shown
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Return why a map cannot have this entry, such as a bookmark's name or a damaged marker; empty if it can."""
+        """Return the reason why a map must not have this entry, such as an invalid bookmark name or a damaged marker;
+        empty if the entry is valid."""
         if table == OBSOLETE:
             try:
                 return "" if key == key_of(value) else "it is not the key of its marker"
@@ -231,15 +232,15 @@ class HgSystem(System):
         return b"closed" if closes_branch(text) else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Return the tips, each with whether it closes its branch."""
+        """Return the tips, each with a flag that tells whether it closes its branch."""
         return [Tip(tip, closed=bool(fact)) for tip, fact in zip(tips, stored.facts(tips), strict=True)]
 
 
 _NODE: Final = re.compile(rb"[0-9a-f]{40}")
 
 _NO_BOOKMARK: Final = re.compile(rb"[\t\n\r]|\s\Z")
-"""Matches bytes that separate bookmarks in Mercurial's own file and answers, or are cut off there. They would make
-every pull fail."""
+"""Matches bytes that separate bookmarks in Mercurial's file and answers, or that Mercurial strips. A bookmark with such
+bytes would make every pull fail."""
 
 
 def is_publishing(settings: Mapping[str, bytes]) -> bool:
