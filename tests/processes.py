@@ -34,6 +34,12 @@ def processes() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
+def group(leader: int) -> list[int]:
+    """Return the living processes of a process group."""
+    fields = {pid: read(pid, "stat").decode(errors="replace").rpartition(")")[2].split() for pid in processes()}
+    return [pid for pid, each in fields.items() if each[2:3] == [f"{leader}"] and each[0] not in "ZX"]
+
+
 def peak(pid: int) -> int:
     """Return the most bytes of memory that a process has used."""
     return status_of(pid)["VmHWM"] * 1024
