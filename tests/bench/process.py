@@ -29,6 +29,9 @@ MODULES: Mapping[str, str] = {"PYTHONPATH": str(Path(__file__).parents[1])}
 SAMPLE = 0.02
 """Seconds between two readings of memory; they cost 1 % of a core."""
 
+IDLE_WITHIN = 300
+"""Seconds within which a server is expected to have tidied what was pushed."""
+
 _TICK = 1 / os.sysconf("SC_CLK_TCK")
 _RSS_UNIT = 1 if sys.platform == "darwin" else 1024
 _PROC = Path("/proc")
@@ -83,7 +86,10 @@ def until_idle(pid: int) -> None:
     """Wait until a process and its descendants have computed next to nothing for two seconds. A server tidies a
     repository for some time after a push, with rests."""
     quiet, before = 0, cpu_of(pid)
+    end = time.monotonic() + IDLE_WITHIN
     while quiet < 4:
+        if time.monotonic() > end:
+            raise CommandError(f"process {pid} has not rested for {IDLE_WITHIN} seconds")
         time.sleep(0.5)
         now = cpu_of(pid)
         quiet = quiet + 1 if now - before < 0.025 else 0

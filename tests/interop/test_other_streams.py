@@ -249,8 +249,11 @@ def test_another_systems_repository_is_refused(side: Side) -> None:
         ("--vcs bzr", "there is a repository of hg sha1"),
     ):
         refused(side.run(f'smartserver fast-import {words} "$URL" </dev/null'), why)
-    refused(side.run('smartserver fast-export "$URL" main'), "all of it is exported")
-    refused(side.run('smartserver fast-import --vcs hg "$SIDE/folder" </dev/null'), "is reached by a URL")
+    refused(side.run('smartserver fast-export "$URL" main'), "which can only be exported whole")
+    refused(
+        side.run('smartserver fast-import --vcs hg "$SIDE/folder" </dev/null'),
+        "name a repository of Mercurial or Breezy by a URL",
+    )
 
 
 @needs("cvs", "cvs-fast-export")

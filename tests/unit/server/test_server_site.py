@@ -222,6 +222,13 @@ def test_repositories_are_listed_by_path(served: Served) -> None:
     assert (first.vcs, first.refs, first.problem) == ("git sha1", (b"refs/heads/b", MAIN), "")
 
 
+def test_deleted_ones_above_a_path_are_those_that_the_user_may_read(served: Served) -> None:
+    served.site.find("team/project").repository.delete(bytes(16), 0, "user")
+    found = served.site.deleted_above("team/project/below", lambda path: True)
+    assert [repository.path for repository in found] == ["team/project"]
+    assert not served.site.deleted_above("team/project/below", lambda path: path != "team/project")
+
+
 def test_a_damaged_one_is_listed_and_a_deleted_one_is_not(served: Served) -> None:
     line = list(served.history.parents)
     served.push(line, {}, "damaged")
