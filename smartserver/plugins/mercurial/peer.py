@@ -162,13 +162,12 @@ class HpssPeer(BasePeer):
         does not read today's bundles, and gets a changegroup."""
         remote = self._ask(RequestLevel.HISTORY)
         if bundlecaps is None and remote.arrived is not None:
-            chunks = remote.arrived.chunks_apart(set(remote.wanted_of(heads)))
+            chunks = remote.changegroup(remote.wanted_of(heads))
             return changegroup.getunbundler(b"03", util.chunkbuffer(chunks), None)
         bundle = bundle2.bundle20(self.ui, {b"HG20": (), b"changegroup": (b"03",), b"listkeys": ()})
         nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
         if nodes and remote.arrived is not None:
-            with remote.words():
-                chunks = spans_of(Part.LOCAL, "make the bundle", remote.arrived.chunks_apart(set(nodes)))
+            chunks = spans_of(Part.LOCAL, "make the bundle", remote.changegroup(nodes))
             part = bundle.newpart(b"changegroup", data=chunks)
             part.addparam(b"version", b"03")
             part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)

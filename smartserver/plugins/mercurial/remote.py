@@ -43,7 +43,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -317,6 +317,12 @@ class Remote:
             stream.finish()
         if len(arrived.parents) != count:
             raise refusal(f"the server sent {len(arrived.parents)} changesets, having announced {count}")
+
+    def changegroup(self, nodes: Collection[bytes]) -> Iterator[bytes]:
+        """Yield the changegroup of some received changesets."""
+        assert self.arrived is not None
+        with self.words():
+            yield from self.arrived.chunks_apart(set(nodes))
 
     # ---- the known state
 
