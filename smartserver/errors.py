@@ -249,7 +249,7 @@ class InternalError(RequestError, code="internal"):
     reference: str
 
     def __str__(self) -> str:
-        return f"internal error of the server: its administrator finds it in the log by {self.reference}"
+        return f"internal error in the server: its log has the reason, as {self.reference}; tell its administrator"
 
 
 @dataclasses.dataclass(eq=False)
@@ -260,7 +260,7 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
     detail: str
 
     def __str__(self) -> str:
-        return f"{self.remote_code}: {self.detail}"
+        return f"the server reported an error that this release does not know: {self.remote_code}: {self.detail}"
 
 
 A_GIT_REPOSITORY = "a git repository"
@@ -367,7 +367,7 @@ class IncompleteRepository(RepositoryError, code="incomplete-repository"):
     path: str
 
     def __str__(self) -> str:
-        return f"{self.path} is incomplete: a copy into it was interrupted; run that again, or delete the repository"
+        return f"{place(self.path)} is incomplete: a copy into it was interrupted; run the copy again, or delete it"
 
 
 @dataclasses.dataclass(eq=False)
@@ -403,7 +403,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.key)} of {self.map!r} is not as expected: look at it again before you change it"
+        return f"the entry {_name(self.key)} of {self.map!r} does not have the expected value: read it again first"
 
 
 @dataclasses.dataclass(eq=False)

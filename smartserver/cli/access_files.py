@@ -75,6 +75,8 @@ def database_of(store: str) -> Database:
     store = local_place(store)
     found = cluster_of(store, open_store(store))
     if found is None:
-        raise CommandError(f"{store} has no logs in a database: see `smartserver cluster --help`")
+        raise CommandError(
+            f"{store} has no access rules, as it has no database: name a file, or see `smartserver cluster --help`"
+        )
     made: Database = postgres().Database(found[2].log, found[2].store)
     return made

@@ -50,7 +50,7 @@ def is_store_url(place: str) -> bool:
 
 
 def above(place: str) -> str:
-    """Return the place to which the paths in errors of a local folder or a store are relative (`errors.known_as`)."""
+    """Return the argument `above` of `errors.known_as` for a local folder or the URL of a store."""
     folder, mark, said = place.partition("?") if is_store_url(place) else (os.path.abspath(place), "", "")
     return f"{folder.rstrip('/')}/{mark}{said}"
 
@@ -59,7 +59,7 @@ def store_behind(url: str) -> str:
     """Return the URL of the store in a URL for git or brz, as sftp:// in hpss+sftp://. Refuse the URL of a server."""
     store = url.removeprefix(PREFIX)
     if not is_store_url(store):
-        raise CommandError(f"{url} is on a server: run this there, with the repository's folder")
+        raise CommandError(f"{url} is on a server: run the command there, on the repository's folder")
     return store
 
 

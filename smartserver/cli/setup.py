@@ -62,7 +62,7 @@ def git() -> None:
         )
         if done.returncode:
             said = done.stderr.strip().splitlines() or [exit_reason(done.returncode)]
-            raise CommandError(f"git config --global: {said[-1]}")
+            raise CommandError(f"cannot set {name} in git's configuration: {said[-1]}")
         click.echo(f"{name} = always")
     for program in PROGRAMS:
         if shutil.which(program) is None:

@@ -267,7 +267,7 @@ class Knowledge:
         return True
 
     def forget(self) -> None:
-        """Delete all knowledge of the repository, because the repository is gone."""
+        """Delete the cached knowledge of the repository, because it is no longer valid."""
         self._unlink()
         self.at = None
         self._saved = KnowledgeFile(self._url)

@@ -266,8 +266,8 @@ class SegmentWriter:
         self._made.clear()
 
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """Choose the encoding of a record. Return the record, with its text if a held record needs it, and the
-        choice."""
+        """Choose the encoding of a record. Return the record and the choice. If a `HeldRecord` needs
+        its text, the text is read and a `NewRecord` is returned."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
             if not check_bytes(self._kinds[kind]):  # Else the text is needed to make the check.

@@ -80,7 +80,7 @@ class RequestOwner(Protocol):
         """True if more of a body may be sent."""
 
     def send(self, event: Event, more: bool = False) -> None:
-        """Send one event unless the connection is closed. `more`: as of `Session.send`."""
+        """Send one event unless the connection is closed. `more`: see `Session.send`."""
 
     def backlog(self, change: int) -> None:
         """Add to the number of bytes that were received and not yet checked."""

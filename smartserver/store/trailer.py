@@ -33,8 +33,12 @@ TAIL = 4096
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
-    """The entry for a record, and the number and hash of the record on whose state the entry was judged. A joined pack
-    has no entry; `joins` has the names of its original packs, in order."""
+    """The description of the request that stored a pack.
+
+    `entry`: its log entry; None for a pack that was joined or pruned. `version`, `hash`: the number and the hash of the
+    log record after which the request was decided. `joins`: the names of the packs that a joined pack replaces, in
+    order.
+    """
 
     incarnation: Bytes16
     version: Natural

@@ -70,8 +70,8 @@ class ReceivedRecords(ABC):
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
-        """Store a segment; parents must come first. Return it decoded, with the entries of the records that are new
-        here."""
+        """Store a segment; segments of its revision's parents must be stored before. Return the decoded segment, and
+        the entries of its records that were not received before."""
         taken = self._note(block, self._size)
         self._write(block)
         return taken

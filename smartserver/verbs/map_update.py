@@ -61,8 +61,10 @@ class EntryChange(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class MapUpdateRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`kind`: the kind of the map in the system of the repository. `of`: the ref to which the entries belong, or nil.
-    `strict`: true if a conflict refuses the call.
+    """Changes to entries of one map.
+
+    `kind`: the map's kind, which must be the one that the repository's system defines. `of`: the ref to which the
+    entries belong, or nil. `strict`: true to refuse the whole call if one entry has a conflict.
     """
 
     map: Word

@@ -23,8 +23,8 @@ class RemoteProtocolError(ProtocolError):
 
 
 class NotHpss(RemoteProtocolError):
-    """The peer did not send the opening line of the protocol. A server behind it may have read a request all the
-    same."""
+    """The first bytes of the peer are not the opening line of the protocol. A server may still have read the request,
+    for example after the greeting of a login shell."""
 
 
 class Interrupted(RemoteProtocolError):

@@ -251,7 +251,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Check all copies of a transport again before they are next read, because a copy may be damaged."""
+    """Mark all cached files of a transport as unchecked. Each is checked again when it is next opened."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()

@@ -106,7 +106,8 @@ class HpssProber(Prober):
 
     @classmethod
     def priority(cls, transport: Transport) -> int:
-        """Return a priority before that of every prober that would read files, if the URL is ours."""
+        """Return a priority: this prober is tried before those that read files if the URL has one of `SCHEMES`, else
+        last."""
         return -100 if transport.base.startswith(SCHEMES) else 200
 
     def probe_transport(self, transport: Transport) -> object:

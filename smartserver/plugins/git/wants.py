@@ -75,8 +75,8 @@ def _fetch(hint: Hint, remote: str, settings: Mapping[str, Sequence[bytes]], id_
 
 
 def _sources(name: bytes) -> list[bytes]:
-    """Return the refs that a short name may mean, in git's order. A ref that is missing on the remote costs only its
-    bytes."""
+    """Return the refs that a name in a refspec may mean, in git's order. `HEAD` and a full name mean themselves, and a
+    full pattern is cut to its prefix."""
     if name == b"HEAD" or name.startswith(b"refs/"):
         # A pattern may have its star in the middle: all that begins like it is more than enough.
         return [name.partition(b"*")[0] + b"*" if b"*" in name else name]

@@ -31,7 +31,7 @@ Marker = tuple[Any, ...]
 
 
 class Exchanged(msgspec.Struct, frozen=True, array_like=True):
-    """The markers that a local repository and a URL both have."""
+    """A record of the last exchange of markers with a URL: which of the local markers its repository has."""
 
     version: KnownVersion = UNKNOWN
     """The server's version at the last exchange of markers. Only the incarnation is set if no markers were

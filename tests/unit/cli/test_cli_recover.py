@@ -169,7 +169,7 @@ def test_what_it_does_not_do(project: Path) -> None:
     far = "sftp://host/srv/project"
     assert f"which processes use {far}, which is not a local folder: leave out --now" in why(run("prune", "--now", far))
     on_server = why(run("prune", "hpss://host/project"))
-    assert "hpss://host/project is on a server: run this there, with the repository" in on_server
+    assert "hpss://host/project is on a server: run the command there, on the repository" in on_server
 
 
 @pytest.mark.usefixtures("wrong")
