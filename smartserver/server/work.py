@@ -98,8 +98,7 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. Encoding the largest message takes a tenth of a second, so the step that created the message
-    does it."""
+    """The encoded message. Its step encodes it, because the largest message takes a tenth of a second."""
 
 
 class Task(NamedTuple):
@@ -216,8 +215,7 @@ class RequestWork:
         return replace(answer, payload=encode(told))
 
     def server_trace(self, link: Mapping[str, int]) -> ServerTrace | None:
-        """Return the trace of the request so far; None if the client records no trace. `link`: the counts of its
-        connection."""
+        """Return the trace of the request so far; None if the client records none. `link`: the connection's counts."""
         if self.spans is None or not self.spans.tells:
             return None
         self._note_repack()
@@ -299,8 +297,7 @@ class RequestWork:
         check_repository(self._context.site.sizes(path), self._transaction.snapshot, upload.written, path)
 
     def _decide_early(self, upload: Upload) -> None:
-        """Run the calls on the announced graph once it is complete, so that a refusal is sent before the client sends
-        the records."""
+        """Run the calls on the announced graph once it is complete, so that a refusal precedes the records."""
         if self._decided or not self._context.header.flags & RequestFlag.GRAPH_FIRST:
             return
         graph = upload.graph()

@@ -146,8 +146,7 @@ class Remote(Place):
     # -- the state
 
     def look(self) -> None:
-        """Get the state of the repository, unless it is known: assume it, use an earlier answer of this command, or
-        send a request."""
+        """Get the state of the repository, unless it is known: assume it, use an earlier answer, or send a request."""
         if self.seen is not None:
             return
         if self._may_assume() and self.assume():
@@ -176,8 +175,7 @@ class Remote(Place):
         return self.writes > 0 and not self.history.checkouts
 
     def _is_copied_there(self) -> bool:
-        """Tell whether `brz branch` copies this branch within its repository, so that the history stays on the
-        server."""
+        """Tell whether `brz branch` copies this branch within its repository, and receives no history."""
         to = given("to_location")
         if not runs("branch") or not is_ours(given("from_location")) or not is_ours(to) or given("revision"):
             return False
@@ -259,8 +257,7 @@ class Remote(Place):
             _told[served_by(self.location)] = command, self.knowledge
 
     def _told_here(self) -> Knowledge | None:
-        """Return the last answer of this command about this branch. Return None if no such answer exists, or it is of
-        another repository."""
+        """Return this command's last answer about this branch; None if it is missing or of another repository."""
         command, told = current(), _told.get(served_by(self.location))
         if command is None or told is None or told[0] is not command:
             return None

@@ -237,8 +237,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """End the write group and do no more: branches are created later, and packs are not joined, because the push
-        reads them only once."""
+        """End the write group only. Branches are created later, and the push reads packs once, so none are joined."""
         self.repo.commit_write_group()
 
     def _save_id_map(self) -> None:

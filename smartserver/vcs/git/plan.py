@@ -368,8 +368,7 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees, because a folder and a file with the same name are two
-        paths."""
+        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
@@ -497,6 +496,5 @@ _TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}
 
 
 def _type(mode: bytes) -> int:
-    """Return the type of the object that an entry of this mode names; 0 for a submodule, whose commit is in another
-    repository."""
+    """Return the type of the object that an entry of this mode names; 0 for a submodule, whose commit is elsewhere."""
     return _TYPES.get(entry_type(mode), 0)

@@ -98,7 +98,7 @@ def summed(content: bytes) -> int:
 
 
 def finished(packet: bytes, start: int, field: int) -> bytes:
-    """With the checksum made of what stands from `start` on, the sum of the pseudo-header included."""
+    """Return the segment with its checksum, over the bytes from `start` on and the pseudo-header's sum."""
     made = bytearray(packet)
     struct.pack_into("!H", made, start + field, ~summed(packet[start:]) & 0xFFFF)
     return bytes(made)

@@ -245,7 +245,7 @@ def test_a_record_that_is_encoded_anew(repository: PackRepository) -> None:
 def test_encoded_anew_within_one_push_and_one_segment(
     repository: PackRepository, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whole chains in single segments: the records that follow in the segment rest on what was encoded anew."""
+    """Each segment has a whole chain. The later records of a segment have re-encoded records as their bases."""
     monkeypatch.setattr("smartserver.store.known_records.RecentRecords.put", lambda self, record: None)
     history = History()
     lines = [b"line %d of a file that many files are like\n" % number for number in range(50)]

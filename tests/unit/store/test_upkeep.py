@@ -398,7 +398,7 @@ def test_what_may_be_joined(sizes: list[int], rows: int) -> None:
 @pytest.mark.parametrize("base", [[], [60_000_000]])
 @pytest.mark.parametrize("seed", [1, 2, 3])
 def test_two_thousand_pushes(base: list[int], seed: int) -> None:
-    """The number of packs stays small, and a byte is written anew about as often as what was pushed doubles."""
+    """The number of packs stays small. A byte is rewritten about once each time the repository doubles in size."""
     chance = random.Random(seed)
     sizes = list(base)
     pushed = written = repacks = most = 0
