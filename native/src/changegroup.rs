@@ -107,21 +107,22 @@ impl ChangegroupWriter {
         Ok(Some((PyBytes::new(py, revision), PyTuple::new(py, parents)?)))
     }
 
-    /// Begin the changegroup of some changesets.
-    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>) -> PyResult<()> {
-        self.steps = run(py, || self.steps_of(&wanted))?.into_iter();
+    /// Return the row of a received changeset. Raise ValueError if Python must make it.
+    fn changeset<'py>(&mut self, py: Python<'py>, revision: PyBackedBytes) -> PyResult<Bound<'py, PyBytes>> {
+        let made = run(py, || self.changeset_row(&revision))?;
+        self.made(py, made)
+    }
+
+    /// Begin the changegroup of some changesets, or only what follows the changesets themselves.
+    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>, after_changesets: bool) -> PyResult<()> {
+        self.steps = run(py, || self.steps_of(&wanted, after_changesets))?.into_iter();
         Ok(())
     }
 
     /// Return the next bytes of the changegroup, empty after its end. Raise ValueError if Python must make the rest.
     fn piece<'py>(&mut self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let made = run(py, || self.next_bytes())?;
-        self.tally.count(py)?;
-        match made {
-            Ok(made) => Ok(PyBytes::new(py, &made)),
-            Err(Stop::Python) => Err(PyValueError::new_err("left to Python")),
-            Err(Stop::Error(error)) => Err(error),
-        }
+        self.made(py, made)
     }
 }
 
@@ -139,6 +140,24 @@ impl From<PyErr> for Stop {
 }
 
 impl ChangegroupWriter {
+    /// Return made bytes to Python.
+    fn made<'py>(&mut self, py: Python<'py>, made: Result<Vec<u8>, Stop>) -> PyResult<Bound<'py, PyBytes>> {
+        self.tally.count(py)?;
+        match made {
+            Ok(made) => Ok(PyBytes::new(py, &made)),
+            Err(Stop::Python) => Err(PyValueError::new_err("left to Python")),
+            Err(Stop::Error(error)) => Err(error),
+        }
+    }
+
+    fn changeset_row(&mut self, revision: &[u8]) -> Result<Vec<u8>, Stop> {
+        let number = self.names.find(&name(CHANGESET, revision)).ok_or(Stop::Python)?;
+        let link = self.revisions.find(revision).ok_or(Stop::Python)?;
+        let mut out = Vec::new();
+        self.add_row(number, link, &mut out)?;
+        Ok(out)
+    }
+
     /// Take a segment, and return its revision and parents; `None` if Python must take it.
     fn take<'a>(&mut self, block: &'a [u8]) -> Option<(&'a [u8], Vec<&'a [u8]>)> {
         let segment = decode(block, &HG_KINDS)?;
@@ -173,7 +192,7 @@ impl ChangegroupWriter {
         Some((segment.revision, segment.parents.iter().map(|parent| parent.id).collect()))
     }
 
-    fn steps_of(&self, wanted: &[PyBackedBytes]) -> Vec<Step> {
+    fn steps_of(&self, wanted: &[PyBackedBytes], after_changesets: bool) -> Vec<Step> {
         let wanted: HashSet<u32> = wanted.iter().filter_map(|node| self.revisions.find(node)).collect();
         let mut steps = Vec::with_capacity(self.rows.len());
         let mut files: BTreeMap<&[u8], Vec<Step>> = BTreeMap::new();
@@ -184,6 +203,7 @@ impl ChangegroupWriter {
             let Some(&link) = introduced.find(|&revision| wanted.contains(revision)) else { continue };
             let step = Step::Record(number, link);
             match self.names.key(number)[0] {
+                CHANGESET if after_changesets => (),
                 CHANGESET => steps.push(step),
                 MANIFEST => manifests.push(step),
                 _ => files.entry(self.path(number)).or_insert_with(|| vec![Step::Path(number)]).push(step),

@@ -161,16 +161,14 @@ class HpssPeer(BasePeer):
         """Return the received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`
         does not read today's bundles, and gets a changegroup."""
         remote = self._ask(RequestLevel.HISTORY)
-        if bundlecaps is None and remote.arrived is not None:
-            chunks = remote.changegroup(remote.wanted_of(heads))
+        count, chunks = remote.incoming(heads) if wanted.get("cg", True) else (0, iter(()))
+        if bundlecaps is None:
             return changegroup.getunbundler(b"03", util.chunkbuffer(chunks), None)
         bundle = bundle2.bundle20(self.ui, {b"HG20": (), b"changegroup": (b"03",), b"listkeys": ()})
-        nodes = remote.wanted_of(heads) if wanted.get("cg", True) else []
-        if nodes and remote.arrived is not None:
-            chunks = spans_of(Part.LOCAL, "make the bundle", remote.changegroup(nodes))
-            part = bundle.newpart(b"changegroup", data=chunks)
+        if count:
+            part = bundle.newpart(b"changegroup", data=spans_of(Part.LOCAL, "make the bundle", chunks))
             part.addparam(b"version", b"03")
-            part.addparam(b"nbchanges", b"%d" % len(nodes), mandatory=False)
+            part.addparam(b"nbchanges", b"%d" % count, mandatory=False)
         if wanted.get("obsmarkers") and remote.markers:
             bundle.newpart(b"obsmarkers", data=stream(remote.markers))
         if wanted.get("phases"):

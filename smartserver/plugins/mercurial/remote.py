@@ -18,7 +18,7 @@ is planned on cached state, and the server decides.
 #      HISTORY   and the changesets themselves               `pull`, `clone`, `incoming`
 #
 # The first question decides the level: `peer` knows which command asks. A pull asks for HISTORY at once, and the
-# received changesets wait in a file (`Arrived`) until Mercurial's own code takes them as a bundle.
+# received changesets wait in a file (`Received`) until Mercurial's own code takes them as a bundle.
 #
 # Rules:
 #
@@ -27,6 +27,7 @@ is planned on cached state, and the server decides.
 # 2) A failed request is remembered (`_error`) and raised again for each further question, so that a command that asks
 #    three things shows one error and makes one request.
 # 3) Names travel in UTF-8 and are shown in the user's encoding (`in_utf8`, `shown_here`). Nothing else converts.
+# 4) In a clone, Mercurial takes the changesets while they are received. `came` receives all of them first.
 #
 # The hard case is a command that names revisions (`-r`, `-B`, `#branch`). The server resolves the names in the same
 # request that brings their history (`vcs.hg.selector`). But finding what else is public or missing may then need the
@@ -43,7 +44,7 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
@@ -51,19 +52,16 @@ from mercurial import encoding, error
 from mercurial.i18n import _
 from mercurial.node import hex as hexadecimal
 
-from smartserver.client.copy import untold_entries
 from smartserver.client.exchange import ReadAnswer
 from smartserver.client.knowledge import Knowledge, cache_folder
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import LimitExceeded, NoSuchRepository, WrongVcs
 from smartserver.plugins.mercurial.markers import MarkerMemory, are_exchanged
 from smartserver.plugins.mercurial.phase import DRAFT, PhaseHeads, draft_roots, phase_heads
+from smartserver.plugins.mercurial.received import Received
 from smartserver.plugins.mercurial.server import environment_of, server_of
-from smartserver.plugins.mercurial.words import in_mercurials_words, refusal
-from smartserver.records.limits import MAX_TAKEN
-from smartserver.records.segment import SegmentStream
+from smartserver.plugins.mercurial.words import in_mercurials_words
 from smartserver.spans import Part, spent
-from smartserver.vcs.hg.insert import Arrived
 from smartserver.vcs.hg.kinds import BOOKMARKS, EVOLUTION, NODE_BYTES, NULL, OBSOLETE, PUBLIC, YES
 from smartserver.vcs.hg.markers import KnownVersion, encode_selector
 from smartserver.vcs.hg.repository import HgRepository
@@ -115,7 +113,7 @@ class Remote:
         """The repository that is pulled into or pushed from, once it is known."""
         self.wanted: RevisionNames | None = None
         """The names in the command; None for all changesets."""
-        self.arrived: Arrived | None = None
+        self.received: Received | None = None
         self.pushed: set[bytes] = set()
         """Changesets that a push sent, or that the server had before the push."""
         self.level = RequestLevel.NOTHING
@@ -267,7 +265,11 @@ class Remote:
     def _ask_history_and_pages(self, haves: list[bytes]) -> None:
         """Request the history, and after it all markers, in parts, because the new markers do not fit into one
         answer."""
+        from smartserver.client.copy import untold_entries
+
         self._ask_history(haves, with_markers=False)
+        if self.received is not None:
+            self.received.receive()  # No request can be made while an answer is received.
         self._markers_version = self.version
         self.markers = b"".join(untold_entries(self.repository, OBSOLETE).values()) if self.evolves else b""
 
@@ -303,33 +305,30 @@ class Remote:
         if vcs and vcs != HG:
             raise WrongVcs(self.location.path, vcs, HG)
 
-    @spent(Part.LOCAL, "keep what came")
-    def _receive(self, body: Any, count: int) -> None:
-        arrived = self.arrived = Arrived(self.local)
-        self.ui.atexit(arrived.close)
-        stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
-        with self.progress(b"receiving", count) as progress:
-            for chunk in body:
-                stream.feed(chunk)
-                for segment in stream.segments():
-                    arrived.add(segment)
-                progress.update(len(arrived.parents))
-            stream.finish()
-        if len(arrived.parents) != count:
-            raise refusal(f"the server sent {len(arrived.parents)} changesets, having announced {count}")
+    def _receive(self, body: Iterable[bytes], count: int) -> None:
+        received = Received(self.local, body, count, self.progress(b"receiving", count), self.words)
+        self.received = received
+        self.ui.atexit(received.close)
+        if self.wanted is not None or self.is_only_shown or self.local is None or len(self.local.changesets):
+            received.receive()
 
-    def changegroup(self, nodes: Collection[bytes]) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets."""
-        assert self.arrived is not None
-        with self.words():
-            yield from self.arrived.chunks_apart(set(nodes))
+    def incoming(self, heads: Collection[bytes] | None) -> tuple[int, Iterator[bytes]]:
+        """Return how many of the received changesets `heads` reach and are still missing here, and the changegroup of
+        these. A clone receives them while the changegroup is read."""
+        received = self.received
+        if received is None:
+            return 0, iter(())
+        if received.is_coming and (heads is None or set(heads).issuperset(self.heads())):
+            return received.count, received.changegroup(None)
+        nodes = self.wanted_of(heads)
+        return len(nodes), received.changegroup(nodes)
 
     # ---- the known state
 
     @property
     def came(self) -> dict[bytes, tuple[bytes, ...]]:
         """The received changesets and their parents, in the order of arrival."""
-        return self._graph if self.arrived is None else self.arrived.parents
+        return self._graph if self.received is None else self.received.parents
 
     @property
     def graph(self) -> dict[bytes, tuple[bytes, ...]]:
@@ -345,6 +344,8 @@ class Remote:
     def heads(self) -> list[bytes]:
         """Return the heads of all branches, except heads that are known to be ancestors of other heads."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
+        if self.received is not None and self.received.is_coming:
+            return list(heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]
         if self.local is None:
@@ -400,7 +401,7 @@ class Remote:
     def common(self) -> list[bytes]:
         """Return the heads of the common changesets."""
         local = self.local
-        if local is None:
+        if local is None or not len(local.changesets):
             return []
         came = self.came
         known = {tip for tip in self._known_tips() if tip not in came} if self.knowledge.vcs in ("", HG) else set()

@@ -62,23 +62,24 @@ class Arrived(ReceivedRecords):
         """The number of records, without copies."""
         return super().objects if self._writer is None else int(self._writer.records)
 
-    def add(self, block: bytes) -> None:
-        """Add a whole segment; parents come first.
+    def add(self, block: bytes) -> RevisionId:
+        """Add a whole segment, and return its revision; parents come first.
 
         Raises:
             Malformed: the segment cannot be decoded.
         """
         added = None if self._writer is None else self._writer.add(block)
         if added is not None:
-            revision, parents = added
-            self.parents[revision] = parents
+            revision: RevisionId = added[0]
+            self.parents[revision] = added[1]
             self._write(block)
-            return
+            return revision
         self._leave_to_python()
         segment, _ = self._take(block)
         own = self._rows[CHANGESET].get(segment.revision)
         if own is None:
             raise WrongContent(segment.revision, "its record did not come")
+        return segment.revision
 
     def close(self) -> None:
         """Remove the temporary file, which the native part has open, too."""
@@ -90,8 +91,9 @@ class Arrived(ReceivedRecords):
             self._writer = None
             self._note_all()
 
-    def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets. Each parent must be wanted, too, or be in the repository.
+    def chunks(self, wanted: Collection[RevisionId], *, after_changesets: bool = False) -> Iterator[bytes]:
+        """Yield the changegroup of some received changesets, or only what follows the changesets themselves. Each
+        parent must be wanted, too, or be in the repository.
 
         Raises:
             WrongContent: a text does not match its key, or a record is missing.
@@ -99,22 +101,44 @@ class Arrived(ReceivedRecords):
         made = 0
         if self._writer is not None:
             try:
-                self._writer.begin(list(wanted))
+                self._writer.begin(list(wanted), after_changesets)
                 while piece := self._writer.piece():
                     made += len(piece)
                     yield piece
                 return
             except ValueError:  # Python says what is wrong, or makes the rest.
                 self._leave_to_python()
-        for piece in self._chunks(wanted):
+        for piece in self._chunks(wanted, after_changesets):
             yield piece[made:]
             made = max(0, made - len(piece))
 
-    def _chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+    def chunks_of_clone(self, segments: Iterable[bytes]) -> Iterator[bytes]:
+        """Add the segments of a whole repository, and yield its changegroup. Mercurial stores the changesets while the
+        rest is received.
+
+        Raises:
+            Malformed: a segment cannot be decoded.
+            WrongContent: as in `chunks`.
+        """
+        for block in segments:
+            yield self._changeset(self.add(block))
+        yield from self.chunks_apart(self.parents, after_changesets=True)
+
+    def _changeset(self, revision: RevisionId) -> bytes:
+        """Return the row of a changeset, which is the last one that was added."""
+        if self._writer is not None:
+            try:
+                return bytes(self._writer.changeset(revision))
+            except ValueError:
+                self._leave_to_python()
+        row = self._rows[CHANGESET][revision]
+        return b"".join(self._row(CHANGESET, revision, revision, row, revision, lambda node: node))
+
+    def _chunks(self, wanted: Collection[RevisionId], after_changesets: bool) -> Iterator[bytes]:
         with rare_collections():
             by_file: dict[bytes, list[Node]] = {}
             for kind in (CHANGESET, MANIFEST):
-                for key, row in self._rows[kind].items():
+                for key, row in () if kind == CHANGESET and after_changesets else self._rows[kind].items():
                     link = self._link(kind, key, wanted)
                     if link is not None:
                         yield from self._row(kind, key, key, row, link, lambda node: node)
@@ -130,13 +154,12 @@ class Arrived(ReceivedRecords):
                 yield from self._file(path, by_file[path], wanted)
             yield _END
 
-    def chunks_apart(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+    def chunks_apart(self, wanted: Collection[RevisionId], *, after_changesets: bool = False) -> Iterator[bytes]:
         """Return the same as `chunks`. For a long clone, another process generates the chunks while Mercurial stores
         them."""
         # Two processes must not read files that Mercurial has open here. In a clone, none is open.
-        if self._is_clone and self.objects > FEW and hasattr(os, "fork"):
-            return streamed(self.chunks(wanted))
-        return self.chunks(wanted)
+        chunks = self.chunks(wanted, after_changesets=after_changesets)
+        return streamed(chunks) if self._is_clone and self.objects > FEW and hasattr(os, "fork") else chunks
 
     def _file(self, path: bytes, nodes: Iterable[Node], wanted: Collection[RevisionId]) -> Iterator[bytes]:
         begun = False
