@@ -1,9 +1,14 @@
 //! Breezy's records of format 2a: their checks and references, as `vcs/bzr/pages.py`, `vcs/bzr/revision.py` and
 //! `vcs/bzr/system.py` read them. `None` means that only Python can tell, as for all that Breezy does not write so.
 
+use pyo3::prelude::*;
+use pyo3::pybacked::PyBackedBytes;
+use pyo3::types::{PyBytes, PyDict};
 use sha1::{Digest, Sha1};
 
+use crate::delta::{common_end, common_start};
 use crate::encoder::check_of;
+use crate::guard::run;
 use crate::segment::{Entry, Kind, Segment};
 use crate::system::{name, References, Version, ANY};
 
@@ -300,12 +305,14 @@ impl<'a> Leaf<'a> {
         let (lines, kind) = (reader.line()?, reader.until(b':')?);
         reader.skip(b" ")?;
         let (file_id, _parent, _name, revision) = (reader.line()?, reader.line()?, reader.line()?, reader.line()?);
+        let mut found: &[u8] = b"";
         match (lines, kind) {
             (b"7", b"file") => {
                 let sha1 = reader.line()?;
                 if sha1.len() != 40 || !sha1.iter().all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f')) {
                     return None;
                 }
+                found = sha1;
                 let size = reader.line()?;
                 let is_size = (1..=19).contains(&size.len()) && size.iter().all(u8::is_ascii_digit);
                 if !is_size || !matches!(reader.line()?, b"Y" | b"N") {
@@ -321,7 +328,7 @@ impl<'a> Leaf<'a> {
         let said = &reader.text[start..reader.at];
         let is_key = file_id.strip_prefix(self.prefix) == Some(rest);
         let is_right = is_key && !file_id.is_empty() && !revision.is_empty() && memchr::memchr(0, said).is_none();
-        is_right.then_some(Item { file_id, revision })
+        is_right.then_some(Item { file_id, revision, sha1: found })
     }
 }
 
@@ -329,6 +336,8 @@ impl<'a> Leaf<'a> {
 struct Item<'a> {
     file_id: &'a [u8],
     revision: &'a [u8],
+    /// The SHA-1 of a file's text, in hex; empty for all else.
+    sha1: &'a [u8],
 }
 
 impl Item<'_> {
@@ -360,7 +369,7 @@ fn compare_leaves(
         }
         match before.filter(|before| before.file_id == item.file_id) {
             Some(same) => {
-                if same != item {
+                if same.revision != item.revision {
                     removed.push(same.text());
                     needed.push(item.text());
                 }
@@ -374,4 +383,91 @@ fn compare_leaves(
         before = old.as_mut().and_then(Leaf::next_entry);
     }
     (count == new.count).then_some(())
+}
+
+/// The pages and the items that a page names.
+type Named<'a> = (Vec<&'a [u8]>, Vec<Item<'a>>);
+
+/// Return the pages that a page names, or its texts and the SHA-1 of each. Those that `base` names, too, may be left
+/// out: it was read before. `None` means that Python must read the page.
+#[pyfunction]
+pub fn page_references<'py>(
+    py: Python<'py>,
+    text: PyBackedBytes,
+    base: Option<PyBackedBytes>,
+) -> PyResult<Option<(Vec<Bound<'py, PyBytes>>, Bound<'py, PyDict>)>> {
+    let Some((pages, items)) = run(py, || named_by(&text, base.as_deref().unwrap_or(b"")))? else { return Ok(None) };
+    let texts = PyDict::new(py);
+    for item in items {
+        texts
+            .set_item(PyBytes::new(py, &[item.file_id, b"\0", item.revision].concat()), PyBytes::new(py, item.sha1))?;
+    }
+    Ok(Some((pages.into_iter().map(|page| PyBytes::new(py, page)).collect(), texts)))
+}
+
+/// Return what a page names. An empty `old` is no base.
+fn named_by<'a>(new: &'a [u8], old: &'a [u8]) -> Option<Named<'a>> {
+    let is_node = |text: &[u8]| text.starts_with(b"chknode:\n");
+    if new.len() > MAX_PAGE || old.len() > MAX_PAGE {
+        return None;
+    }
+    if is_node(new) {
+        let before = children(if is_node(old) { old } else { b"" })?;
+        let pages = children(new)?.into_iter().zip(before).filter_map(|(page, old)| page.filter(|_| page != old));
+        return Some((pages.collect(), Vec::new()));
+    }
+    let head = Leaf::open(new)?;
+    let old = if old.is_empty() || is_node(old) { None } else { Leaf::open(old) };
+    let old = old.filter(|old| (old.parts, old.prefix) == (head.parts, head.prefix));
+    match (head.parts, old) {
+        (2, None) => head.check_names().map(|()| (Vec::new(), Vec::new())),
+        (2, Some(_)) => Some((Vec::new(), Vec::new())),
+        (_, old) => new_items(head, old).map(|items| (Vec::new(), items)),
+    }
+}
+
+/// Return the items that only `new` has. Those at both ends that `old` has, too, are not read.
+fn new_items<'a>(mut new: Leaf<'a>, old: Option<Leaf<'a>>) -> Option<Vec<Item<'a>>> {
+    let mut before = Vec::new();
+    let mut count_before = 0;
+    if let Some(mut old) = old {
+        skip_common(&mut new.reader, &mut old.reader);
+        while !old.is_at_end() {
+            before.push(old.next_entry()?);
+        }
+        count_before = old.count;
+    }
+    let (mut found, mut count) = (Vec::new(), 0);
+    let mut last: &[u8] = b"";
+    let mut others = before.iter().peekable();
+    while !new.is_at_end() {
+        let item = new.next_entry()?;
+        if item.file_id <= last {
+            return None;
+        }
+        last = item.file_id;
+        count += 1;
+        while others.next_if(|other| other.file_id < item.file_id).is_some() {}
+        if others.peek() != Some(&&item) {
+            found.push(item);
+        }
+    }
+    (new.count + before.len() as u64 == count_before + count).then_some(found)
+}
+
+/// Leave out the items at the start and the end that are the same in two leaves of entries. Only the first line of an
+/// item has a NUL.
+fn skip_common(new: &mut Reader<'_>, old: &mut Reader<'_>) {
+    let (items, others) = (&new.text[new.at..], &old.text[old.at..]);
+    // The last item that begins in the common start may end differently.
+    let same = &others[..common_start(items, others)];
+    let ahead = memchr::memrchr(0, same).and_then(|nul| memchr::memrchr(b'\n', &same[..nul])).map_or(0, |end| end + 1);
+    let (items, others) = (&items[ahead..], &others[ahead..]);
+    // The first item in the common end may begin differently.
+    let same = &others[others.len() - common_end(items, others, items.len().min(others.len()))..];
+    let second = memchr::memchr(0, same).and_then(|nul| Some(nul + 1 + memchr::memchr(0, &same[nul + 1..])?));
+    let begin = second.and_then(|nul| memchr::memrchr(b'\n', &same[..nul])).map(|end| end + 1);
+    let behind = begin.map_or(0, |begin| same.len() - begin);
+    (new.text, new.at) = (&items[..items.len() - behind], 0);
+    (old.text, old.at) = (&others[..others.len() - behind], 0);
 }

@@ -23,7 +23,6 @@ impl Differ {
     /// Return a delta from `base` to `text`. Their common start and end are copied. In between, each piece of the base
     /// that is found again is extended both ways as far as it matches.
     pub fn delta(&mut self, base: &[u8], text: &[u8]) -> Vec<u8> {
-        self.next_turn();
         let mut out = Vec::with_capacity(64);
         varint::write(&mut out, base.len() as u64);
         varint::write(&mut out, text.len() as u64);
@@ -33,29 +32,40 @@ impl Differ {
         let (end, base_end) = (text.len() - tail, base.len() - tail);
         copy(&mut out, 0, head);
         let mut done = head;
-        if end - head > PIECE && base_end - head > PIECE {
-            for at in (head..=base_end - PIECE).step_by(PIECE) {
-                self.places[slot(&base[at..at + PIECE])] = (self.turn, at as u32);
-            }
-            let mut at = head;
-            while at + PIECE <= end {
-                let (turn, from) = self.places[slot(&text[at..at + PIECE])];
-                let from = from as usize;
-                if turn != self.turn || base[from..from + PIECE] != text[at..at + PIECE] {
-                    at += 1;
-                    continue;
-                }
-                let back = common_end(&base[..from], &text[done..at], from.min(at - done));
-                let length = PIECE + common_start(&base[from + PIECE..], &text[at + PIECE..end]);
-                insert(&mut out, &text[done..at - back]);
-                copy(&mut out, from - back, length + back);
-                at += length;
-                done = at;
-            }
-        }
+        self.matches(&base[head..base_end], &text[head..end], |from, at, length| {
+            insert(&mut out, &text[done..head + at]);
+            copy(&mut out, head + from, length);
+            done = head + at + length;
+        });
         insert(&mut out, &text[done..end]);
         copy(&mut out, base_end, tail);
         out
+    }
+
+    /// Find common parts of two texts, in the order of `text`. `each` gets the place in `base`, the place in `text` and
+    /// the length of each.
+    pub fn matches(&mut self, base: &[u8], text: &[u8], mut each: impl FnMut(usize, usize, usize)) {
+        if text.len() <= PIECE || base.len() <= PIECE {
+            return;
+        }
+        self.next_turn();
+        for at in (0..=base.len() - PIECE).step_by(PIECE) {
+            self.places[slot(&base[at..at + PIECE])] = (self.turn, at as u32);
+        }
+        let (mut at, mut done) = (0, 0);
+        while at + PIECE <= text.len() {
+            let (turn, from) = self.places[slot(&text[at..at + PIECE])];
+            let from = from as usize;
+            if turn != self.turn || base[from..from + PIECE] != text[at..at + PIECE] {
+                at += 1;
+                continue;
+            }
+            let back = common_end(&base[..from], &text[done..at], from.min(at - done));
+            let length = PIECE + common_start(&base[from + PIECE..], &text[at + PIECE..]);
+            each(from - back, at - back, length + back);
+            at += length;
+            done = at;
+        }
     }
 
     fn next_turn(&mut self) {

@@ -7,6 +7,7 @@ use pyo3::prelude::*;
 
 mod ancestry;
 mod bases;
+mod block;
 mod bzr;
 mod changegroup;
 mod delta;
@@ -40,11 +41,13 @@ mod writer;
 
 #[pymodule]
 fn _native(module: &Bound<'_, PyModule>) -> PyResult<()> {
+    module.add_class::<block::Block>()?;
     module.add_class::<changegroup::ChangegroupWriter>()?;
     module.add_class::<expander::SegmentExpander>()?;
     module.add_class::<frames::Zstd>()?;
     module.add_class::<pack::PackBuilder>()?;
     module.add_class::<prover::Prover>()?;
     module.add_class::<reader::RecordReader>()?;
-    module.add_class::<writer::SegmentWriter>()
+    module.add_class::<writer::SegmentWriter>()?;
+    module.add_function(wrap_pyfunction!(bzr::page_references, module)?)
 }

@@ -16,6 +16,7 @@ from typing import NamedTuple
 
 from smartserver.records.alike import common_end, common_start
 from smartserver.records.model import Key
+from smartserver.records.native import twin
 from smartserver.vcs.bzr.compat import StoreKey, differences, encode_length
 
 WHOLE_FROM = 3
@@ -102,6 +103,7 @@ class _Pieces(NamedTuple):
     copies: bytes
 
 
+@twin
 class Block:
     """A block that grows text by text."""
 

@@ -9,15 +9,33 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Collection, Iterator
-from typing import Any
+from typing import Any, Final
 
 from smartserver.errors import shown
 from smartserver.records.model import Key
+from smartserver.records.native import native
 from smartserver.vcs.base import VcsError
 from smartserver.vcs.bzr.changes import new_texts, node_changes
 from smartserver.vcs.bzr.compat import Repository, Store
 from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory
+
+_native: Final = native("page_references")
+"""The native form of the function below. It returns None for a page that Python must read."""
+
+
+def page_references(text: bytes, base: bytes | None) -> tuple[Collection[Key], dict[Key, bytes]]:
+    """Return the pages that a page names, or its texts and the SHA-1 that it gives for each; empty for a folder or
+    link. Those that `base`, which was read before, names, too, may be left out.
+
+    Raises:
+        ValueError: the page cannot be parsed.
+    """
+    if is_node(text):
+        below = None if base is None else node_changes(text, base)
+        return (read_node(text).children.values() if below is None else below.now), {}
+    named = None if base is None else new_texts(text, base)
+    return (), leaf_texts(text) if named is None else named
 
 
 class References:
@@ -30,22 +48,16 @@ class References:
         self._texts: set[Key] = set()
 
     def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
-        """Add a page; `base`: the text of a page that was added before. Return the texts that only the new page names,
-        with few others, and the SHA-1 that it gives for each; empty for a folder or link.
+        """Add a page, and return the texts in `page_references`. `base`: the text of a page that was added before.
 
         Raises:
             ValueError: the page cannot be parsed.
         """
-        if is_node(text):
-            below = None if base is None else node_changes(text, base)
-            pages = read_node(text).children.values() if below is None else below.now
-            if self._kept:
-                self._pages.update(pages)
-            return {}
-        named = None if base is None else new_texts(text, base)
-        if named is None:
-            named = leaf_texts(text)
+        named: dict[Key, bytes]
+        found = None if _native is None else _native(text, base)
+        pages, named = found or page_references(text, base)
         if self._kept:
+            self._pages.update(pages)
             self._texts.update(named)
         return named
 

@@ -7,12 +7,23 @@ import zlib
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from twins import both
 
 from smartserver.vcs.bzr import block as brz_block
 from smartserver.vcs.bzr import compat as brz_compat
 from smartserver.vcs.bzr.block import Block, BlockText, TextRange, fill
 
+pytestmark = both("smartserver.vcs.bzr.block", "Block", indirect=True)
+
 PLAIN = importlib.import_module("._groupcompress_py", brz_compat.groupcompress.__package__)
+
+
+@pytest.fixture(autouse=True)
+def part(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> type[Block]:
+    """The form of `Block` that `fill` uses."""
+    monkeypatch.setattr(brz_block, "Block", request.param)
+    form: type[Block] = request.param
+    return form
 
 
 def numbered(*numbers: int) -> bytes:
@@ -142,8 +153,8 @@ def test_pieces_longer_than_one_instruction_copies(size: int) -> None:
     assert places[-1].end - places[1].begin < 200
 
 
-def test_what_lies_too_far_to_be_copied_from() -> None:
-    block = Block()
+def test_what_lies_too_far_to_be_copied_from(part: type[Block]) -> None:
+    block = part()
     large = bytes(16 << 20)
     texts = [large, numbered(*range(20)), numbered(*range(21))]
     places = [

@@ -9,8 +9,11 @@ from collections.abc import Callable
 
 import pytest
 from bzr_samples import FIRST, SECOND
+from needs import needs
 
+from smartserver.records.native import native
 from smartserver.vcs.bzr.changes import NOTHING, new_texts, node_changes
+from smartserver.vcs.bzr.complete import page_references
 from smartserver.vcs.bzr.pages import (
     MAX_CHILDREN,
     MAX_PAGE,
@@ -323,6 +326,53 @@ def _bend(rows: list[bytes], draw: random.Random) -> bytes:
         if not rows:
             break
     return b"".join(rows)
+
+
+def _rows(parts: int, prefix: bytes) -> tuple[bytes, list[bytes]]:
+    """The head of a leaf that says 30 items, and its items."""
+    names = [b"%c" % (65 + number) for number in range(30)]
+    if parts == 2:
+        items = [b"%b%b\0001\nid-%b\n" % (b"" if prefix else b"folder\0", name, name) for name in names]
+    else:
+        file = b"7\nfile: %b\nroot\n%b\nr1\n%040d\n5\nN\n"
+        items = [b"%b\0" % name + file % (prefix + name, name, ord(name)) for name in names]
+        items[3::4] = [b"%b\0004\ndir: %b\n\n%b\nr1\n" % (name, prefix + name, name) for name in names[3::4]]
+    return b"chkleaf:\n65536\n%d\n30\n%b\n" % (parts, prefix), items
+
+
+@needs("native parts")
+@pytest.mark.parametrize("seed", range(10))
+@pytest.mark.parametrize(("parts", "prefix"), [(1, b""), (1, b"xyz"), (2, b""), (2, b"wxyz\0")])
+@pytest.mark.parametrize("nodes", [False, True])
+def test_both_forms_find_the_same_references(nodes: bool, parts: int, prefix: bytes, seed: int) -> None:
+    """The native form leaves out no more than the base has, and reads no page that Python refuses. Neither reads a
+    page of names that has a base."""
+    draw = random.Random(f"{nodes}/{seed}/{parts}/{prefix!r}")
+    if nodes:
+        head, rows = node({}, parts, prefix), [b"%c\0sha1:%040d\n" % (place, place) for place in PLACES]
+    else:
+        head, rows = _rows(parts, prefix)
+    natively = native("page_references")
+    old = head + b"".join(rows)
+    pages_before, texts_before = page_references(old, None)
+    read = 0
+    for _ in range(100):
+        bent = _bend(list(rows), draw)
+        new = head.replace(b"\n30\n", b"\n%d\n" % bent.count(b"\0")) + bent
+        for base in (None, old):
+            found = natively(new, base)
+            if found is None:
+                continue
+            read += 1
+            pages, texts = page_references(new, None if nodes or parts == 1 else base)
+            assert set(found[0]) <= set(pages)
+            assert found[1].items() <= texts.items()
+            if base is None:
+                assert (set(found[0]), found[1]) == (set(pages), texts)
+            else:
+                assert set(pages) - set(found[0]) <= set(pages_before)
+                assert texts.items() - found[1].items() <= texts_before.items()
+    assert 20 < read < 190
 
 
 @pytest.mark.parametrize("seed", range(10))
