@@ -388,6 +388,9 @@ fn compare_leaves(
 /// The pages and the items that a page names.
 type Named<'a> = (Vec<&'a [u8]>, Vec<Item<'a>>);
 
+/// The same for Python: keys of pages, and the SHA-1 of each text by its key.
+type NamedKeys<'py> = (Vec<Bound<'py, PyBytes>>, Bound<'py, PyDict>);
+
 /// Return the pages that a page names, or its texts and the SHA-1 of each. Those that `base` names, too, may be left
 /// out: it was read before. `None` means that Python must read the page.
 #[pyfunction]
@@ -395,7 +398,7 @@ pub fn page_references<'py>(
     py: Python<'py>,
     text: PyBackedBytes,
     base: Option<PyBackedBytes>,
-) -> PyResult<Option<(Vec<Bound<'py, PyBytes>>, Bound<'py, PyDict>)>> {
+) -> PyResult<Option<NamedKeys<'py>>> {
     let Some((pages, items)) = run(py, || named_by(&text, base.as_deref().unwrap_or(b"")))? else { return Ok(None) };
     let texts = PyDict::new(py);
     for item in items {
