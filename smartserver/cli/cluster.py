@@ -111,6 +111,4 @@ def _check_empty(place: str, store: Transport) -> None:
     """Check that a store is empty, because the logs of repositories in it would be hidden."""
     with contextlib.suppress(NoSuchFile):  # A prefix of a bucket exists only if it has files.
         for name in store.list_directory(""):
-            raise CommandError(
-                f"{place} has {name!r} already: begin with an empty place, and copy by `smartserver push`"
-            )
+            raise CommandError(f"{place} has {name!r} already: give an empty place, then copy with `smartserver push`")

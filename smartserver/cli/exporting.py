@@ -103,7 +103,9 @@ class _Writer:
         while self._open[-1][0] != folder:
             if len(self._open) == 1:
                 self._check(entry, *entry.path.split(b"/"))
-                raise CommandError(f"{self._place(entry.path)}: the server sent it before its folder")
+                raise CommandError(
+                    f"{self._place(entry.path)}: the server's answer is damaged: it lacks the folder of this file"
+                )
             os.close(self._open.pop()[1])
         return self._open[-1][1]
 

@@ -33,7 +33,8 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
     if is_url(target):
         if is_url(source):
             raise CommandError(between_servers(source, target))
-        raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
+        command = f"smartserver push {source} {target}"
+        raise CommandError(f"{target} is on a server, which `pull` cannot copy into: run `{command}` instead")
     # Imported late, as in `push`.
     from smartserver.cli.copying import between, on_terminal, report, repository_at
     from smartserver.client.copy import CopyEndpoint, pull

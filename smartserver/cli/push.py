@@ -36,7 +36,8 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     if is_url(source):
         if is_url(target):
             raise CommandError(between_servers(source, target))
-        raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
+        command = f"smartserver pull {source} {target}"
+        raise CommandError(f"{source} is on a server, which `push` cannot copy from: run `{command}` instead")
     # Imported late: the store and both ends of a connection take 100 ms, which a mistyped option should not.
     from smartserver.cli.copying import (
         StoreSource,

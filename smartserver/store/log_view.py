@@ -199,7 +199,7 @@ class LogView:
             return None
         record_one = decode_record(first, record_path(1))
         if (record_one.number, record_one.parent) != (1, NOTHING):
-            raise CorruptFile(record_path(1), 0, f"it says that it is record {record_one.number}")
+            raise CorruptFile(record_path(1), 0, f"it is record {record_one.number}")
         self.since = Since()
         return first_state(hash_of(first))
 

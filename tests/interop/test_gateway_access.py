@@ -89,7 +89,7 @@ def test_rules_hold_for_each_ref(place: Place, git: Git) -> None:
     said = git("push", place.url("bob", "rules"), "main", "main:bob/a", status=1)
     assert re.search(r"\[new branch\] +main -> bob/a", said)
     assert "the server's access rules give bob" in said
-    assert "the server's access rules give bob nothing here" in git("ls-remote", place.url("bob"), status=128)
+    assert "the server's access rules allow bob nothing here" in git("ls-remote", place.url("bob"), status=128)
 
 
 def test_anonymous_users(place: Place, git: Git) -> None:

@@ -73,14 +73,14 @@ def test_an_unknown_host_is_refused_unless_its_key_is_told(sshd: Sshd, tmp_path:
 def test_a_key_the_server_does_not_know(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    assert refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key))) == f"it takes none of our keys ({key})"
+    assert refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key))) == f"it accepts none of your keys ({key})"
 
 
 def test_a_key_with_a_passphrase_is_not_asked_for_it(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
     said = refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key)))
-    assert said.startswith(f"it takes none of our keys ({key} cannot be used: ")
+    assert said.startswith(f"it accepts none of your keys ({key} cannot be used: ")
 
 
 def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:

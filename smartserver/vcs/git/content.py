@@ -254,7 +254,7 @@ def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
     for revision in map(stored.revision, range(newest + 1)):
         if revision.startswith(start) and (not half or revision.hex().startswith(digits)):
             if found is not None:
-                raise NoSuchPart(f"ambiguous id {digits}: {found.hex()} and {revision.hex()} begin so")
+                raise NoSuchPart(f"the id {digits} is ambiguous: {found.hex()} and {revision.hex()} begin with it")
             found = revision
     return found
 

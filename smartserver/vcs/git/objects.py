@@ -147,7 +147,7 @@ class ObjectReader:
         return self._ask(name)
 
     def open(self) -> None:
-        """Start the process early, so that it is ready when the caller needs it.
+        """Start `git cat-file` before the first `read`, so that the caller need not wait for its start.
 
         Raises:
             RuntimeError: the reader was closed.

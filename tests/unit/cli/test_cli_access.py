@@ -140,11 +140,11 @@ def test_one_key_is_looked_up(keys: Path, number: int, count: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is no public key"),
-        ('anna = ["ssh-rsa {}"]', "is no public key"),
-        ('anna = ["ssh-ed25519 AAA*"]', "is no public key"),
-        ('anna = ["command=x ssh-ed25519 AAAA"]', "is no public key"),
-        ('"an na" = []', "is no name"),
+        ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is not a public key"),
+        ('anna = ["ssh-rsa {}"]', "is not a public key"),
+        ('anna = ["ssh-ed25519 AAA*"]', "is not a public key"),
+        ('anna = ["command=x ssh-ed25519 AAAA"]', "is not a public key"),
+        ('"an na" = []', "is not a valid name"),
         ('anna = ["ssh-ed25519 {}"]\nben = ["ssh-ed25519 {}"]', "is one of 'anna' too"),
     ],
 )

@@ -43,7 +43,7 @@ def test_it_lists_what_there_is(project: Path, line: list[bytes]) -> None:
     *misfits, first, second = result.output.splitlines()
     assert misfits == [
         "log/0000000004 does not follow change 2",
-        "log/0000000003 at byte 28: the content does not match its check",
+        "log/0000000003 is damaged at byte 28: the content does not match its check",
     ]
     assert f"refs/heads/main -> {line[2].hex()[:8]}  (may not have been acknowledged)" in first
     assert f"refs/heads/other -> {line[0].hex()[:8]}" in second

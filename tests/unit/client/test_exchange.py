@@ -177,7 +177,7 @@ def test_what_says_why(
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("no repository at 'größer'", "no repository at 'größer'"),
+        ("there is no repository at 'größer'", "there is no repository at 'größer'"),
         ("\x1b[2J\x1b]0;title\x07", " [2J ]0;title "),
         ("two\nlines\r", "two lines "),
         ("\x9b1m\u202e\u200b", " 1m  "),

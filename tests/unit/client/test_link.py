@@ -111,11 +111,11 @@ def test_paths_in_errors_are_what_the_user_calls_them() -> None:
     answered = reply(encode(ReplyMessage([Outcome(Status.REFUSED, fault=fault_of(NoSuchRepository("a b")))])))
     with Server([answered]).client(above="sftp://h/srv/") as client:
         (result,) = client.request(READ).results
-    assert str(result) == "no repository at 'sftp://h/srv/a%20b'"
+    assert str(result) == "there is no repository at 'sftp://h/srv/a%20b'"
     refusing = refuse(refused(NotDone(), NoSuchRepository("a")))
     with Server([refusing]).client(above="/srv/") as client, pytest.raises(Refusal) as caught:
         client.request(READ)
-    assert str(caught.value.outcomes[0]) == "no repository at '/srv/a'"
+    assert str(caught.value.outcomes[0]) == "there is no repository at '/srv/a'"
 
 
 def test_after_the_first_write_what_was_made_is_not_held_for_long() -> None:

@@ -108,6 +108,7 @@ LOCATION = TcpLocation("example.org", 4155, "project")
 
 NO_BRANCH, DENIED = f'Not a branch: "{URL}"', f'Permission denied: "{URL}": '
 LOST = "Connection error: example.org:4155: "
+LOOK = "look at the repository before you repeat the command"
 BUSY = "the server is busy: it takes no more than 3 connections at a time; try again later "
 
 
@@ -123,7 +124,11 @@ BUSY = "the server is busy: it takes no more than 3 connections at a time; try a
         (CannotConnect("h", "refused"), errors.ConnectionError, "Connection error: cannot connect to h: refused "),
         (ConnectionLost("gone"), errors.ConnectionError, f"{LOST}gone "),
         (RemoteProtocolError("no hpss"), errors.ConnectionError, f"{LOST}no hpss "),
-        (OutcomeUnknown("x"), errors.ConnectionError, f"{LOST}it is unknown whether the change was made: x "),
+        (
+            OutcomeUnknown("x"),
+            errors.ConnectionError,
+            f"{LOST}it is unknown whether the change was made: x; {LOOK} ",
+        ),
         (ServerBusy("connections", 3), errors.ConnectionError, f"{LOST}{BUSY}"),
         (
             Malformed(3, "cut off"),

@@ -180,7 +180,7 @@ def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
         carry_out(opened(store), next(numbers))
         return record_of(1, state)
 
-    with pytest.raises(TransportFailed, match="others were first for 30 s"):
+    with pytest.raises(TransportFailed, match="other processes changed the repository for 30 s"):
         log.append(log.look(), beaten)
     assert contents(opened(store).look().state) == [100, 101, 102, 103, 104]
 

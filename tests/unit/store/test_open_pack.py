@@ -115,7 +115,7 @@ def test_a_damaged_pack_without_its_index_is_named() -> None:
         content[at] ^= 0x24
         made.transport.delete(path)
         made.transport.put(path, (bytes(content),))
-        with pytest.raises(CorruptFile, match=rf"{path} at byte \d+"):
+        with pytest.raises(CorruptFile, match=rf"{path} is damaged at byte \d+"):
             opened(made)
         content[at] ^= 0x24
 
@@ -141,7 +141,7 @@ def test_a_pack_of_other_kinds_is_refused() -> None:
     made = stored([2])
     kinds = (*KINDS[:2], KINDS[1])
     snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
-    with pytest.raises(CorruptFile, match="its kinds are"):
+    with pytest.raises(CorruptFile, match="its kinds of records are"):
         snapshot.read_ranges([(0, 1)]).read(1 << 20)
 
 
@@ -219,7 +219,9 @@ def test_a_file_that_became_shorter_is_named() -> None:
     file = Shrunk(content)
     reader = PackReader(file, len(content), "packs/1.pack")
     file.length = 100
-    with pytest.raises(CorruptFile, match=r"packs/1.pack at byte 90: 10 bytes, expected 20: the file became shorter"):
+    with pytest.raises(
+        CorruptFile, match=r"packs/1.pack is damaged at byte 90: 10 bytes, expected 20: the file became shorter"
+    ):
         reader.read(90, 20)
     with pytest.raises(CorruptFile):
         list(reader.segments())
