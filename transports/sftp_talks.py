@@ -215,7 +215,7 @@ def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
             return parts
         size += sum(NAME + sum(NAME + len(name) for name in part.names) for part in more)
     count = sum(len(part.names) for part in parts)
-    raise TransportFailed(place.name, f"it has more than {count:,} names, the most that can be listed")
+    raise TransportFailed(place.name, f"it has more than {count:,} names: too many to list")
 
 
 def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:

@@ -145,7 +145,9 @@ def _url(place: str) -> str:
         return place
     if is_store_url(place):
         return PREFIX + place
-    raise CommandError(f"{place}: name a repository of Mercurial or Breezy by a URL; `smartserver serve` gives it one")
+    raise CommandError(
+        f"{place}: a repository of Mercurial or Breezy needs a URL here: serve it with `smartserver serve`"
+    )
 
 
 def _read_marks(path: str | None) -> Marks:

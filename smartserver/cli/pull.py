@@ -9,7 +9,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import between_servers, is_url
 
 
-@click.command(short_help="Copy a repository from another place: what is lacking here comes.")
+@click.command(short_help="Copy a repository from another place; only what is missing here is sent.")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", default=".")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")

@@ -10,7 +10,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.place import between_servers, is_url, repository_in
 
 
-@click.command(short_help="Copy a repository to another place: what that lacks is sent.")
+@click.command(short_help="Copy a repository to another place; only what is missing there is sent.")
 @click.argument("places", nargs=-1, required=True, metavar="[SOURCE] TARGET")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")

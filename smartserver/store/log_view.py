@@ -167,7 +167,7 @@ class LogView:
             above += [number for number, _ in found if number > version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would hide later changes.
-            why = f"it is missing, and something of change {max(above)} is there"
+            why = f"it is missing, although a file of change {max(above)} exists"
             return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head

@@ -225,7 +225,7 @@ def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
     prefix, _, rest = change.key.rpartition(b"refs/")
     name = prefix + b"refs/recovered/%b/%b" % (lost.id.encode(), rest)
     transaction.set_ref(name, decode_value(change.new))
-    return f"; what it was to be is kept as {name.decode(errors='replace')}"
+    return f"; the recovered value is kept as {name.decode(errors='replace')}"
 
 
 def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> bool:

@@ -160,7 +160,7 @@ class SegmentCheck:
             else:
                 named.append(found)
         if tuple(named) != indexed:
-            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
+            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents differ from those in the index")
 
     def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
         snapshot = self._snapshot

@@ -136,7 +136,7 @@ def traces(lines: Iterable[bytes]) -> list[Trace]:
             continue
         found.add(event)
     if not by_id:
-        raise BadTrace(f"there is no trace in it: {why}")
+        raise BadTrace(f"it has no trace: {why}")
     return sorted(by_id.values(), key=lambda each: each.start)
 
 

@@ -64,7 +64,8 @@ def shown(key: Path) -> str:
 def test_an_unknown_host_is_refused_unless_its_key_is_told(sshd: Sshd, tmp_path: Path) -> None:
     config = configured(sshd, tmp_path, UserKnownHostsFile=str(tmp_path / "none"))
     key = shown(sshd.folder / "host_key.pub")
-    assert refusal(sshd, config) == f"nobody knows its key, {key}: ssh to it once, or say so: ?host-key={key}"
+    advice = f"log in once with ssh, or add ?host-key={key} to the URL"
+    assert refusal(sshd, config) == f"its key {key} is not in known_hosts: {advice}"
     reach(sshd, config, key)
     reach(sshd, config, "any")
     assert refusal(sshd, config, "SHA256:other") == f"its key is {key}, not SHA256:other"
@@ -110,7 +111,7 @@ def agent(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 def test_a_key_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
     options = {"IdentityFile": str(tmp_path / "absent")}
     reach(sshd, configured(sshd, tmp_path, IdentitiesOnly="no", **options))
-    assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it takes none of our keys (there are none)"
+    assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it accepts none of your keys (there are none)"
     shutil.copy(sshd.folder / "user_key.pub", tmp_path / "absent.pub")
     reach(sshd, configured(sshd, tmp_path, **options))
 

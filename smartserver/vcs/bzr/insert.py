@@ -56,7 +56,7 @@ def insert(
                 more = _missing(repository, missing)
                 tokens, missing = sink.insert_stream(more, breezy._format, tokens)
             if missing:
-                raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
+                raise VcsError(f"the pull is incomplete: {shown(b' '.join(min(missing)[1:]))} is missing")
         except BzrError as error:
             raise VcsError(f"the repository refused the pulled revisions: {error}") from error
         finally:

@@ -74,7 +74,7 @@ class GitContents:
             if value is not None:
                 return value[0].id
         if raw == head:
-            raise NoSuchPart(f"no branch {shown(raw)}, which HEAD names: name a revision, as in URL@main")
+            raise NoSuchPart(f"HEAD names the branch {shown(raw)}, which does not exist: give a revision, as URL@main")
         if _HEX.fullmatch(name):
             found = find_by_prefix(self._stored, name)
             if found is not None:
@@ -260,7 +260,7 @@ def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
 
 
 def _missing(key: Key) -> ValueError:
-    return ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
+    return ValueError(f"the object {key.hex()} is missing, or has another type than expected")
 
 
 def _node(folder: bytes, entry: TreeEntry) -> Node:

@@ -42,7 +42,7 @@ class MissingObject(VcsError):
         self.key = key
 
     def __str__(self) -> str:
-        return f"object {self.key.hex()} is missing from this repository or damaged (git fsck says which)"
+        return f"object {self.key.hex()} is missing from this repository or damaged (run `git fsck`)"
 
 
 class TooLarge(VcsError):

@@ -145,7 +145,7 @@ def test_what_is_there_is_left_alone(tmp_path: Path, kind: str) -> None:
         (tmp_path / "elsewhere").mkdir()
         target.symlink_to(tmp_path / "elsewhere")
     before = there(tmp_path)
-    with pytest.raises(CommandError, match="out already exists: name a new folder, or an empty one"):
+    with pytest.raises(CommandError, match="out already exists: choose a new folder, or an empty one"):
         write_tree(stream(TREE), str(target), b"")
     with pytest.raises(CommandError, match="nowhere does not exist: create it first"):
         write_tree(stream(TREE), str(tmp_path / "nowhere/out"), b"")

@@ -71,7 +71,7 @@ def test_tar_restores_a_backup_byte_by_byte(source: tuple[Path, History], tmp_pa
     assert list(opened(restored).state.history) == list(opened(folder).state.history)
     assert refs(restored) == refs(folder)
     assert run("verify", str(restored)).stdout.endswith(": all well\n")
-    assert run("recover", str(restored)).stdout == f"{restored}: the log has everything that is there\n"
+    assert run("recover", str(restored)).stdout == f"{restored}: there is nothing to recover: the log is complete\n"
     # It goes on where it was.
     grow(restored, history, 1, ref=OTHER)
     assert OTHER in refs(restored)

@@ -73,7 +73,7 @@ def test_line_ends_are_kept(path: Path) -> None:
         ("push = 1.5", r":1: expected a budget"),
         ("# fine\npush = [\n1,\n]", r":2: expected a budget"),
         ("a.b = 1", r":1: expected a budget"),
-        ("[a]\npush = 1\n[b]\n'push' = 1", r":4: 'push' stands twice"),
+        ("[a]\npush = 1\n[b]\n'push' = 1", r":4: 'push' appears twice"),
     ],
 )
 def test_a_file_without_budgets(path: Path, text: str, why: str) -> None:

@@ -355,7 +355,7 @@ def test_what_was_changed_since_is_not_overwritten(
     push(repository, history, [other], {MAIN: other})
     first, _ = (each.id for each in find(storage).changes)
     assert restore(repository) == [
-        f"refs/heads/main was changed since; what it was to be is kept as refs/recovered/{first}/heads/main"
+        f"refs/heads/main was changed since; the recovered value is kept as refs/recovered/{first}/heads/main"
     ]
     kept = b"refs/recovered/%b/heads/main" % first.encode()
     assert refs_of(repository) == {MAIN: other, SIDE: line[2], kept: line[1]}
