@@ -157,12 +157,12 @@ class Blocks:
         other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
-            raise CorruptFile(self.name, 0, "the index is damaged and cannot be rebuilt")
+            raise CorruptFile(self.name, 0, "the index cannot be rebuilt from its pack")
         self._remaking.add(here)
         try:
             made = Blocks(self.remake(), self.name)
         finally:
             self._remaking.discard(here)
         if made.length != self.length:
-            raise CorruptFile(self.name, 0, "the index is damaged, and does not belong to its pack")
+            raise CorruptFile(self.name, 0, "the index does not belong to its pack")
         self.remade, self._content = made._file.read_at(0, made.size), made._content

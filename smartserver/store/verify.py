@@ -185,7 +185,7 @@ class _Verification:
             self._report(f"{index_path(entry.name)}: {NO_INDEX}")
         if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
             found = f"{index.segments} segments and {index.records} records"
-            why = f"has {found}, but the log states {entry.segments} and {entry.records}"
+            why = f"the file has {found}, but the log states {entry.segments} and {entry.records}"
             self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])
         builder = IndexBuilder(earlier.first_row)

@@ -156,7 +156,7 @@ def test_bases_can_be_left_out() -> None:
 def test_what_cannot_be_sent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     history = line("memory:///refused", 3)
     repository = BrzRepository(history.repository)
-    with pytest.raises(CannotSend, match="revision unknown is not here"):
+    with pytest.raises(CannotSend, match="revision unknown is missing in this repository"):
         plan(repository, [b"unknown"], [])
     sending = plan(repository, names(2), [])
     monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
@@ -173,7 +173,9 @@ def test_a_text_that_is_missing_here_is_named() -> None:
     repository = history.repository
     read = repository.texts.get_record_stream
     repository.texts.get_record_stream = lambda keys, *rest: read([key for key in keys if key[1] != b"r1"], *rest)
-    with pytest.raises(CannotSend, match=r"the text of file-id in r1 is not here \(brz check says more\)"):
+    with pytest.raises(
+        CannotSend, match=r"the text of file-id in r1 is missing in this repository \(run `brz check`\)"
+    ):
         list(plan(BrzRepository(repository), names(2), []).segments())
 
 

@@ -179,7 +179,7 @@ def test_a_path_that_is_none(server: Server, user: User, path: str, why: str) ->
     [
         (
             "git.git",
-            "invalid repository path 'git.git': a git repository is there",
+            "invalid repository path 'git.git': there is a git repository already",
             "there is no smartserver repository at 'git.git', but a git repository, which is not served: to have it "
             "served, run `git push --mirror URL/ANOTHER-PATH` in it",
         ),

@@ -87,7 +87,7 @@ def test_the_index_of_another_pack_is_not_taken() -> None:
     transport, _ = file_of(bytes(300), lambda content: b"x" + content[1:])
     made = Blocks(transport.open_read("index"), "index")
     made.remake = lambda: b"".join(seal([bytes(301)]))
-    with pytest.raises(CorruptFile, match="not of the pack beside it"):
+    with pytest.raises(CorruptFile, match="the index does not belong to its pack"):
         made.read(0, 8)
 
 

@@ -235,7 +235,7 @@ def test_a_writer_that_slept_too_long_knows_nothing_for_certain(
             checkpoint(store)
             clean_log(store, name)
     assert not store.exists(record_path(2))
-    with pytest.raises(OutcomeUnknown, match="since change 1 is not known"):
+    with pytest.raises(OutcomeUnknown, match="no longer has the changes since change 1"):
         frozen.append(base, partial(judge, 1))
 
 

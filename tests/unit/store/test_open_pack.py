@@ -191,7 +191,7 @@ def test_a_shorter_file_than_the_root_says_is_refused() -> None:
         (MAGIC + b"\1\0\x10\0\5" + bytes(20), "the list of kinds"),
         (encode_header(KINDS)[:20] + bytes(16), "the list of kinds"),
         (encode_header(KINDS).replace(b"object", b"obj\xff\xfft") + bytes(16), "the list of kinds"),
-        (MAGIC + b"\1\0\x0e\0\0" + bytes(20), "says its header has 14 bytes, but it ends after 13"),
+        (MAGIC + b"\1\0\x0e\0\0" + bytes(20), "the header states 14 bytes, but ends after 13"),
     ],
 )
 def test_what_is_no_pack_of_this_release_is_named(content: bytes, why: str) -> None:

@@ -250,7 +250,7 @@ def test_packs_that_no_record_names(
     clock.now += DAY
     assert repository.collect_garbage_files() == 0
     assert set(repository.snapshot().state.dropped) == {bytes.fromhex(each) for each in (retried, "ab" * 16)}
-    told = "packs that no record names, which are kept: 2; smartserver recover tells what they are"
+    told = "packs that no change in the log uses, kept: 2; `smartserver recover --list` shows what they are"
     assert caplog.messages == [told]
     clock.now += DAY
     assert repository.collect_garbage_files() == 3

@@ -121,7 +121,7 @@ def test_a_damaged_record_and_what_lies_above_it(
     assert problem == f"{record_path(2)} is damaged at byte 28: the content does not match its check"
     storage.delete(record_path(2))
     assert problems(repository) == [
-        f"{record_path(2)} is damaged at byte 0: it is missing, and something of change 3 is there"
+        f"{record_path(2)} is damaged at byte 0: it is missing, although a file of change 3 exists"
     ]
     for ask in (PackRepository(storage).exists, PackRepository(storage).snapshot):  # Never: there is no repository.
         with pytest.raises(CorruptFile, match="is missing"):
