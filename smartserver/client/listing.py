@@ -29,5 +29,5 @@ def repositories(client: Client, path: str, *, refs: bool) -> Iterator[Repositor
         if last.split("/") <= before.split("/"):
             raise RemoteProtocolError(f"expected repositories after {before!r}, which the server announced, got none")
     raise RemoteProtocolError(
-        f"the server announces more repositories after {MOST_ANSWERS} answers: list a folder below {path!r} instead"
+        f"the server announces more repositories after {MOST_ANSWERS} answers: list one folder at a time"
     )

@@ -184,7 +184,7 @@ class _Verification:
         if pack.rebuilt is not None and entry.has_index and not self._is_torn(entry, pack.rebuilt):
             self._report(f"{index_path(entry.name)}: {NO_INDEX}")
         if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
-            found = f"{index.segments} segments and {index.records} records"
+            found = f"{index.segments} revisions and {index.records} records"
             why = f"the file has {found}, but the log states {entry.segments} and {entry.records}"
             self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])

@@ -58,7 +58,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
         arguments = ("config", "--local", "--type=bool", "--get", _KEPT)
         # Git ends with 1 without such a setting, and with 128 if there is no repository.
         if found.run(*arguments, accept=(0, 1, 128)) != b"true\n":
-            raise VcsError(f"{folder} was not created by --keep: choose a new folder")
+            raise VcsError(f"{folder} was not created by smartserver: choose a new folder")
     return True
 
 

@@ -152,7 +152,7 @@ def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
     file = TokenFile(token_path(access))
     token_path(access).unlink()
     assert file.content.find(token) is not None
-    assert "is not used, the tokens stay as they were: it is gone" in caplog.text
+    assert "is not used, the tokens stay as they were: it was deleted" in caplog.text
 
 
 def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> None:

@@ -327,7 +327,7 @@ def test_counts_of_the_log(repository: PackRepository, history: History) -> None
     push(repository, history, line, {MAIN: line[1]})
     entry = replace_pack(repository, segments=3)
     (problem,) = problems(repository)
-    assert f"holds 2 segments and {entry.records} records, the log says 3 and {entry.records}" in problem
+    assert f"the file has 2 revisions and {entry.records} records, but the log states 3 and {entry.records}" in problem
 
 
 def test_no_more_problems_than_fit(

@@ -100,7 +100,7 @@ def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
 
 def test_a_head_that_is_not_there(sample: Sample) -> None:
     sample.stored.settings["HEAD"] = b"refs/heads/gone"
-    with pytest.raises(NoSuchPart, match="no branch refs/heads/gone, which HEAD names"):
+    with pytest.raises(NoSuchPart, match="HEAD names the branch refs/heads/gone, which does not exist"):
         sample.contents.find("")
 
 
