@@ -51,7 +51,7 @@ def test_it_is_made_and_opened_again(tmp_path: Path, repository: GitRepository) 
         open_bare(repository.git_dir, "git sha256", VARIABLES)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
-    with pytest.raises(VcsError, match="full was not created by --keep: choose a new folder"):
+    with pytest.raises(VcsError, match="full was not created by smartserver: choose a new folder"):
         open_bare(str(tmp_path / "full"), "git sha1", VARIABLES)
     with pytest.raises(ToolFailed):
         open_bare(str(tmp_path / "full/file"), "git sha1", VARIABLES)
