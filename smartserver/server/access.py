@@ -170,7 +170,8 @@ class RuledAccess(Access):
             return beyond
         level, _ = self.rules.decides(self.user, permission, path, ref)
         allowed = f"only {level.word}" if level else "nothing"
-        return f"the server's access rules allow {self.user} {allowed} here"
+        more = "" if self.user == ANONYMOUS else "; ask its administrator for more"
+        return f"the server's access rules allow {self.user} {allowed} here{more}"
 
 
 @dataclass(frozen=True, slots=True)

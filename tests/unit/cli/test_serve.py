@@ -474,7 +474,7 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
             client.call(repository_stats, StatsRequest(), "team/new")
     with on_streams(served, *options, "--user", "ben") as client, pytest.raises(AccessDenied) as denied:
         client.call(repository_stats, StatsRequest(), "team/new")
-    assert denied.value.why == "the server's access rules allow ben nothing here"
+    assert denied.value.why == "the server's access rules allow ben nothing here; ask its administrator for more"
     said = log.read_text()
     who = f"user=anna by={key.fingerprint} from=[2001:db8::7]:50398"
     change = f"INFO change {who} path=team/new repository=created outcome=done\n"

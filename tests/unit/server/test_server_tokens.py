@@ -307,7 +307,10 @@ def test_a_scope_narrows_what_the_rules_give(world: World, history: list[bytes])
     assert "is for the paths 'secret/**' alone" in denied(world.ask(PULL, path="open", token=token)).why
     assert "is for the paths" in denied(world.ask((repository_create, CREATE), path="SECRET/new", token=token)).why
     widest = world.create("ben", path="**")
-    assert denied(world.ask(PULL, token=widest)).why == "the server's access rules allow ben nothing here"
+    assert (
+        denied(world.ask(PULL, token=widest)).why
+        == "the server's access rules allow ben nothing here; ask its administrator for more"
+    )
     answer = world.ask(LIST, path="", token=token)
     assert isinstance(answer, ReplyMessage)
     found = msgspec.msgpack.decode(answer.outcomes[0].result, type=ListResult).repositories
