@@ -201,9 +201,8 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
 
     def __str__(self) -> str:
         unknown = "it is unknown whether the change was made"
-        if unknown in self.why:
-            return self.why  # A step may have said so.
-        return f"{unknown}: {self.why}; look at the repository before you repeat the command"
+        message = f"{unknown}: {self.why}; look at the repository before you repeat the command"
+        return self.why if unknown in self.why else message  # A step may have said so.
 
 
 @dataclasses.dataclass(eq=False)
@@ -232,10 +231,8 @@ class NotDone(RequestError, code="not-done"):
 
 @dataclasses.dataclass(eq=False)
 class ServerBusy(RequestError, code="server-busy"):
-    """The server has as many connections as it accepts. No part of the request was read.
-
-    A client does not retry by itself, because a retry would be one more connection.
-    """
+    """The server has as many connections as it accepts. No part of the request was read. A client does not retry by
+    itself, because a retry would be one more connection."""
 
     what: str
     limit: int
@@ -262,8 +259,7 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
     detail: str
 
     def __str__(self) -> str:
-        unknown = "the server reported an error that this release does not know; a newer smartserver may explain it"
-        return f"{unknown}: {self.remote_code}: {self.detail}"
+        return f"the server reported an error that only a newer release knows: {self.remote_code}: {self.detail}"
 
 
 A_GIT_REPOSITORY = "a git repository"
@@ -349,8 +345,7 @@ class DivergedBranches(RepositoryError, code="diverged"):
     def __str__(self) -> str:
         if self.behind:
             return f"{_name(self.ref)} is at {shown(self.tip)}, ahead of the pushed revision: pull, or force the push"
-        why = f"it is at {shown(self.tip)}, which the pushed revision does not include"
-        return f"{_name(self.ref)} has diverged: {why}; pull and merge first, or force the push"
+        return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}; pull and merge first, or force the push"
 
 
 @dataclasses.dataclass(eq=False)
@@ -530,7 +525,7 @@ class ConflictingRecord(RepositoryError, code="conflicting-record"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"the repository has other content for {shown(self.key)} than was sent: one of the two is damaged"
+        return f"the repository has other content for {shown(self.key)}: check both repositories for damage"
 
 
 @dataclasses.dataclass(eq=False)
