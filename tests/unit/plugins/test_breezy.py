@@ -14,9 +14,12 @@ from breezy.bzr.workingtree_4 import DirStateWorkingTree
 from breezy.controldir import ControlDir
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.places import ADVICE
 from smartserver.client.url import TcpLocation
 from smartserver.errors import (
     AccessDenied,
+    CorruptFile,
+    CorruptRecord,
     NoSuchBranch,
     NoSuchRepository,
     OutcomeUnknown,
@@ -134,6 +137,16 @@ BUSY = "the server is busy: it takes no more than 3 connections at a time; try a
             Malformed(3, "cut off"),
             errors.ConnectionError,
             f"{LOST}the server's answer cannot be read: malformed at byte 3: cut off ",
+        ),
+        (
+            CorruptFile("packs/1.pack", 70, "why"),
+            errors.BzrError,
+            f"the repository 'project' is damaged: packs/1.pack at byte 70: why {ADVICE}",
+        ),
+        (
+            CorruptRecord(b"r1", b"", "why"),
+            errors.BzrError,
+            "revision r1 is not valid: why (`brz check` shows whether it is damaged here)",
         ),
         (NoSpace("x"), errors.BzrError, "example.org:4155: no space left to write 'x'"),
         (TransportFailed("", f"no {LOCATION.where}: x"), errors.BzrError, f"no {LOCATION.where}: x"),
