@@ -92,7 +92,7 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
     if found.residual > may_be_off:
         return (
             f"a run lies {found.residual * 1000:.0f} ms off the line, where {may_be_off * 1000:.0f} ms are the most "
-            f"({MOST_RESIDUAL:.0%} of the greatest RTT): the machine is busy, or the time is no straight line"
+            f"({MOST_RESIDUAL:.0%} of the greatest RTT): the machine is busy, or the time is not linear in the RTT"
         )
     return ""
 

@@ -342,7 +342,7 @@ class ProxySocket(asyncio.Protocol):
         self.transport.abort()
 
     def forget(self) -> None:
-        """Drop all bytes on the way."""
+        """Discard the bytes that were received and not delivered yet, and cancel the timer."""
         self._lane.clear()
         if self._timer is not None:
             self._timer.cancel()

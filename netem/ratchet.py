@@ -55,7 +55,7 @@ class Budgets:
             raise BudgetsError(f'{self.path}:{number}: expected a budget, `"name" = 1`, on a line of its own')
         name = found["key"].strip("\"'")
         if name in self._budgets:
-            raise BudgetsError(f"{self.path}:{number}: {name!r} stands twice")
+            raise BudgetsError(f"{self.path}:{number}: {name!r} appears twice")
         self._budgets[name] = int(found["budget"])
 
     def __getitem__(self, name: str) -> int:

@@ -201,7 +201,8 @@ class OutcomeUnknown(RequestError, code="outcome-unknown"):
 
     def __str__(self) -> str:
         unknown = "it is unknown whether the change was made"
-        return self.why if unknown in self.why else f"{unknown}: {self.why}"  # A step may have said so.
+        message = f"{unknown}: {self.why}; look at the repository before you repeat the command"
+        return self.why if unknown in self.why else message  # A step may have said so.
 
 
 @dataclasses.dataclass(eq=False)
@@ -217,7 +218,7 @@ class RequestRefused(RequestError, code="refused"):
     """Nothing was changed. The outcome of each call gives the reason."""
 
     def __str__(self) -> str:
-        return "refused; nothing changed"
+        return "the server refused the request, and gave no reason; nothing changed"
 
 
 @dataclasses.dataclass(eq=False)
@@ -225,15 +226,13 @@ class NotDone(RequestError, code="not-done"):
     """The call was not carried out because another call of the same request was refused."""
 
     def __str__(self) -> str:
-        return "not done because another change of the request was refused"
+        return "not done, because the server refused another change of the same command"
 
 
 @dataclasses.dataclass(eq=False)
 class ServerBusy(RequestError, code="server-busy"):
-    """The server has as many connections as it accepts. No part of the request was read.
-
-    A client does not retry by itself, because a retry would be one more connection.
-    """
+    """The server has as many connections as it accepts. No part of the request was read. A client does not retry by
+    itself, because a retry would be one more connection."""
 
     what: str
     limit: int
@@ -249,7 +248,7 @@ class InternalError(RequestError, code="internal"):
     reference: str
 
     def __str__(self) -> str:
-        return f"internal error in the server: its log has the reason, as {self.reference}; tell its administrator"
+        return f"internal error in the server: tell its administrator, whose log has the reason under {self.reference}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -260,7 +259,7 @@ class UnknownRemoteError(RequestError, code="unknown-remote-error"):
     detail: str
 
     def __str__(self) -> str:
-        return f"the server reported an error that this release does not know: {self.remote_code}: {self.detail}"
+        return f"the server reported an error that only a newer release knows: {self.remote_code}: {self.detail}"
 
 
 A_GIT_REPOSITORY = "a git repository"
@@ -277,7 +276,7 @@ class NoSuchRepository(RepositoryError, code="no-such-repository"):
 
     def __str__(self) -> str:
         kind = "smartserver repository" if self.found else "repository"
-        return f"no {kind} at {place(self.path)}" + (f", but {self.found}" if self.found else "")
+        return f"there is no {kind} at {place(self.path)}" + (f", but {self.found}" if self.found else "")
 
 
 @dataclasses.dataclass(eq=False)
@@ -299,7 +298,7 @@ class NestedRepository(RepositoryError, code="nested-repository"):
 
     def __str__(self) -> str:
         where = repr(self.inside) if self.inside else f"at {place(self.inside)}"
-        return f"{self.path!r} is inside the repository {where}"
+        return f"{self.path!r} is inside the repository {where}: use that repository, or a path outside it"
 
 
 @dataclasses.dataclass(eq=False)
@@ -321,7 +320,7 @@ class NoSuchBranch(RepositoryError, code="no-such-branch"):
     ref: bytes
 
     def __str__(self) -> str:
-        return f"no branch named {_name(self.ref)}"
+        return f"there is no branch or tag {_name(self.ref)}: check the name, or pull again"
 
 
 @dataclasses.dataclass(eq=False)
@@ -332,7 +331,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
     tip: bytes
 
     def __str__(self) -> str:
-        return f"{_name(self.ref)} already exists at {shown(self.tip)}"
+        return f"{_name(self.ref)} already exists, at {shown(self.tip)}: choose another name, or pull and merge first"
 
 
 @dataclasses.dataclass(eq=False)
@@ -345,8 +344,8 @@ class DivergedBranches(RepositoryError, code="diverged"):
 
     def __str__(self) -> str:
         if self.behind:
-            return f"{_name(self.ref)} is ahead: it is at {shown(self.tip)}, which descends from the new tip"
-        return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}, which the new tip does not descend from"
+            return f"{_name(self.ref)} is at {shown(self.tip)}, ahead of the pushed revision: pull, or force the push"
+        return f"{_name(self.ref)} has diverged: it is at {shown(self.tip)}; pull and merge first, or force the push"
 
 
 @dataclasses.dataclass(eq=False)
@@ -381,7 +380,7 @@ class StaleLease(RepositoryError, code="stale-lease"):
     def __str__(self) -> str:
         found = f"is at {shown(self.actual)}" if self.actual else "does not exist"
         expected = f"at {shown(self.expected)}" if self.expected else "not to exist"
-        return f"{_name(self.ref)} {found}, but was expected {expected}"
+        return f"{_name(self.ref)} {found}, but was expected {expected}: pull first, then try again"
 
 
 @dataclasses.dataclass(eq=False)
@@ -403,7 +402,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"the entry {_name(self.key)} of {self.map!r} does not have the expected value: read it again first"
+        return f"somebody changed {_name(self.key)} in {self.map!r} meanwhile: pull first, then try again"
 
 
 @dataclasses.dataclass(eq=False)
@@ -426,7 +425,7 @@ class MissingRevision(RepositoryError, code="missing-revision"):
     revision: bytes
 
     def __str__(self) -> str:
-        return f"no revision {shown(self.revision)}"
+        return f"the repository does not have revision {shown(self.revision)}: check the id, or pull again"
 
 
 @dataclasses.dataclass(eq=False)
@@ -449,7 +448,7 @@ class MissingParents(RepositoryError, code="missing-parents"):
     revisions: list[bytes]
 
     def __str__(self) -> str:
-        return f"the repository lacks these parents: {_few(self.revisions)}"
+        return f"the repository lacks parents of the pushed revisions: {_few(self.revisions)}; pull, then push again"
 
 
 @dataclasses.dataclass(eq=False)
@@ -494,7 +493,7 @@ class CorruptRecord(RepositoryError, code="corrupt-record"):
         if not self.revision:
             return self.why  # The fault is not in one segment.
         record = f"record {shown(self.key)} of " if self.key else ""
-        return f"{record}revision {shown(self.revision)}: {self.why}"
+        return f"{record}revision {shown(self.revision)} is not valid: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -526,7 +525,7 @@ class ConflictingRecord(RepositoryError, code="conflicting-record"):
     key: bytes
 
     def __str__(self) -> str:
-        return f"the repository has another text under the key {shown(self.key)}"
+        return f"the repository has other content for {shown(self.key)}: check both repositories for damage"
 
 
 @dataclasses.dataclass(eq=False)
@@ -538,7 +537,7 @@ class CorruptFile(RepositoryError, code="corrupt-file"):
     why: str
 
     def __str__(self) -> str:
-        return f"{self.path} at byte {self.offset}: {self.why}"
+        return f"{self.path} is damaged at byte {self.offset}: {self.why}"
 
 
 @dataclasses.dataclass(eq=False)
@@ -548,7 +547,7 @@ class RepositoryChanged(RepositoryError, code="repository-changed", retryable=Tr
     file: str
 
     def __str__(self) -> str:
-        return f"{self.file} is gone: the repository was recreated or lost revisions while it was read; try again"
+        return f"{self.file} is gone: the repository was pruned or recreated while it was read; try again"
 
 
 SHOWN = 1000

@@ -129,7 +129,7 @@ def _told(what: str) -> Iterator[None]:
     except OSError as error:
         raise TransportFailed("", f"{what}: {error.strerror or error}") from None
     except UnicodeError:  # The encoding of host names (IDNA) has messages that do not help a user.
-        raise TransportFailed("", f"{what}: no host can have that name") from None
+        raise TransportFailed("", f"{what}: it is not a valid host name") from None
     except (paramiko.SSHException, EOFError, ValueError) as error:
         raise TransportFailed("", f"{what}: {_words(error)}") from None
 
@@ -344,10 +344,12 @@ class _Known:
             if way.host_key not in (ANY_KEY, found):
                 raise _Refused(f"its key is {found}, not {way.host_key}")
         elif not self._keys:
-            raise _Refused(f"nobody knows its key, {found}: ssh to it once, or say so: ?host-key={found}")
+            raise _Refused(
+                f"its key {found} is not in known_hosts: log in once with ssh, or add ?host-key={found} to the URL"
+            )
         elif blob not in {known for _, known in self._keys}:
             where = " ".join(way.known_hosts[:1])
-            raise _Refused(f"its key is {found}, which is not the one in {where}: it was made anew, or is another's")
+            raise _Refused(f"its key is {found}, not the one in {where}: it was replaced, or another machine answers")
 
 
 def fingerprint(blob: bytes) -> str:
@@ -388,17 +390,17 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
             try:
                 more = connection.auth_publickey(way.user, key)
             except paramiko.BadAuthenticationType as error:
-                raise _Refused(f"it takes no keys, only {', '.join(error.allowed_types)}") from None
+                raise _Refused(f"it accepts no keys, only {', '.join(error.allowed_types)}") from None
             except paramiko.AuthenticationException:
                 tried.append(name)
             else:
                 if not more:
                     return
-                raise _Refused(f"it wants more than a key: {', '.join(more)}")
+                raise _Refused(f"it requires more than a key: {', '.join(more)}")
             if not connection.is_active():
                 tried.append("then it ended the connection")
                 break
-    raise _Refused(f"it takes none of our keys ({'; '.join(tried) or 'there are none'})")
+    raise _Refused(f"it accepts none of your keys ({'; '.join(tried) or 'there are none'})")
 
 
 def _keys(way: _Way, agent: paramiko.Agent, tried: list[str]) -> Iterator[tuple[str, paramiko.PKey]]:

@@ -286,7 +286,7 @@ class Session:
             if due is not None:
                 self._handles.answered(due[2], said)
         if due is None:
-            raise sftp.BadPacket(f"the server answered request {number}, which nobody asked")
+            raise sftp.BadPacket(f"the server answered request {number}, which was not sent")
         box, place, _ = due
         box.put((place, said))
 

@@ -215,7 +215,7 @@ def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
             return parts
         size += sum(NAME + sum(NAME + len(name) for name in part.names) for part in more)
     count = sum(len(part.names) for part in parts)
-    raise TransportFailed(place.name, f"it has more than the {count:,} names that were taken: no more are listed")
+    raise TransportFailed(place.name, f"it has more than {count:,} names: too many to list")
 
 
 def _parts(place: RemotePath, answers: Sequence[sftp.Answer]) -> list[Names]:
@@ -441,7 +441,7 @@ def content(
         if whole is not None:
             return whole
         size = found[1].size
-    raise TransportFailed(place.name, "it is another each time it is read")
+    raise TransportFailed(place.name, "it changes each time it is read")
 
 
 def _read_whole(
@@ -481,7 +481,7 @@ def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list
         pieces = opening.read() if opening.is_closed else (yield from _read_once(place, handle, ranges, undo))
         if all(not piece.short or piece.ended or piece.offset + len(piece.got) >= attributes.size for piece in pieces):
             return _joined(ranges, pieces)
-    raise TransportFailed(place.name, "it is another each time it is read")
+    raise TransportFailed(place.name, "it changes each time it is read")
 
 
 def real_path(place: RemotePath) -> Talk[bytes]:

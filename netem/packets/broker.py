@@ -144,7 +144,7 @@ def _join(congestion: str) -> tuple[tuple[Namespace, Namespace], tuple[devices.P
         return sides, devices.join(sides, congestion=congestion)
     except OSError as error:  # This process ends then, and its namespaces with it.
         reason = f"{error.strerror}: {error.filename}" if error.filename else str(error.strerror)
-        raise Unavailable(f"no packet network here: {reason}") from error
+        raise Unavailable(f"cannot create a packet network: {reason}") from error
 
 
 def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others: Channel) -> tuple[int, Channel]:
@@ -179,7 +179,7 @@ def main(descriptor: int) -> None:
         try:
             become_owner()
         except OSError as error:
-            raise Unavailable(f"no packet network here: {error.strerror}") from error
+            raise Unavailable(f"cannot create a packet network: {error.strerror}") from error
         sides, ports = _join(congestion)
     except Unavailable as error:
         with contextlib.suppress(BrokenPipeError):  # The other process was interrupted.

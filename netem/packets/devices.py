@@ -81,7 +81,7 @@ def check_setting(name: str) -> None:
     """Raise `ValueError` if a kernel setting does not belong to a network namespace."""
     first, *rest = name.split(".")
     if first != "net" or not rest or not all(part.replace("-", "_").isidentifier() for part in rest):
-        raise ValueError(f"{name!r} is no setting of the network: its name begins with net.")
+        raise ValueError(f"{name!r} is not a network setting: their names begin with net.")
 
 
 def set_kernel(namespace: Namespace, name: str, value: str) -> None:

@@ -70,7 +70,7 @@ class Packets:
             ValueError: an effect of the link is impossible for packets.
         """
         if not sys.platform.startswith("linux"):
-            raise Unavailable(f"no packet network here: network namespaces are Linux's, this is {sys.platform}")
+            raise Unavailable(f"packet networks need Linux, this is {sys.platform}")
         self.link.check_packets()
         self._broker, there = Channel.pair()
         # Pass `sys.path`, so that it finds this package. Use a new session, so that a terminal's ^C does not end it.

@@ -54,7 +54,7 @@ PAUSE = 0.1
 
 
 class Kept(NamedTuple):
-    """A held connection."""
+    """A held connection. `since`: the time when it was given, in seconds of the monotonic clock."""
 
     given: Give
     descriptors: list[int]

@@ -88,7 +88,7 @@ def check(file: str) -> None:
         click.echo(f"{file}: {name} has no key and no token", err=True)
     for program in sorted({command[0] for hook in rules.hooks for command in (hook.before, hook.after) if command}):
         if not (os.path.isfile(program) and os.access(program, os.X_OK)):
-            click.echo(f"{file}: hooks run {program}, which is no program here", err=True)
+            click.echo(f"{file}: hooks run {program}, which is not a program on this machine", err=True)
     counts = {"rule": len(rules.rules), "limit": len(rules.limits), "hook": len(rules.hooks)}
     found = [f"{count} {what}{'s' if count > 1 else ''}" for what, count in counts.items() if count]
     click.echo(f"{file}: {', '.join(found)}")
@@ -163,11 +163,11 @@ def keys(file: str, root: str, lookup: tuple[str, str] | None, place: str) -> No
         if lookup is not None:  # sshd does not log the command's standard error.
             with contextlib.suppress(CommandError):
                 log_to(place, False, journal=False, audits=False)
-                logging.getLogger("smartserver").error("nobody can log in by a key: %s", error)
+                logging.getLogger("smartserver").error("no user can log in with a key: %s", error)
         raise
     if lookup is None:
         if not Path(root).is_dir():
-            click.echo(f"{root} is not a folder: nobody can log in by these keys until it is", err=True)
+            click.echo(f"{root} is not a folder: create it, else no user can log in with these keys", err=True)
         if place == "syslog" and not os.path.exists(SYSLOG):
             click.echo(f"{NO_SYSLOG}: log-ins by these keys are not logged; --log FILE logs to a file", err=True)
     for key in found:

@@ -76,7 +76,7 @@ def database_of(store: str) -> Database:
     found = cluster_of(store, open_store(store))
     if found is None:
         raise CommandError(
-            f"{store} has no access rules, as it has no database: name a file, or see `smartserver cluster --help`"
+            f"{store} has no access rules, because it has no database: give a file, or see `smartserver cluster --help`"
         )
     made: Database = postgres().Database(found[2].log, found[2].store)
     return made

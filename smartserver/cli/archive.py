@@ -72,7 +72,9 @@ def _opened_together(archives: dict[str, BinaryIO]) -> PackRepository:
             raise head.damage
         for entry in head.state.packs:
             if not folder.exists(pack_path(entry.name)):
-                raise CommandError(f"{names} lacks {pack_path(entry.name)}: name the earlier dumps, too")
+                raise CommandError(
+                    f"{names} lacks {pack_path(entry.name)}, which is in an earlier dump: give the earlier dumps, too"
+                )
     return repository
 
 

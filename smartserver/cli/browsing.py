@@ -60,7 +60,7 @@ def browsing(place: str, flags: Set[str], selector: Selector) -> Iterator[Conten
             with span(Part.LOCAL, "write"):  # Its waits for the server have spans of their own.
                 yield ContentStream(content.body)
         except Malformed as error:
-            raise CommandError(f"{place}: the answer is damaged: {error}") from None
+            raise CommandError(f"{place}: the server's answer is damaged: {error}") from None
 
 
 def _repository_at(place: str, flags: Set[str]) -> AbstractContextManager[RemoteRepository]:

@@ -46,7 +46,7 @@ def init(flags: frozenset[str], store: str, log_place: str) -> None:
     library, store = postgres(), local_place(store)
     _check_address(log_place, library.secrets_in)
     if "://" in store and not store.startswith("s3://"):
-        raise CommandError(f"{store} cannot be shared by servers: name a folder, or s3://bucket/prefix")
+        raise CommandError(f"{store} cannot be shared by servers: give a folder, or s3://bucket/prefix")
     with one_line(above(store)):
         transport, identity = open_store(store, flags), os.urandom(16).hex()
         if cluster_of(store, transport) is not None:
@@ -111,6 +111,4 @@ def _check_empty(place: str, store: Transport) -> None:
     """Check that a store is empty, because the logs of repositories in it would be hidden."""
     with contextlib.suppress(NoSuchFile):  # A prefix of a bucket exists only if it has files.
         for name in store.list_directory(""):
-            raise CommandError(
-                f"{place} has {name!r} already: begin with an empty place, and copy by `smartserver push`"
-            )
+            raise CommandError(f"{place} has {name!r} already: give an empty place, then copy with `smartserver push`")

@@ -10,7 +10,7 @@ from smartserver.client.medium import MediumError
 from smartserver.client.request import NotOurProtocol
 from smartserver.client.store_url import PREFIX
 from smartserver.client.url import BadUrl
-from smartserver.errors import name_from
+from smartserver.errors import CorruptFile, name_from
 from smartserver.trace.flags import BadFlag
 from smartserver.wire.errors import ProtocolError
 from transports.errors import CodedError
@@ -40,6 +40,8 @@ def one_line(what: str = "", above: str = "") -> Iterator[None]:
         if isinstance(error, CodedError):
             name_from(above, error)
         said = str(error)
+        if isinstance(error, CorruptFile) and "`smartserver " not in said:
+            said += "; `smartserver verify` lists all damage, and a backup repairs it"
         raise CommandError(said if not what or _names(said, what) else f"{what}: {said}") from error
 
 

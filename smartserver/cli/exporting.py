@@ -54,7 +54,7 @@ def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
     place = os.path.abspath(folder)
     above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):
-        raise CommandError(f"{folder} already exists: name a new folder, or an empty one")
+        raise CommandError(f"{folder} already exists: choose a new folder, or an empty one")
     if not os.path.isdir(above):
         raise CommandError(f"{above} does not exist: create it first")
     made = tempfile.mkdtemp(prefix=".smartserver-", dir=above)
@@ -103,7 +103,9 @@ class _Writer:
         while self._open[-1][0] != folder:
             if len(self._open) == 1:
                 self._check(entry, *entry.path.split(b"/"))
-                raise CommandError(f"{self._place(entry.path)}: the server sent it before its folder")
+                raise CommandError(
+                    f"{self._place(entry.path)}: the server's answer is damaged: it lacks the folder of this file"
+                )
             os.close(self._open.pop()[1])
         return self._open[-1][1]
 

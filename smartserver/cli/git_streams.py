@@ -205,7 +205,7 @@ def bring(
             tips = {name: value[0].id for name, value in copied.refs.items()}
             set_refs(local, tips, known.settings.get(HEAD, HEADS + b"main"))
         except Malformed as error:
-            raise CommandError(f"{place}: the answer is damaged: {error}") from None
+            raise CommandError(f"{place}: the server's answer is damaged: {error}") from None
         finally:
             for keep in keeps:
                 os.unlink(keep)

@@ -178,7 +178,7 @@ class FolderImport:
             known.forget()
             return Base(self._named or NEW_BRANCH)
         except Malformed as error:
-            raise CommandError(f"{self._place}: the answer is damaged: {error}") from None
+            raise CommandError(f"{self._place}: the server's answer is damaged: {error}") from None
         except NoSuchPart:
             self._check_vcs()
             branch = self._named or known.settings.get(HEAD, NEW_BRANCH)
@@ -191,7 +191,7 @@ class FolderImport:
         branch = self._named or known.settings.get(HEAD, NEW_BRANCH)
         value = known.ref(branch)
         if value is None or not keys:
-            raise CommandError(f"{self._place}: the answer is damaged: it has no tree of {shown(branch)}")
+            raise CommandError(f"{self._place}: the server's answer is damaged: it has no tree of {shown(branch)}")
         return Base(branch, value[0].id, keys[0], b"".join(keys))
 
     def _check_vcs(self) -> None:

@@ -85,7 +85,7 @@ class _Reader:
             elif kind == b"M":
                 self.pages.append(self._decoded(_page, content))
         if left or self._file.read(1):
-            raise self._damaged("it has another length than it says")
+            raise self._damaged("its length differs from the one that it states")
 
     def _block(self, kinds: bytes) -> tuple[bytes, bytes]:
         head = self._file.read(5)

@@ -59,8 +59,14 @@ def fast_export(run: StreamRun, vcs: str, refs: Sequence[str]) -> None:
 
 
 def fast_import(run: StreamRun, stream: str, vcs: str, *, force: bool, may_create: bool) -> None:
-    """Read a stream from a file (`-`: from standard input) into a repository of Mercurial or Breezy. `may_create`: true
-    if a missing repository is created."""
+    """Import a stream of `git fast-import` into a repository of Mercurial or Breezy.
+
+    `stream`: the file to read; `-` is standard input. `vcs`: the system of a new repository. `force`: move branches and
+    tags even if they would lose commits. `may_create`: create a missing repository.
+
+    Raises:
+        VcsError: a line of the stream is not valid, or a branch or tag would lose commits without `force`.
+    """
     marks = _read_marks(run.import_marks)
     with contextlib.ExitStack() as until:
         module, local = until.enter_context(_copy(run, vcs, may_create=may_create))
@@ -139,7 +145,9 @@ def _url(place: str) -> str:
         return place
     if is_store_url(place):
         return PREFIX + place
-    raise CommandError(f"{place}: name a repository of Mercurial or Breezy by a URL; `smartserver serve` gives it one")
+    raise CommandError(
+        f"{place}: a repository of Mercurial or Breezy needs a URL here: serve it with `smartserver serve`"
+    )
 
 
 def _read_marks(path: str | None) -> Marks:

@@ -40,7 +40,7 @@ def is_url(place: str) -> bool:
 def between_servers(source: str, target: str) -> str:
     """Return the error message for two places that are both on servers."""
     steps = f"`smartserver pull {source} FOLDER`, then `smartserver push FOLDER {target}`"
-    return f"{source} and {target} are both on servers: copy by way of a folder here: {steps}"
+    return f"{source} and {target} are both on servers: copy through a local folder with {steps}"
 
 
 def is_store_url(place: str) -> bool:

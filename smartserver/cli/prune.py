@@ -151,7 +151,7 @@ def _list_kept(repository: PackRepository) -> None:
     named = {pack.name for pack in state.packs} | set(state.dropped)
     for pack in packs_in(repository.folder, names.result or (), named):
         if not is_superseded(repository.folder, pack, state):
-            what = "no record names it, and smartserver recover --list says what it is"
+            what = "no change in the log uses it; `smartserver recover --list` shows what it is"
             click.echo(f"{PACKS}/{pack.name.hex()}.pack stays: {what}")
     if lost.result:
         click.echo(f"{LOST}/ stays: {count(len(lost.result), 'record')} without any file's text; delete it there")

@@ -9,7 +9,7 @@ from smartserver.cli.errors import CommandError, one_line
 from smartserver.cli.place import between_servers, is_url
 
 
-@click.command(short_help="Copy a repository from another place: what is lacking here comes.")
+@click.command(short_help="Copy a repository from another place; only what is missing here is sent.")
 @click.argument("source", metavar="SOURCE")
 @click.argument("target", default=".")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
@@ -33,7 +33,8 @@ def command(flags: frozenset[str], source: str, target: str, refs: tuple[str, ..
     if is_url(target):
         if is_url(source):
             raise CommandError(between_servers(source, target))
-        raise CommandError(f"{target} is on a server: push to it (`smartserver push {source} {target}`)")
+        command = f"smartserver push {source} {target}"
+        raise CommandError(f"{target} is on a server, which `pull` cannot copy into: run `{command}` instead")
     # Imported late, as in `push`.
     from smartserver.cli.copying import between, on_terminal, report, repository_at
     from smartserver.client.copy import CopyEndpoint, pull

@@ -10,7 +10,7 @@ from smartserver.cli.errors import CommandError
 from smartserver.cli.place import between_servers, is_url, repository_in
 
 
-@click.command(short_help="Copy a repository to another place: what that lacks is sent.")
+@click.command(short_help="Copy a repository to another place; only what is missing there is sent.")
 @click.argument("places", nargs=-1, required=True, metavar="[SOURCE] TARGET")
 @click.option("--ref", "refs", multiple=True, metavar="NAME", help="This branch or tag alone; may be repeated.")
 @click.option("--force", is_flag=True, help="Move refs, and replace entries of maps, that are another there.")
@@ -36,7 +36,8 @@ def command(flags: frozenset[str], places: tuple[str, ...], refs: tuple[str, ...
     if is_url(source):
         if is_url(target):
             raise CommandError(between_servers(source, target))
-        raise CommandError(f"{source} is on a server: pull from it (`smartserver pull {source} {target}`)")
+        command = f"smartserver pull {source} {target}"
+        raise CommandError(f"{source} is on a server, which `push` cannot copy from: run `{command}` instead")
     # Imported late: the store and both ends of a connection take 100 ms, which a mistyped option should not.
     from smartserver.cli.copying import (
         StoreSource,

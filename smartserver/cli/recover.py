@@ -60,7 +60,7 @@ def command(
         if changes:
             _named(findings, changes)
         if not findings:
-            click.echo(f"{path}: the log has everything that is there")
+            click.echo(f"{path}: there is nothing to recover: the log is complete")
             return
         usual = findings.made
         _list(findings, usual)

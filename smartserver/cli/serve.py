@@ -264,7 +264,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
     client names a place in ROOT after /~/.
 
     The server runs until it gets SIGTERM, SIGINT (^C) or SIGHUP. Then it accepts no more requests and gives open ones
-    30 seconds. With --metrics, after SIGTERM it first answers /readyz with no for 5 seconds.
+    30 seconds. With --metrics, after SIGTERM /readyz first answers 503 for 5 seconds.
     Its log goes to standard error, or to the place that --log names: the addresses that it serves, refused and stalled
     clients, and problems (a full disk, ...), at most ten lines of a kind a minute. With --access or --log the log also
     has a line for each change of a ref.

@@ -212,7 +212,7 @@ def check_root(root: Path, *, makes: bool) -> None:
     from smartserver.store.format import recognise
 
     if not root.is_dir():
-        raise CommandError(f"{root} is not a folder: make it first, or name another")
+        raise CommandError(f"{root} is not a folder: create it, or give another")
     if not os.access(root, os.R_OK | os.X_OK):
         raise CommandError(f"{root} cannot be read by user {user()}")
     if makes and not os.access(root, os.W_OK):

@@ -347,7 +347,7 @@ class Serving:
             return  # Both a closed terminal and its shell send it.
         if number == signal.SIGTERM and self._checked.metrics is not None and not self._health.is_stopping:
             self._health.is_stopping = True
-            _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz says no")
+            _tell(f"stopping: connections are accepted for another {NOTICE:.0f} s, and /readyz answers 503")
             self._reactor.callLater(NOTICE, self._after_notice)
             return
         self._health.is_stopping = True

@@ -89,7 +89,7 @@ def brz() -> None:
         raise CommandError("brz is not on PATH: install Breezy first (pip install 'smartserver[brz]')")
     said = _brz("version")
     if re.search(r"^Breezy \(brz\) 3\.3\.", said, re.MULTILINE) is None:
-        raise CommandError(f"this is {said.splitlines()[0] if said else 'no Breezy'}: the plugin needs Breezy 3.3")
+        raise CommandError(f"this is {said.splitlines()[0] if said else 'not Breezy'}: the plugin needs Breezy 3.3")
     found = _location()
     if found:
         click.echo(f"brz has the plugin: {found}")
@@ -126,7 +126,7 @@ def hg() -> None:
     said = _hg().stdout
     found = re.search(r"version (\d+)\.(\d+)", said)
     if found is None or (int(found[1]), int(found[2])) < (6, 3):
-        raise CommandError(f"this is {said.strip() or 'no Mercurial'}: the extension needs Mercurial 6.3 or newer")
+        raise CommandError(f"this is {said.strip() or 'not Mercurial'}: the extension needs Mercurial 6.3 or newer")
     loader = Path(__file__).parents[2] / "hgext3rd" / "hpss.py"
     folders = os.pathsep.join(place for place in _places() if place != str(loader.parents[1]))
     with_path = [("extensions", "hpss", str(loader)), *([("hpss", "path", folders)] if folders else [])]

@@ -103,7 +103,8 @@ class _Supervisor:
         return False
 
     def _end(self, number: int) -> None:
-        """Stop the workers. No client can connect once they have closed the socket too."""
+        """Handle the signal `number`: close the listening sockets and tell all workers to stop. Clients can connect
+        until the last worker has closed them, too. A second SIGHUP is ignored."""
         if self._is_ending and number == signal.SIGHUP:
             return  # Both a closed terminal and its shell send it.
         self._is_ending = True

@@ -78,6 +78,8 @@ class Client:
         """True if the token was returned by `Credentials.ask` and is not stored yet."""
         self._is_taken = False
         """True if the server accepted the token from `Credentials.ask`."""
+        self._has_answered = False
+        """True if the server answered a request, of this command or of an earlier one on a held connection."""
         self._has_none = False
         """True if `Credentials.ask` found no token."""
 
@@ -125,6 +127,7 @@ class Client:
                     age = 0  # It is sent again only if no earlier sending was read, so it never is a repeat.
                 first = now if first is None else first
                 answer = link.exchange(outgoing, age, caller.agent, self._known_token(), caller.traceparent)
+                self._has_answered = True
                 self._is_taken = self._is_taken or self._is_new
                 if certainty.doubtful:
                     answer.results = [
@@ -147,6 +150,7 @@ class Client:
                     raise lost from None
                 self._pause(again)
             except Refusal as refusal:
+                self._has_answered = True
                 denied = refusal.of_tokens
                 if not denied:
                     self._is_taken = self._is_taken or self._is_new
@@ -212,8 +216,10 @@ class Client:
                 here.tally[CONNECTIONS] += 1
             else:
                 medium = found.medium
+                self._has_answered = True
             self.connections += 1
-            self._link = Link(medium, self._observers, self.progress, self._clock, self._caller.above, found)
+            above, answered = self._caller.above, self._has_answered
+            self._link = Link(medium, self._observers, self.progress, self._clock, above, found, has_answered=answered)
         return self._link
 
     def close(self) -> None:

@@ -97,7 +97,7 @@ class CopySource:
             if ref in self.refs:
                 return ref
         some = ", ".join(shown(ref) for ref in list(self.refs)[:8]) + (", ..." if len(self.refs) > 8 else "")
-        raise CannotCopy(f"there is no ref {name!r}; there is {some or 'none'}")
+        raise CannotCopy(f"the source has no branch or tag {name!r}; it has {some or 'none'}")
 
     def ref_updates(self, *, force: bool) -> list[RefUpdate]:
         """Return the updates of the target's refs."""

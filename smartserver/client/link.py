@@ -71,7 +71,7 @@ LAST_ID = 1 << 31
 """The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
-PERHAPS = "it may be too busy, or it may not speak hpss"
+PERHAPS = "it may have stopped, or be too busy, or it may not speak hpss"
 
 _encode = msgspec.msgpack.Encoder().encode
 
@@ -87,9 +87,11 @@ class Link:
         clock: Callable[[], float],
         above: str = "",
         resumed: Resumed | None = None,
+        *,
+        has_answered: bool = False,
     ) -> None:
         """`above`: the name that errors use for the served folder (`errors.known_as`). `resumed`: the facts about a
-        connection that other commands used before."""
+        connection that other commands used before. `has_answered`: the server answered on an earlier connection."""
         self._above = above
         self._medium = medium
         self._last_id = resumed.last_id if resumed else 0
@@ -112,6 +114,7 @@ class Link:
         self._open_body = 0
         self._outbox = bytearray()
         """Bytes to be written, in order. Nothing may be written between the bytes of a frame."""
+        self._has_answered = has_answered
         self._expects = False
         """True if bytes were written and none were received since."""
         self.perhaps_read = False
@@ -122,6 +125,11 @@ class Link:
     def resumed(self) -> bool:
         """True if other commands used the connection before."""
         return self._patience is not None
+
+    @property
+    def _speaks_hpss(self) -> bool:
+        """True if the server is known to speak hpss."""
+        return self._heard or self._has_answered
 
     @property
     def usable(self) -> bool:
@@ -277,7 +285,7 @@ class Link:
             while (event := self._connection.next_event()) is not None:
                 self._handle(event, incoming)
         except Interrupted as early:
-            if not self._heard:
+            if not self._speaks_hpss:
                 raise ConnectionLost(f"{WITHOUT_A_WORD}: {PERHAPS}") from early
             when = "in the middle of" if incoming.final else "before"
             raise ConnectionLost(f"the server closed the connection {when} its answer{self._why}") from early
@@ -288,8 +296,10 @@ class Link:
             raise ConnectionLost(f"the server closed the connection while the request was sent{self._why}")
 
     def _told(self, lost: ConnectionLost) -> ConnectionLost:
-        """Return the error for a broken connection, with a hint if the server never sent a byte."""
-        return lost if self._heard else ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
+        """Return the error for a broken connection, with a hint if no server ever answered at this place."""
+        if self._speaks_hpss:
+            return ConnectionLost(f"the connection to the server broke ({lost})")
+        return ConnectionLost(f"{WITHOUT_A_WORD} ({lost}): {PERHAPS}")
 
     def _handle(self, event: Event, incoming: Incoming) -> None:
         match event:

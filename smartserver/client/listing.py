@@ -27,5 +27,7 @@ def repositories(client: Client, path: str, *, refs: bool) -> Iterator[Repositor
             return
         before, last = last, answer.repositories[-1].path if answer.repositories else ""
         if last.split("/") <= before.split("/"):
-            raise RemoteProtocolError(f"expected repositories after {before!r}, of which it says there are more")
-    raise RemoteProtocolError(f"{MOST_ANSWERS} answers name repositories, and it says there are more")
+            raise RemoteProtocolError(f"expected repositories after {before!r}, which the server announced, got none")
+    raise RemoteProtocolError(
+        f"the server announces more repositories after {MOST_ANSWERS} answers: list one folder at a time"
+    )

@@ -105,7 +105,9 @@ def load(
         new, may_ask = resumed(here, new), False  # It answers `known` to each part that it has.
     else:
         if here.knowledge.vcs != copied.vcs:
-            raise CannotCopy(f"{name} is of a repository of {copied.vcs}, {target.place} one of {here.knowledge.vcs}")
+            raise CannotCopy(
+                f"{name} is from a repository of {copied.vcs}, but {target.place} is one of {here.knowledge.vcs}"
+            )
     had.update(tip.id for value in here.knowledge.refs().values() for tip in value)
     wanted = _Wanted(source, tips, had, set(here.knowledge.tips()) - had)
     before, here.sent = PushOutcome([], []), sent

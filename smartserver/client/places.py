@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from smartserver.client.media.tcp import TcpMedium
 from smartserver.client.url import PLAIN, TLS, TcpLocation, parse
-from smartserver.errors import known_as
+from smartserver.errors import CorruptFile, known_as
 from smartserver.programs import foreign_environment
 
 if TYPE_CHECKING:
@@ -53,6 +53,17 @@ def parse_place(url: str) -> Place:
 
         return parse_store(url)
     return parse(url)
+
+
+ADVICE = "(tell its server's administrator: `smartserver verify` lists all damage, and a backup repairs it)"
+"""Advice for damage that the client cannot repair."""
+
+
+def damage_in_words(place: Place, error: CorruptFile) -> str:
+    """Return the message for a user about a damaged file of the repository at a place."""
+    path = path_in_words(place)
+    repository = f"the repository {path!r}" if path else "the repository at the server's root"
+    return f"{repository} is damaged: {error.path} at byte {error.offset}: {error.why} {ADVICE}"
 
 
 def path_in_words(place: Place) -> str:

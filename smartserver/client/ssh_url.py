@@ -54,7 +54,7 @@ class SshLocation(NamedTuple):
 
     @property
     def query(self) -> str:
-        """The options about the machine: none, because ssh knows its key."""
+        """The query of the URL, which is always empty: options of ssh belong in ssh's own configuration."""
         return ""
 
     @property

@@ -67,7 +67,7 @@ def trust(where: str, fingerprint: str, environment: Mapping[str, str]) -> str:
     """
     path = known_servers(environment)
     if not path:
-        raise FileNotFoundError("there is no HOME to keep it in")
+        raise FileNotFoundError("HOME is not set, so there is no file for certificates")
     os.makedirs(os.path.dirname(path), mode=0o700, exist_ok=True)
     with open(f"{path}.lock", "a") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -152,7 +152,7 @@ class _Contents:
         while missing > 0:
             piece = next(self._body, None)
             if piece is None:
-                raise RemoteProtocolError(f"expected {missing} bytes more of what files hold, got none")
+                raise RemoteProtocolError(f"expected {missing} more bytes of the content of files, got none")
             pieces.append(piece)
             missing -= len(piece)
         whole = b"".join(pieces)
@@ -167,7 +167,7 @@ class _Contents:
         """
         more = len(self._rest) + sum(map(len, self._body))
         if more:
-            raise RemoteProtocolError(f"expected no more of what files hold, got {more} bytes")
+            raise RemoteProtocolError(f"expected no more content of files, got {more} bytes")
 
 
 def _packed(calls: Sequence[FileCall]) -> tuple[list[tuple[AnyVerb, Arguments]], list[FileCall]]:

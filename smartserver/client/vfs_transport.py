@@ -54,7 +54,7 @@ ResultT = TypeVar("ResultT", bound=Result)
 
 
 class VfsTransport(Transport):
-    """The tree below a folder of an hpss server."""
+    """The files below a folder of an hpss server that runs with `--allow-vfs`."""
 
     capabilities = Capability.ROUND_TRIPS | Capability.APPEND
 

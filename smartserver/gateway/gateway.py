@@ -202,7 +202,9 @@ class Gateway:
         except NestedRepository as error:
             if access.may(Permission.READ, error.inside):
                 raise
-            raise AccessDenied("create the repository", "it would be inside one that you may not read") from None
+            raise AccessDenied(
+                "create the repository", "it would be inside a repository that you may not read: choose another path"
+            ) from None
 
     def _now(self, path: str) -> StoreState:
         """Return the newest state, for a cache.

@@ -54,7 +54,7 @@ NOT_ATOMIC: Final = "atomic push failed"
 
 CUT_OFF: Final = (
     "cannot push from a shallow repository: the server lacks the history that is cut off there "
-    "(git fetch --unshallow from where it was cloned)"
+    "(run `git fetch --unshallow` from where it was cloned)"
 )
 INCOMPLETE: Final = "missing necessary objects"
 """The reasons with which a ref is refused if parts of its history are neither in the pack nor on the server. The second

@@ -198,7 +198,7 @@ def decode_selector(selector: bytes) -> Selector | None:
     try:
         return _selectors.decode(selector[len(MARK) :])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unsupported("this selector", str(error)) from None
+        raise Unsupported(f"this selector ({error})", "those of this server's release") from None
 
 
 # -- items

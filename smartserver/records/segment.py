@@ -423,7 +423,7 @@ def _check_base(
         index = (base - 2) >> 1
         if base & 1:
             if index >= len(parents) or parents[index].absent:
-                raise Malformed(at, f"its base is parent {index}, which is not there")
+                raise Malformed(at, f"its base is parent {index}, which does not exist")
             base_key = parents[index].id
         elif index >= len(entries) or entries[index].kind != kind:
             raise Malformed(at, f"its base is entry {index}, which is not an earlier one of its kind")

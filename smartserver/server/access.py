@@ -128,7 +128,7 @@ def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
         return invoking_user(user)
     given = anonymous(policy, local=False)
     if policy is Anonymous.WRITE:
-        given = replace(given, why="`serve --stdio --anonymous write` does not give that permission")
+        given = replace(given, why="the server runs with `--stdio --anonymous write`, which does not permit it")
     return replace(given, user=user, why_no_vfs="")
 
 
@@ -169,7 +169,9 @@ class RuledAccess(Access):
         if beyond or self.rules.gives(self.user, permission, path, ref):
             return beyond
         level, _ = self.rules.decides(self.user, permission, path, ref)
-        return f"the server's access rules give {self.user} {f'{level.word} and no more' if level else 'nothing'} here"
+        allowed = f"only {level.word}" if level else "nothing"
+        more = "" if self.user == ANONYMOUS else "; ask its administrator for more"
+        return f"the server's access rules allow {self.user} {allowed} here{more}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +191,8 @@ class RuledUser:
         """
         rules = self.file.rules
         if self.by and not any(key.fingerprint == self.by and key.user == self.user for key in rules.keys):
-            raise AccessDenied("log in", f"the access file no longer gives the key {self.by} to {self.user}")
+            why = f"the server's access file no longer has the key {self.by} of {self.user}: ask its administrator"
+            raise AccessDenied("log in", why)
         return RuledAccess(self.user, rules, self.by)
 
 
@@ -215,7 +218,7 @@ class TokenAdmission:
         if given is None:
             return RuledAccess(ANONYMOUS, rules, wants=TOKEN_WANTED if tokens.known else "")
         if not tokens.known:  # Its file may be missing: the client must keep its token.
-            raise AccessDenied("log in", "this server accepts no tokens")
+            raise AccessDenied("log in", "this server has no tokens: log in over ssh, or ask its administrator")
         try:
             known = tokens.find(msgspec.msgpack.decode(given, type=str))
         except (msgspec.DecodeError, UnicodeDecodeError):
@@ -223,7 +226,7 @@ class TokenAdmission:
         if not self.private:
             if known is not None:
                 log.warning("the token %s of %s came without encryption: revoke it", known.text.id, known.text.user)
-            raise _refused("the token came without encryption, and anybody on the way could read it: have it revoked")
+            raise _refused("the token was sent without encryption, so others may have read it: have it revoked")
         if known is None:
             raise _refused("the token is unknown")
         if known.text.has_expired(self.clock()):

@@ -181,7 +181,9 @@ class RequestContext:
     def without_names(self, error: CodedError) -> CodedError:
         """Return the error, or an error that does not name a repository which the user may not read."""
         if isinstance(error, NestedRepository) and not (self.may_read(error.inside) and self.may_read(error.path)):
-            return AccessDenied("create the repository", "it would be inside a repository that you may not read")
+            return AccessDenied(
+                "create the repository", "it would be inside a repository that you may not read: choose another path"
+            )
         return error
 
     def _find_below(self, path: str) -> RepositoryLocation:

@@ -184,6 +184,8 @@ def fault(error: CodedError) -> Fault:
     return Fault(error.code, raw(error.wire_arguments()))
 
 
+OWN_RELEASE = "the requests of this server's release: update the client or the server"
+
 ALL_FLAGS = sum(RequestFlag)
 
 FORBIDDEN: tuple[tuple[Callable[[RequestHeader], object], str, str], ...] = (
@@ -206,7 +208,7 @@ FORBIDDEN: tuple[tuple[Callable[[RequestHeader], object], str, str], ...] = (
         "such a call among reads",
     ),
     (lambda it: it.mutates and it.downs, "a body down in a request of changes", "bodies down in reads only"),
-    (lambda it: it.has_wrong_body, "the request flag BODY at odds with its calls", "BODY with calls that bring one"),
+    (lambda it: it.has_wrong_body, "a request whose flag BODY contradicts its calls", "BODY with calls that bring one"),
     (lambda it: it.flags & BULK and not it.flags & RequestFlag.BODY, "the flag BULK without BODY", "BULK with a body"),
 )
 """Requests that no correct client sends: for each a test, a text for the mistake, and a text for what is supported."""
@@ -217,11 +219,11 @@ def read_header(payload: bytes, *, body: bool) -> RequestHeader | CodedError:
     try:
         header = check_header(decode_request(payload))
     except RemoteProtocolError as error:
-        return Unsupported("a request of this form", str(error))
+        return Unsupported(f"a request of this form ({error})", OWN_RELEASE)
     except CodedError as error:
         return error
     if body != bool(header.flags & RequestFlag.BODY):
-        return Unsupported("the request flag BODY at odds with its frame", "the same of both")
+        return Unsupported("a request whose flag BODY contradicts its frame", OWN_RELEASE)
     return header
 
 
@@ -249,11 +251,11 @@ def check_header(message: Request) -> RequestHeader:
 def _decoded(call: Call) -> tuple[AnyVerb, Arguments]:
     verb = VERBS.get(call.verb)
     if verb is None:
-        raise Unsupported(f"the verb {call.verb!r}", ", ".join(sorted(VERBS)))
+        raise Unsupported(f"the verb {call.verb!r}", OWN_RELEASE)
     try:
         return verb, msgspec.msgpack.decode(call.arguments, type=verb.request_type)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unsupported(f"these arguments of {call.verb}", str(error)) from None
+        raise Unsupported(f"these arguments of {call.verb} ({error})", OWN_RELEASE) from None
 
 
 def _push_options(message: Request) -> tuple[str, ...]:
@@ -265,7 +267,7 @@ def _push_options(message: Request) -> tuple[str, ...]:
     try:
         return msgspec.msgpack.decode(given, type=tuple[str, ...])
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as error:
-        raise Unsupported("these push options", str(error)) from None
+        raise Unsupported(f"these push options ({error})", "a list of texts in UTF-8") from None
 
 
 def declared(verb: AnyVerb, error: CodedError) -> CodedError:

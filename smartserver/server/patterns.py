@@ -42,7 +42,8 @@ class RefPattern:
         self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """Tell whether the pattern matches a ref or an entry. `folds`: as of `NamePattern.matches`."""
+        """Tell whether the pattern matches a ref or an entry. `name`: the name of a ref, or of an entry as
+        `map_update.entry_name` returns it. `folds`: ignore case; the name is in lower case already."""
         ref, is_entry, entry = name.partition("\0")
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)

@@ -77,7 +77,7 @@ class RequestOwner(Protocol):
 
     @property
     def writable(self) -> bool:
-        """True if more of a body may be sent."""
+        """True if the next piece of a body may be sent; False while the peer is too slow to take the previous ones."""
 
     def send(self, event: Event, more: bool = False) -> None:
         """Send one event unless the connection is closed. `more`: see `Session.send`."""

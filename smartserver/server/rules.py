@@ -263,7 +263,7 @@ def _limits(texts: list[LimitText]) -> Iterator[tuple[NamePattern, SizeLimits]]:
 
 def _check_name(key: str, name: str) -> None:
     if not is_user_name(name):
-        raise UnusableFile(f"{key}: {name!r} is no name: letters, digits and _.@+- are allowed")
+        raise UnusableFile(f"{key}: {name!r} is not a valid name: use letters, digits and _.@+-")
 
 
 def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
@@ -273,7 +273,7 @@ def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
         for line in lines:
             kind, content, *_ = [*line.split(None, 2), "", ""]
             if not _is_key(kind, content):
-                raise UnusableFile(f"keys.{user}: {line[:40]!r}... is no public key: expected a line of a .pub file")
+                raise UnusableFile(f"keys.{user}: {line[:40]!r}... is not a public key: expected a line of a .pub file")
             if users.setdefault(content, user) != user:
                 raise UnusableFile(f"keys.{user}: the key {content[:40]!r}... is one of {users[content]!r} too")
             yield PublicKey(user, kind, content)

@@ -271,7 +271,7 @@ class Site:
             InvalidPath: the path cannot be that of a file.
         """
         if not self.allows_vfs:
-            raise AccessDenied("use file-level (VFS) verbs", "this server refuses them (start it with `--allow-vfs`)")
+            raise AccessDenied("use file-level (VFS) verbs", "the server runs without `--allow-vfs`")
         return JailedTransport(self._counted, path.strip("/"))
 
     def deleted_above(self, path: str, may_read: MayRead) -> list[PackRepository]:

@@ -41,7 +41,12 @@ NO_LIMITS: Final = SizeLimits(None, None)
 
 
 def parse_size(key: str, size: str | int | None) -> int | None:
-    """Return the bytes of a size in the file, which may have a unit. `key`: its key in the file, for the error."""
+    """Convert a size of the access file, such as `5000000` or `2 GiB`, to bytes; None stays None. `key`: the name of
+    the setting, for the error.
+
+    Raises:
+        UnusableFile: the size has no such form.
+    """
     if size is None:
         return None
     found = _SIZE.fullmatch(str(size))

@@ -39,5 +39,5 @@ def user_error(error: CodedError, found: RepositoryLocation | None, served: str)
             error = CorruptFile(inner, 0, "the file is missing")
     if isinstance(error, CorruptFile):
         repository.distrust()
-        log.warning("%s is damaged: %s", repository.path or "the served folder", error)
+        log.warning("damage in %s: %s", repository.path or "the served folder", error)
     return error

@@ -124,7 +124,7 @@ class TokenFile(WatchedFile[Tokens]):
         """Return no tokens if the file never existed. If it did, raise an error, because clients would delete tokens
         that a server without tokens refuses."""
         if self.was_read:
-            raise UnusableFile("it is gone")
+            raise UnusableFile("it was deleted")
         return Tokens()
 
     def count(self, content: Tokens) -> int:

@@ -81,7 +81,7 @@ def _admitted(context: RequestContext) -> JailedTransport:
     for permission in (Permission.READ, *{verb.permission for verb, _ in context.header.calls}, Permission.VFS):
         context.access.require(permission, tree_path)
     if context.header.mutates and context.header.message.age:
-        why = "the server keeps no record of file-level changes, so it does not carry out a repeated request"
+        why = "the server refused a repeated request, because it keeps no record of file-level changes"
         raise OutcomeUnknown(why)
     return tree
 
@@ -121,7 +121,7 @@ def _fault(verb: AnyVerb, error: Exception) -> Fault:
 
 
 def _wrong_size(expected: int, found: int) -> Unsupported:
-    return Unsupported(f"a body of {found} bytes", f"the {expected} that its calls say")
+    return Unsupported(f"a body of {found} bytes", f"the {expected} bytes that its calls announce")
 
 
 @dataclass(slots=True)

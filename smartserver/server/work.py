@@ -76,7 +76,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class BodyReader(Protocol):
-    """The body of an answer."""
+    """Reads the body of an answer, which is sent to the client."""
 
     segments: int
     """The number of segments; it is final once the body has ended, like `size`."""
@@ -313,7 +313,7 @@ class RequestWork:
             self._announcement = SegmentStream(graph_first=True, limit=0, charge=context.allowance.charge)
         self._announcement.feed(content)
         if any(self._announcement.segments()):
-            raise CorruptRecord(b"", b"", "a check brings the graph of its revisions and nothing else")
+            raise CorruptRecord(b"", b"", "a check must send the graph of its revisions, and nothing else")
 
     def _graph(self) -> Sequence[GraphNode]:
         """Return the graph in the complete body of a check."""
@@ -393,7 +393,7 @@ class RequestWork:
             bulk = self._bulk or BulkDecoder()
             bulk.finish()
             if bulk.taken != size:
-                raise CorruptRecord(b"", b"", f"the body has {bulk.taken} bytes; its end says {size}")
+                raise CorruptRecord(b"", b"", f"the body has {bulk.taken} bytes, but its end states {size}")
             size = self._unpacked
         upload.finish(segments, size)
         self._upload = None

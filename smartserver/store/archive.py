@@ -62,7 +62,7 @@ def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterat
     record = GetPublished(record_path(state.version))
     folder.perform([*looks, record])
     if record.result is None or hash_of(record.result) != state.hash:
-        raise CorruptFile(record.path, 0, "it is another now, or gone")
+        raise CorruptFile(record.path, 0, "another process replaced or deleted it; try again")
     sizes = {look.path: 0 if look.result is None else look.result.size for look in looks}
     for path, size in sizes.items():
         if size < least[path]:

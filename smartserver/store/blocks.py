@@ -80,7 +80,7 @@ class Blocks:
         self.length = self.size - TRAILER * (count + 1)
         """The bytes of the body."""
         if count < 1 or self.length <= BLOCK * (count - 1):
-            raise CorruptFile(name, self.size, f"{self.size} bytes: no index has as many")
+            raise CorruptFile(name, self.size, f"{self.size} bytes, more than an index can have")
         whole = count == 1 or isinstance(file, bytes)
         content = self._file.read_at(0, self.size) if whole else b""
         tail = content[self.length :] if whole else self._file.read_at(self.length, self.size - self.length)
@@ -88,7 +88,7 @@ class Blocks:
         self.hash = tail[-TRAILER:]
         """The hash at the end, which is also in the log."""
         if len(tail) != self.size - self.length or _hash(self._checks) != self.hash:
-            raise CorruptFile(name, self.size - TRAILER, "the index does not have the hash it ends with")
+            raise CorruptFile(name, self.size - TRAILER, "the content of the index does not match the hash at its end")
         self._keys = [self.hash + number.to_bytes(4, "little") for number in range(0 if whole else count)]
         """The keys of the blocks in the cache."""
         if whole:
@@ -150,19 +150,19 @@ class Blocks:
 
     def _prove(self, number: int, block: bytes) -> None:
         if _hash(block) != self._checks[number * TRAILER : (number + 1) * TRAILER]:
-            raise CorruptFile(self.name, number * BLOCK, f"block {number} does not have its hash")
+            raise CorruptFile(self.name, number * BLOCK, f"block {number} does not match its hash")
 
     def _make_again(self) -> None:
         """Rebuild the file from the pack. Threads do not wait for each other, because two damaged indexes may need each
         other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
-            raise CorruptFile(self.name, 0, "the index is damaged and cannot be made again")
+            raise CorruptFile(self.name, 0, "the index cannot be rebuilt from its pack")
         self._remaking.add(here)
         try:
             made = Blocks(self.remake(), self.name)
         finally:
             self._remaking.discard(here)
         if made.length != self.length:
-            raise CorruptFile(self.name, 0, "the index is damaged, and not of the pack beside it")
+            raise CorruptFile(self.name, 0, "the index does not belong to its pack")
         self.remade, self._content = made._file.read_at(0, made.size), made._content

@@ -137,7 +137,7 @@ def _find(contents: Contents, name: str) -> RevisionId:
 def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
     found = view.ordinal(revision)
     if found is None:
-        raise NoSuchPart(f"the revision {shown(revision)} is not here")
+        raise NoSuchPart(f"the repository does not have revision {shown(revision)}")
     return found
 
 

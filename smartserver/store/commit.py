@@ -434,7 +434,9 @@ class Commit:
         upload = self.upload
         gone = next((look.path for look in last.pack if look.result is None), None)
         if gone is not None or (upload is not None and upload.entry is not None and upload.entry.name in state.dropped):
-            raise TransportFailed(gone or last.pack[0].path, "swept while its writer was stopped; try again")
+            raise TransportFailed(
+                gone or last.pack[0].path, "deleted as abandoned while this process was stopped; try again"
+            )
         for below in last.below:
             self.place.check_below(below, takes_numbers=True)
 
@@ -477,5 +479,5 @@ def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) ->
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)
     if age > 0 and int(clock() * 1000) - age < head.state.history.horizon.since:
-        raise OutcomeUnknown("the log does not reach back to the request's first sending")
+        raise OutcomeUnknown("the log no longer has the time of the first attempt")
     return None

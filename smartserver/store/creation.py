@@ -155,11 +155,11 @@ class PlaceLook:
         """Refuse a place where no repository can be created; `Creation.check_below` checks its other files."""
         path, file = self._path, self._file()
         if file is not None:
-            raise InvalidPath(path, "a file is there" if file == path else f"{name_of(file)} is a file")
+            raise InvalidPath(path, "a file has this path" if file == path else f"{name_of(file)} is a file")
         self._above.check()
         other, left = foreign_in(self._names), self._remains()
         if other is not None:
-            raise InvalidPath(path, f"{other} is there")
+            raise InvalidPath(path, f"there is {other} already")
         if left is not None:
             raise InvalidPath(path, f"the folder holds {left}: restore that file, or move the folder away")
 

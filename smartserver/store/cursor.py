@@ -66,7 +66,9 @@ class CursorFile:
             try:
                 return Cursor(numbers[-1], _DECODER.decode(file.result), stat.result.modified)
             except msgspec.DecodeError as error:
-                raise CorruptFile(file.path, 0, f"{error}; delete the file, and all refs are told again") from error
+                raise CorruptFile(
+                    file.path, 0, f"{error}; delete the file, then the hooks run for all refs again"
+                ) from error
 
     def is_held(self, cursor: Cursor, own: bytes) -> bool:
         """Tell whether another server than `own` holds the lease."""

@@ -43,7 +43,7 @@ def parse_format(content: bytes) -> str:
     if not newline or rest:
         raise CorruptFile(FORMAT, len(line), f"expected one line, found {content[:_LONGEST]!r}")
     if is_old(content):
-        change = "`smartserver upgrade FOLDER` on its machine changes it to version 2"
+        change = "`smartserver upgrade FOLDER` on the repository's machine changes it to version 2"
         raise Unsupported(f"version 1 of the repository format: {change}", LINE.decode().strip())
     words = line.decode("utf-8", "backslashreplace")
     if words.encode() + b"\n" != LINE:

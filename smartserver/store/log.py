@@ -128,7 +128,7 @@ class Log(LogView):
                 self.make_durable(head)
                 return head
             if lost is not None and self._clock() > deadline:
-                raise TransportFailed(LOG, f"others were first for {WAIT:.0f} s: try again")
+                raise TransportFailed(LOG, f"other processes changed the repository for {WAIT:.0f} s: try again")
             (content, after), why = verdict, f"another may have been first with change {base.version + 1}"
             if lost is not None:
                 self.turns.retried(self._clock() - lost)
@@ -144,7 +144,7 @@ class Log(LogView):
                 self.make_durable(head)
                 return head
             if head.state.history.horizon.version > base.version:
-                raise OutcomeUnknown(f"what was done since change {base.version} is not known any more")
+                raise OutcomeUnknown(f"the log no longer has the changes since change {base.version}")
 
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack

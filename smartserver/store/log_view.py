@@ -167,7 +167,7 @@ class LogView:
             above += [number for number, _ in found if number > version]
         if above:
             # A copy that lacks records, or an older log under a newer checkpoint: a change would hide later changes.
-            why = f"it is missing, and something of change {max(above)} is there"
+            why = f"it is missing, although a file of change {max(above)} exists"
             return Head(head.state, CorruptFile(record_path(head.state.version + 1), 0, why))
         self._listed = True
         return head
@@ -199,7 +199,7 @@ class LogView:
             return None
         record_one = decode_record(first, record_path(1))
         if (record_one.number, record_one.parent) != (1, NOTHING):
-            raise CorruptFile(record_path(1), 0, f"it says that it is record {record_one.number}")
+            raise CorruptFile(record_path(1), 0, f"it is record {record_one.number}")
         self.since = Since()
         return first_state(hash_of(first))
 

@@ -246,7 +246,7 @@ def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes
         with contextlib.suppress(FileExists):
             create(folder, claim, content, randomness)
     if not folder.exists(first) or folder.get_published(claim) != content:
-        raise TransportFailed(place, "it was changed since its upgrade, which is not undone")
+        raise TransportFailed(place, "it was changed since its upgrade, so the upgrade cannot be undone")
 
 
 # -- the content of the root
@@ -274,7 +274,7 @@ def _read_state(folder: Transport, place: str) -> State:
         return found[1].content if found[0].result is None else found[0].result
 
     if folder.exists(ROOT) and folder.exists(f"{OLD}/{ROOT}"):
-        raise CorruptFile(ROOT, 0, f"{OLD}/{ROOT} is there, too: move one of them away")
+        raise CorruptFile(ROOT, 0, f"{OLD}/{ROOT} exists, too: move one of them away")
     try:
         root = _decode(read(ROOT))
     except NoSuchFile:

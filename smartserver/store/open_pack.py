@@ -115,7 +115,7 @@ class OpenPack:
     def _open_at(self, path: str, entry: PackEntry) -> PackReader:
         reader = PackReader(self._transport.open_read(path), entry.length, path)
         if reader.kinds != self._kinds:
-            raise CorruptFile(path, 0, f"its kinds are {reader.kinds}, the repository's {self._kinds}")
+            raise CorruptFile(path, 0, f"its kinds of records are {reader.kinds}, expected {self._kinds}")
         return reader
 
     def _alone(self) -> PackReader:

@@ -69,7 +69,7 @@ def decode_header(head: bytes, name: str) -> tuple[tuple[Kind, ...], int]:
     except (IndexError, ValueError) as error:
         raise CorruptFile(name, at, f"the list of kinds cannot be read: {error}") from error
     if at != length:
-        raise CorruptFile(name, 10, f"says its header has {length} bytes, but it ends after {at}")
+        raise CorruptFile(name, 10, f"the header states {length} bytes, but ends after {at}")
     return tuple(kinds), length
 
 
@@ -160,7 +160,7 @@ class PackReader:
             digest.update(chunk)
             yield chunk
         if digest.digest() != self.trailer():
-            raise CorruptFile(self.name, self.end, "the pack does not have the hash it ends with")
+            raise CorruptFile(self.name, self.end, "the content of the pack does not match the hash at its end")
 
     def trailer(self) -> bytes:
         """Return the hash at the end of the pack."""

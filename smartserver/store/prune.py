@@ -84,7 +84,7 @@ def prune(repository: PackRepository, progress: Callable[[int, int], None] = lam
         found = unreached(snapshot)
         if not found.ordinals or _Pruning(repository, snapshot, found.ordinals).run(progress):
             return len(found.ordinals)
-    raise TransportFailed(LOG, "somebody changed the repository meanwhile, each time; try again")
+    raise TransportFailed(LOG, "other processes kept changing the repository; try again")
 
 
 class _Pruning:
@@ -157,7 +157,7 @@ class _Pruning:
                     builder.add(writer.length, segment, known)
                     writer.append(content)
             if pack.reader.trailer() != pack.entry.hash:
-                raise CorruptFile(pack.path, pack.reader.end, "does not end with the hash the log names")
+                raise CorruptFile(pack.path, pack.reader.end, "the hash at its end differs from the one in the log")
             length, digest = writer.finish()
             file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None)))
             file.sync()

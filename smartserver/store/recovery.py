@@ -66,7 +66,7 @@ def restore(
             folder.make_directory(name)
     for entry in findings.gone:
         if not any(_cut_out(repository, entry, joined) for joined in findings.joined):
-            raise CorruptFile(pack_path(entry.name), 0, "it is gone, and no joined pack has its segments")
+            raise CorruptFile(pack_path(entry.name), 0, "the pack is missing, and no other pack has its revisions")
     _mend(repository, findings)
     # A joined pack names no refs, so its revisions may stay unreached, which does no harm.
     todo = [*findings.joined, *chosen]
@@ -134,7 +134,7 @@ def _mend(repository: PackRepository, findings: Findings) -> None:
         create(folder, record_path(after.version), content, randomness)
     except FileExists as error:
         folder.delete(checkpoint_path(after.version, after.hash))
-        raise TransportFailed(LOG, "somebody changed the repository meanwhile; try again") from error
+        raise TransportFailed(LOG, "another process changed the repository meanwhile; try again") from error
     if not is_marked(folder):
         create(folder, FORMAT, LINE, randomness)
     _move_to_lost(repository, below)
@@ -225,7 +225,7 @@ def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
     prefix, _, rest = change.key.rpartition(b"refs/")
     name = prefix + b"refs/recovered/%b/%b" % (lost.id.encode(), rest)
     transaction.set_ref(name, decode_value(change.new))
-    return f"; what it was to be is kept as {name.decode(errors='replace')}"
+    return f"; the recovered value is kept as {name.decode(errors='replace')}"
 
 
 def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> bool:

@@ -96,7 +96,7 @@ class RemotePack(PackReader):
                 raise CorruptFile(path, entry.length - TRAILER, f"ends before byte {entry.length}")
             if head != self.header:
                 kinds, _ = decode_header(head, path)
-                raise CorruptFile(path, 0, f"its kinds are {kinds}, the repository's {self.kinds}")
+                raise CorruptFile(path, 0, f"its kinds of records are {kinds}, expected {self.kinds}")
             self._trailer = self._trailer or tail
             self._proved = True
         return found[len(found) - count :]

@@ -28,7 +28,7 @@ MOST_PACKS = 12
 """The most packs, not counting those larger than `LARGE`, with which no repack is needed."""
 AHEAD = 4
 """New packs during a slow repack after which it stops pausing: with 4 at most 15 packs were seen in `bench pushes`,
-without a bound 23 (doc/performance.md). Pauses make a repack at least three times as long: 17,000 records took 0.1 s
+without a bound 23. Pauses make a repack at least three times as long: 17,000 records took 0.1 s
 without, and 0.4 to 1.1 s with pauses; ten million would take ten minutes."""
 FEW_PACKS = 6
 """Packs that a repack leaves at most: so the next repack is at least `MOST_PACKS - FEW_PACKS` pushes later."""
@@ -92,7 +92,7 @@ def run(
     header = packs[0].reader.header
     for pack in packs:
         if pack.reader.header != header:
-            raise CorruptFile(pack.reader.name, 0, "its kinds are not those of the pack before it")
+            raise CorruptFile(pack.reader.name, 0, "its kinds of records differ from those of the previous pack")
     segments = sum(pack.entry.segments for pack in packs)
     together = SegmentReader([(pack, pack.reader.first, pack.reader.end) for pack in packs], segments)
     with contextlib.closing(place.pack) as file:
@@ -102,7 +102,9 @@ def run(
                 writer.append(chunk)
                 pace()
             if pack.reader.trailer() != pack.entry.hash:
-                raise CorruptFile(pack.reader.name, pack.reader.end, "does not end with the hash the log names")
+                raise CorruptFile(
+                    pack.reader.name, pack.reader.end, "the hash at its end differs from the one in the log"
+                )
         length, digest = writer.finish()
         joined = tuple(pack.entry.name for pack in packs)
         file.write(encode_trailer(Trailer(state.incarnation, state.version, state.hash, None, joined)))

@@ -205,7 +205,7 @@ class Snapshot(StoredRecords):
             try:
                 parents = decode_parents(pack.reader.read(start, size), 0)
                 if sum(not parent.absent for parent in parents) != len(self.graph.parents(ordinal)):
-                    raise CorruptFile(pack.path, start, "segment header: its parents are not those of the index")
+                    raise CorruptFile(pack.path, start, "segment header: its parents differ from those in the index")
                 return parents
             except (Malformed, LimitExceeded) as error:
                 if size == stop - start or isinstance(error, LimitExceeded):

@@ -415,10 +415,10 @@ class StoredRecords:
         if not entry.key:  # Its key is the id of its revision, which takes two more reads of the index.
             entry = entry._replace(key=pack.index.revision(said.segment) if asked is None else asked[1])
         if entry.frame_length != said.frame_length or entry.length != said.length:
-            raise _damaged(pack, start, entry, "its lengths are not those in the index")
+            raise _damaged(pack, start, entry, "its lengths differ from those in the index")
         named = entry.kind, entry.key
         if record_digest(*named) != pack.index.digest(row) if asked is None else named != asked:
-            raise _damaged(pack, start, entry, "not the key in the index")
+            raise _damaged(pack, start, entry, "its key differs from the one in the index")
         return entry
 
     def _decode(

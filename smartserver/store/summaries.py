@@ -142,7 +142,7 @@ class Summaries:
         frame = self._read(number, column, place)
         try:
             if crc32(frame) != place.check or place.text > MOST:
-                raise Malformed(0, "it does not have its checksum")
+                raise Malformed(0, "it does not match its checksum")
             rows = _column.decode(decompress(place.encoding, frame, place.text))
         except (Malformed, msgspec.DecodeError) as error:
             raise self._damage(place.offset, f"block {number}: {error}") from error

@@ -40,9 +40,9 @@ V = TypeVar("V")
 def check_name(name: bytes) -> None:
     """Raise InvalidName unless the name of a ref or entry has 1 to 1,024 bytes and no NUL."""
     if not 1 <= len(name) <= MAX_NAME:
-        raise InvalidName(name[:MAX_NAME], f"{len(name)} bytes, expected 1 to {MAX_NAME}")
+        raise InvalidName(name[:MAX_NAME], f"it has {len(name)} bytes, expected 1 to {MAX_NAME}")
     if b"\0" in name:
-        raise InvalidName(name, "a NUL byte in it")
+        raise InvalidName(name, "it has a NUL byte")
 
 
 def check_key(key: bytes) -> None:

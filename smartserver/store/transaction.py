@@ -221,7 +221,7 @@ def _check_setting(vcs: str, name: str, value: bytes) -> None:
         raise InvalidName(name.encode(), "only a copy that takes several requests has this setting")
     problem = system_of(vcs).setting_problem(name, value)
     if problem:
-        raise InvalidName(value, f"{name} cannot name it: {problem}")
+        raise InvalidName(value, f"the setting {name!r} cannot have this value: {problem}")
 
 
 def _described(vcs: str, kinds: Sequence[Kind]) -> str:

@@ -94,7 +94,8 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
             (superseded if is_superseded(folder, pack, state) else lost).append(pack.name)
     if lost:
         log.warning(
-            "packs that no record names, which are kept: %d; smartserver recover tells what they are", len(lost)
+            "packs that no change in the log uses, kept: %d; `smartserver recover --list` shows what they are",
+            len(lost),
         )
     dropped = [*again, *superseded]
 

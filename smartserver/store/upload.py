@@ -117,10 +117,10 @@ class Upload:
             raise CorruptRecord(b"", b"", str(error)) from error
         if (segments, size) != (self._segments, self._size):
             came = f"{self._segments} segments, {self._size} bytes"
-            raise CorruptRecord(b"", b"", f"the body has {came}; its end says {segments} segments, {size} bytes")
+            raise CorruptRecord(b"", b"", f"the body has {came}, but its end states {segments} and {size}")
         announced = self._stream.graph() if self._graph_first else None
         if announced is not None and len(announced) != self._segments:
-            raise CorruptRecord(b"", b"", f"{len(announced)} revisions are announced, {self._segments} came")
+            raise CorruptRecord(b"", b"", f"{self._segments} revisions came, but {len(announced)} were announced")
         self._ended = True
         here.tally[STORED] += len(self._validator.left_out)
         here.tally[STORED_BYTES] += self._validator.bytes_left_out

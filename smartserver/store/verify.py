@@ -184,8 +184,8 @@ class _Verification:
         if pack.rebuilt is not None and entry.has_index and not self._is_torn(entry, pack.rebuilt):
             self._report(f"{index_path(entry.name)}: {NO_INDEX}")
         if (index.segments, index.records if entry.has_index else 0) != (entry.segments, entry.records):
-            found = f"{index.segments} segments and {index.records} records"
-            why = f"holds {found}, the log says {entry.segments} and {entry.records}"
+            found = f"{index.segments} revisions and {index.records} records"
+            why = f"the file has {found}, but the log states {entry.segments} and {entry.records}"
             self._report(damage(CorruptFile(pack.path, 0, why)))
         earlier = snapshot.only(snapshot.packs[:number])
         builder = IndexBuilder(earlier.first_row)
@@ -252,7 +252,7 @@ class _Verification:
         built = Index.of(b"".join(builder.finish(pack.entry.length, pack.entry.hash)), index.name)
         for row in range(min(built.records, index.records)):
             if (built.digest(row), built.at(row)) != (index.digest(row), index.at(row)):
-                self._report(f"{index.name}: row {row} is not what the pack says")
+                self._report(f"{index.name}: row {row} differs from the pack")
                 return
         self._report(f"{index.name}: not the index of its pack")
 

@@ -141,7 +141,7 @@ class SegmentCheck:
         self._check_records(pack, offset, segment, content, ordinal)
 
     def _at(self, pack: OpenPack, offset: int, why: object) -> None:
-        self._report(f"{pack.path} at byte {offset}: {why}")
+        self._report(f"{pack.path} is damaged at byte {offset}: {why}")
 
     def _check_parents(self, pack: OpenPack, offset: int, segment: Segment, ordinal: int) -> None:
         graph = self._snapshot.graph
@@ -160,7 +160,7 @@ class SegmentCheck:
             else:
                 named.append(found)
         if tuple(named) != indexed:
-            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents are not those in the index")
+            self._at(pack, offset, f"revision {shown(segment.revision)}: its parents differ from those in the index")
 
     def _check_records(self, pack: OpenPack, offset: int, segment: Segment, content: bytes, ordinal: int) -> None:
         snapshot = self._snapshot

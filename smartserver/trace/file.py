@@ -190,7 +190,7 @@ def open_trace(path: str) -> int:
     found = os.fstat(file)
     if not stat.S_ISREG(found.st_mode) or found.st_uid != os.geteuid():
         os.close(file)
-        raise OSError(errno.EPERM, "it is not a file of yours", path)
+        raise OSError(errno.EPERM, "it belongs to another user", path)
     return file
 
 

@@ -136,7 +136,7 @@ def traces(lines: Iterable[bytes]) -> list[Trace]:
             continue
         found.add(event)
     if not by_id:
-        raise BadTrace(f"there is no trace in it: {why}")
+        raise BadTrace(f"it has no trace: {why}")
     return sorted(by_id.values(), key=lambda each: each.start)
 
 
@@ -149,7 +149,8 @@ class Placed(NamedTuple):
 
 
 def placed(request: RequestEnded) -> Placed:
-    """Place the server's spans of a request in the client's wait."""
+    """Shift the spans that a server reported for a request to the client's clock, so that as much of the client's wait
+    lies before them as after them. Times are microseconds."""
     spans = [Piece(each.start, each.end, each.part, each.name) for each in request.server]
     if not spans and request.in_server:
         spans = [Piece(0, request.in_server, Part.SERVER, "")]

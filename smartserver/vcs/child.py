@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import gc
 import os
 import signal
@@ -80,13 +81,23 @@ class Child:
                 status = _REFUSED
         except BaseException as error:  # Nothing may escape into the parent's code.
             with contextlib.suppress(OSError):
-                self._say(repr(error).encode())
+                self._say(_why(error).encode())
         finally:
             os._exit(status)
 
     def _say(self, answer: bytes) -> None:
         while answer:
             answer = answer[os.write(self._answer, answer) :]
+
+
+def _why(error: BaseException) -> str:
+    """Return the reason why a worker failed. If a disk is full, it has the folder of temporary files, in which a worker
+    writes."""
+    import tempfile
+
+    if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
+        return f"{error.strerror}: {tempfile.gettempdir()!r}"
+    return repr(error)
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:

@@ -78,8 +78,12 @@ class ReceivedRecords(ABC):
 
     def _write(self, block: bytes) -> None:
         self._size += len(block)
-        while block:
-            block = block[os.write(self._spool.fileno(), block) :]
+        try:
+            while block:
+                block = block[os.write(self._spool.fileno(), block) :]
+        except OSError as error:
+            error.filename = tempfile.gettempdir()  # The file has no name, but the user must know what is full.
+            raise
 
     def _note(self, block: bytes, at: int) -> tuple[Segment, list[Entry]]:
         """Decode the segment at `at` in the file."""
@@ -142,7 +146,7 @@ class ReceivedRecords(ABC):
     def _kept(self, kind: int, key: Key) -> bytes:
         text = self._local(kind, key)
         if text is None:
-            raise WrongContent(key, "a record rests on it, but it is not here")
+            raise WrongContent(key, "it is missing, but a received record needs it")
         self._cache.put((kind, key), text)
         return text
 

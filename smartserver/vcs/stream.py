@@ -101,7 +101,7 @@ class StreamParser(ImportParser):
                         continue
                     mark = getattr(command, "mark", None)
                     if mark is not None and not mark.isdigit():
-                        raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is no number")
+                        raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is not a number")
                     yield command
                 return
             except errors.InvalidCommand as error:
@@ -309,7 +309,9 @@ class FileChanges:
             if change.mode == SUBMODULE:
                 return False
             if change.mode not in (FILE, PROGRAM, LINK):
-                raise ValueError(f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is no file's")
+                raise ValueError(
+                    f"{change.path.decode('utf-8', 'replace')}: mode {change.mode:o} is not a mode of a file"
+                )
             self._put(change.path, FileVersion(text_of(change), change.mode, None))
         elif isinstance(change, commands.FileDeleteCommand):
             self._remove(change.path)

@@ -149,9 +149,9 @@ def entry_name(of: bytes | None, name: str, key: bytes) -> bytes:
 def _key(of: bytes | None, key: bytes) -> bytes:
     """Return the key under which an entry is stored."""
     if b"\0" in key:
-        raise InvalidName(key, "a NUL byte in it")
+        raise InvalidName(key, "it has a NUL byte")
     if of is not None:
         return of + b"\0" + key
     if not key:
-        raise InvalidName(key, "it is empty and belongs to no ref")
+        raise InvalidName(key, "a name must not be empty")
     return key

@@ -155,7 +155,8 @@ def _may_create(context: Context, name: bytes) -> None:
     context.require(Permission.CREATE, name)
     other = context.transaction.nested(name)
     if other is not None:
-        raise InvalidName(name, f"there is a ref {other.decode('utf-8', 'backslashreplace')!r}")
+        found = other.decode("utf-8", "backslashreplace")
+        raise InvalidName(name, f"it conflicts with the ref {found!r}: choose another name, or delete that ref first")
 
 
 _NAMED = 16

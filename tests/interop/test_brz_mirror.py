@@ -193,8 +193,8 @@ def test_one_byte_is_another(users: Users) -> None:
         pack.write_bytes(content)
         done = users.run(LIGHT, *WORDS)
         if done.status != 0:
-            assert "brz: ERROR: what was kept of URL was damaged (" in done.err
-            assert "it is removed; run the command again" in done.err
+            assert "brz: ERROR: the local mirror of URL was damaged (" in done.err
+            assert "and was removed: run the command again" in done.err
             assert kept(users) == []
         shutil.rmtree(folder(users))
         read(users)

@@ -156,7 +156,7 @@ def test_bases_can_be_left_out() -> None:
 def test_what_cannot_be_sent_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     history = line("memory:///refused", 3)
     repository = BrzRepository(history.repository)
-    with pytest.raises(CannotSend, match="revision unknown is not here"):
+    with pytest.raises(CannotSend, match="revision unknown is missing in this repository"):
         plan(repository, [b"unknown"], [])
     sending = plan(repository, names(2), [])
     monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
@@ -173,7 +173,9 @@ def test_a_text_that_is_missing_here_is_named() -> None:
     repository = history.repository
     read = repository.texts.get_record_stream
     repository.texts.get_record_stream = lambda keys, *rest: read([key for key in keys if key[1] != b"r1"], *rest)
-    with pytest.raises(CannotSend, match=r"the text of file-id in r1 is not here \(brz check says more\)"):
+    with pytest.raises(
+        CannotSend, match=r"the text of file-id in r1 is missing in this repository \(run `brz check`\)"
+    ):
         list(plan(BrzRepository(repository), names(2), []).segments())
 
 
@@ -285,7 +287,7 @@ def refused(segments: list[bytes]) -> WrongContent:
 @pytest.mark.parametrize(
     ("kind", "field", "key", "why"),
     [
-        (TEXT, {"text": b"something else"}, rb"file-id\0r0", "its sha1 is not the one its tree names"),
+        (TEXT, {"text": b"something else"}, rb"file-id\0r0", "its SHA-1 differs from the one in its tree"),
         (TEXT, {"key": b"file-id\0r9"}, rb"file-id\0r9", "no page of its revision names this text"),
         (INVENTORY, {"text": b"chkinventory:\n"}, rb"r0", "its inventory is not the one its record names"),
         (CHK, {"text": b"chkleaf:\n0\n1\n0\n\n"}, rb"sha1:.*", ".*hashes to.*"),
@@ -312,14 +314,14 @@ def test_a_segment_without_its_revision() -> None:
     (segment,) = whole(line("memory:///without-revision", 1))
     header = decode_segment(segment, 0, KINDS)
     cut = encode_segment(b"r0", (), header.entries[1:], [bytes(frame) for frame in frames(header, segment)][1:], KINDS)
-    assert refused([cut]).why == "its record or its inventory did not come"
+    assert refused([cut]).why == "the server did not send its record or its inventory"
 
 
 @pytest.mark.usefixtures("working")
 def test_a_base_that_is_not_here() -> None:
     history = line("memory:///no-base", 5)
     (segment,) = plan(BrzRepository(history.repository), names(4), names(3)).segments()
-    assert refused([segment]).why == "a record rests on it, but it is not here"
+    assert refused([segment]).why == "it is missing, but a received record needs it"
 
 
 @pytest.mark.usefixtures("working")

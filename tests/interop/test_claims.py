@@ -182,5 +182,5 @@ def test_bookmarks_need_the_rights_of_branches(tmp_path: Path) -> None:
         done = side.run(script)
         is_allowed = action in ("forward", "create")
         assert (before != server_bookmarks(server, "project")) is is_allowed, (action, done)
-        assert ("the server's access rules give anonymous" in done.said) is not is_allowed, done
+        assert ("the server's access rules allow anonymous" in done.said) is not is_allowed, done
     server.close()

@@ -88,8 +88,8 @@ def test_rules_hold_for_each_ref(place: Place, git: Git) -> None:
     git.commit("two")
     said = git("push", place.url("bob", "rules"), "main", "main:bob/a", status=1)
     assert re.search(r"\[new branch\] +main -> bob/a", said)
-    assert "the server's access rules give bob" in said
-    assert "the server's access rules give bob nothing here" in git("ls-remote", place.url("bob"), status=128)
+    assert "the server's access rules allow bob" in said
+    assert "the server's access rules allow bob nothing here" in git("ls-remote", place.url("bob"), status=128)
 
 
 def test_anonymous_users(place: Place, git: Git) -> None:
@@ -110,7 +110,7 @@ def test_a_token_that_came_without_encryption(place: Place, git: Git) -> None:
     credentials = base64.b64encode(f"git:{place.token('anna')}".encode()).decode()
     sent = ("-c", f"http.extraHeader=Authorization: Basic {credentials}")
     said = git(*insecure, *sent, "ls-remote", place.server.url(), status=128)
-    assert "came without encryption" in said
+    assert "was sent without encryption" in said
     said = git(*insecure, "ls-remote", place.server.url(), status=128)
     assert "tokens are sent over https:// alone" in said
     assert 'from="192.0.2.7 behind 127.0.0.1:' in place.server.log.read_text()

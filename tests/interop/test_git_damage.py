@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from git_sides import Done, Served, Side
 
+from smartserver.client.places import ADVICE
 from smartserver.store.trailer import MAGIC
 
 pytestmark = pytest.mark.interop
@@ -39,7 +40,7 @@ def only_line(result: Done) -> str:
     """Return the helper's line, which names the person to ask."""
     assert result.status != 0, result.said
     (line,) = [line for line in result.err.splitlines() if line.startswith("fatal: ")]
-    assert line.endswith("(its server's administrator can run `smartserver verify` on it)")
+    assert line.endswith(ADVICE)
     return line
 
 

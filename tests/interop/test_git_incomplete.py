@@ -47,9 +47,9 @@ def test_a_shallow_repository_cannot_make_a_repository(ours: Begin) -> None:
     for command in ("c git push origin main", "c commit new; c git push origin main"):
         result = side.run(command)
         assert result.status != 0
-        (line,) = [each for each in result.err.splitlines() if "the remote lacks history that is not here" in each]
+        (line,) = [each for each in result.err.splitlines() if "the remote lacks history that is cut off here" in each]
         assert (side.folder / "c" / ".git" / "shallow").read_text().strip() in line
-        assert "(git fetch --unshallow from where it was cloned)" in result.err
+        assert "(run `git fetch --unshallow` from where it was cloned)" in result.err
     assert side.refs == {}
 
 

@@ -29,7 +29,7 @@ def test_a_repository_that_is_not_there(ours: Begin, command: str) -> None:
     side = ours("history")
     path = side.path
     result = side.run('as c git clone "$URL" c' if command == "clone" else "a git fetch origin main")
-    assert only_line(result) == f"fatal: hpss: no repository at '{path}'"
+    assert only_line(result) == f"fatal: hpss: there is no repository at '{path}'"
     check_rounds(result.counts, 2)
     assert not (side.folder / "c").exists()
 

@@ -124,7 +124,7 @@ def test_a_token_that_git_keeps(user: User) -> None:
 
 def test_where_none_is_needed_none_is_looked_for(user: User) -> None:
     user.keep(user.token())
-    assert "no repository at 'open'" in user(f"git ls-remote {user.open}", status=128)
+    assert "there is no repository at 'open'" in user(f"git ls-remote {user.open}", status=128)
     assert user.log() == []
 
 
@@ -137,7 +137,7 @@ def test_one_that_the_environment_has(user: User) -> None:
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=user.given("hpss_wrong"))
     assert "not allowed to log in: the token is unknown; it is the one in SMARTSERVER_TOKEN\n" in said
     said = user(f"git ls-remote {user.url}", status=128, SMARTSERVER_TOKEN=f"example.org={token}")
-    assert "give anonymous nothing here; SMARTSERVER_TOKEN has none for this server: set SMARTSERVER_TOKEN to " in said
+    assert "allow anonymous nothing here; SMARTSERVER_TOKEN has none for this server: set SMARTSERVER_TOKEN to " in said
 
 
 def test_one_that_is_revoked(user: User) -> None:

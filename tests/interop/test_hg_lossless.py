@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import random
 import re
+import tempfile
 from collections import deque
 from collections.abc import Collection, Mapping, Sequence
 from itertools import chain, repeat
@@ -227,6 +228,14 @@ def test_what_only_old_tools_made(tmp_path: Path) -> None:
     target = open_repository(tmp_path / "target")
     assert {target.changelog.rawdata(tip) for tip in tips} == {source.changelog.rawdata(tip) for tip in tips}
     assert verify(tmp_path / "target") == (0, "")
+
+
+def test_a_full_disk_is_named(served: Served, history: RandomHistory, monkeypatch: pytest.MonkeyPatch) -> None:
+    (segment,) = served.segments(list(history.parents)[:1])
+    with Arrived(None) as arrived, monkeypatch.context() as patch, open("/dev/full", "wb", buffering=0) as full:
+        patch.setattr(arrived, "_spool", full)
+        with pytest.raises(OSError, match=f"No space left on device: {tempfile.gettempdir()!r}"):
+            arrived.add(segment)
 
 
 # ---- the changegroup, made natively and in Python

@@ -252,7 +252,7 @@ def test_another_systems_repository_is_refused(side: Side) -> None:
     refused(side.run('smartserver fast-export "$URL" main'), "which can only be exported whole")
     refused(
         side.run('smartserver fast-import --vcs hg "$SIDE/folder" </dev/null'),
-        "name a repository of Mercurial or Breezy by a URL",
+        "a repository of Mercurial or Breezy needs a URL here",
     )
 
 

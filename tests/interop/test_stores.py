@@ -302,7 +302,7 @@ def test_what_goes_wrong_with_a_bucket_is_one_line(bucket: Account, monkeypatch:
         return said
 
     path = bucket.url("project")
-    assert line(path) == f"fatal: hpss: no repository at '{path.removeprefix('hpss+')}'"
+    assert line(path) == f"fatal: hpss: there is no repository at '{path.removeprefix('hpss+')}'"
     assert "there is no such bucket" in line("hpss+s3://absent/project")
     assert "access keys do not belong in the URL" in line("hpss+s3://key:secret@absent/project")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "wrong")

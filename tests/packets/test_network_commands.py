@@ -102,7 +102,7 @@ def test_sockets_of_a_session_that_are_not_counted(start: Start) -> None:
 def test_a_setting_of_the_whole_machine_is_not_made(start: Start) -> None:
     network = start(Link(SOON))
     same = Path("/proc/sys/vm/swappiness").read_text().strip()
-    with pytest.raises(ValueError, match=r"'vm\.swappiness' is no setting of the network"):
+    with pytest.raises(ValueError, match=r"'vm\.swappiness' is not a network setting"):
         network.setting("vm.swappiness", same)
     network.check()
 

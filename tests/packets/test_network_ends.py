@@ -88,7 +88,7 @@ def test_nothing_outlives_the_process_that_uses_it(start: Start, number: int) ->
 
 def test_what_cannot_be_is_named(start: Start) -> None:
     start(Link(SOON)).close()  # or skip
-    with pytest.raises(Exception, match=r"no packet network here: a route with congestion control no-such: "):
+    with pytest.raises(Exception, match=r"cannot create a packet network: a route with congestion control no-such: "):
         Packets(Link(SOON), congestion="no-such").start()
 
 

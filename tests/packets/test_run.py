@@ -89,7 +89,10 @@ def test_what_a_user_does_wrong_is_one_line(words: tuple[str, list[str]], tmp_pa
         ([*RTT, "--server", "", "--", "true"], "an empty server command"),
         ([*RTT, "--server", server, "--", "no-such-client"], "no-such-client: No such file or directory"),
         ([*RTT, "--svg", str(tmp_path), "--server", server, "--", *client, "0"], f"{tmp_path}: Is a directory"),
-        ([*RTT, "--congestion", "no-such", "--server", server, "--", "true"], "no packet network here: a route"),
+        (
+            [*RTT, "--congestion", "no-such", "--server", server, "--", "true"],
+            "cannot create a packet network: a route",
+        ),
         (
             [*RTT, "--set", "net.no.such=1", "--server", server, "--", "true"],
             "the setting net.no.such cannot be '1': No",
@@ -178,7 +181,7 @@ def test_an_ordinary_user_runs_it_too_or_is_told_why_not(start: Start) -> None:
             user=65534 if root else None, group=65534 if root else None, extra_groups=[] if root else None,
         )  # fmt: skip
     if done.returncode == 125:
-        assert done.stderr.startswith("netem: no packet network here: ")
+        assert done.stderr.startswith("netem: cannot create a packet network: ")
         assert done.stderr.count("\n") == 1
     else:
         assert (done.returncode, done.stdout) == (7, "5000\n"), done.stderr
@@ -195,7 +198,7 @@ def test_a_machine_without_any_way_is_told_what_is_missing(start: Start) -> None
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (125, "")
     assert done.stderr == (
-        "netem: no packet network here: a user namespace (may users make one here?): No space left on device\n"
+        "netem: cannot create a packet network: a user namespace (may users make one here?): No space left on device\n"
     )
 
 

@@ -162,7 +162,7 @@ def test_a_body_that_nobody_wants_is_told_before_it_comes(server: GatewayServer)
     fields = f"{PUSH}Expect: 100-continue\r\nContent-Length: 1000000\r\n"
     answer = ask(server, request("POST", "/project/git-receive-pack", fields))
     assert answer.status == 403
-    assert b"give anonymous read and no more here" in answer.body
+    assert b"allow anonymous only read here" in answer.body
 
 
 def test_a_client_that_waits_is_told_to_go_on(server: GatewayServer) -> None:

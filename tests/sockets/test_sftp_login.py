@@ -64,7 +64,8 @@ def shown(key: Path) -> str:
 def test_an_unknown_host_is_refused_unless_its_key_is_told(sshd: Sshd, tmp_path: Path) -> None:
     config = configured(sshd, tmp_path, UserKnownHostsFile=str(tmp_path / "none"))
     key = shown(sshd.folder / "host_key.pub")
-    assert refusal(sshd, config) == f"nobody knows its key, {key}: ssh to it once, or say so: ?host-key={key}"
+    advice = f"log in once with ssh, or add ?host-key={key} to the URL"
+    assert refusal(sshd, config) == f"its key {key} is not in known_hosts: {advice}"
     reach(sshd, config, key)
     reach(sshd, config, "any")
     assert refusal(sshd, config, "SHA256:other") == f"its key is {key}, not SHA256:other"
@@ -73,14 +74,14 @@ def test_an_unknown_host_is_refused_unless_its_key_is_told(sshd: Sshd, tmp_path:
 def test_a_key_the_server_does_not_know(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(key)], check=True)
-    assert refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key))) == f"it takes none of our keys ({key})"
+    assert refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key))) == f"it accepts none of your keys ({key})"
 
 
 def test_a_key_with_a_passphrase_is_not_asked_for_it(sshd: Sshd, tmp_path: Path) -> None:
     key = tmp_path / "key"
     subprocess.run([program("ssh-keygen"), "-q", "-t", "ed25519", "-N", "secret", "-f", str(key)], check=True)
     said = refusal(sshd, configured(sshd, tmp_path, IdentityFile=str(key)))
-    assert said.startswith(f"it takes none of our keys ({key} cannot be used: ")
+    assert said.startswith(f"it accepts none of your keys ({key} cannot be used: ")
 
 
 def test_more_keys_than_a_server_takes(sshd: Sshd, tmp_path: Path) -> None:
@@ -110,7 +111,7 @@ def agent(sshd: Sshd, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterat
 def test_a_key_of_the_agent(sshd: Sshd, tmp_path: Path) -> None:
     options = {"IdentityFile": str(tmp_path / "absent")}
     reach(sshd, configured(sshd, tmp_path, IdentitiesOnly="no", **options))
-    assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it takes none of our keys (there are none)"
+    assert refusal(sshd, configured(sshd, tmp_path, **options)) == "it accepts none of your keys (there are none)"
     shutil.copy(sshd.folder / "user_key.pub", tmp_path / "absent.pub")
     reach(sshd, configured(sshd, tmp_path, **options))
 

@@ -184,7 +184,7 @@ def test_a_server_of_another_protocol_over_tls(secure: Secure) -> None:
         with context.wrap_socket(connection, server_side=True) as secured:
             secured.recv(1)
 
-    why = "it speaks TLS, but is no hpss server"
+    why = "it speaks TLS, but not hpss"
     with strangers.stranger(https) as port, pytest.raises(CannotConnect, match=why):
         TlsMedium(HOST, port, secure.trust)
 

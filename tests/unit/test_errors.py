@@ -79,7 +79,7 @@ def test_an_unknown_code_is_kept_as_it_came() -> None:
     got = errors.error_from_wire("flooded", {"room": "cellar"})
     assert isinstance(got, errors.UnknownRemoteError)
     assert got.remote_code == "flooded"
-    assert str(got).endswith(" does not know: flooded: {'room': 'cellar'}")
+    assert str(got).endswith(" a newer release knows: flooded: {'room': 'cellar'}")
 
 
 def test_an_argument_of_a_later_release_is_skipped_and_one_that_says_nothing_is_not_sent() -> None:
@@ -125,19 +125,31 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
 @pytest.mark.parametrize(
     ("error", "said"),
     [
-        (errors.NoSuchBranch(b"refs/heads/gr\xf6n"), "no branch named 'refs/heads/gr\\\\xf6n'"),
-        (errors.StaleLease(b"a", b"", b"\x01\x02"), "'a' is at 0102, but was expected not to exist"),
-        (errors.StaleLease(b"a", b"\x01", b""), "'a' does not exist, but was expected at 01"),
+        (
+            errors.NoSuchBranch(b"refs/heads/gr\xf6n"),
+            "there is no branch or tag 'refs/heads/gr\\\\xf6n': check the name, or pull again",
+        ),
+        (
+            errors.StaleLease(b"a", b"", b"\x01\x02"),
+            "'a' is at 0102, but was expected not to exist: pull first, then try again",
+        ),
+        (
+            errors.StaleLease(b"a", b"\x01", b""),
+            "'a' does not exist, but was expected at 01: pull first, then try again",
+        ),
         (
             errors.MissingBase([b"\x01", b"\x02", b"\x03", b"\x04", b"\x05"]),
             "the repository lacks delta bases: 01, 02, 03 and 2 more",
         ),
         (errors.CorruptRecord(b"", b"", "segment 3 of the stream: cut off"), "segment 3 of the stream: cut off"),
-        (errors.CorruptRecord(b"\x01", b"\x02", "too long"), "record 02 of revision 01: too long"),
-        (errors.CorruptRecord(b"\x01", b"", "came twice"), "revision 01: came twice"),
+        (
+            errors.CorruptRecord(b"\x01", b"\x02", "too long"),
+            "record 02 of revision 01 is not valid: too long",
+        ),
+        (errors.CorruptRecord(b"\x01", b"", "came twice"), "revision 01 is not valid: came twice"),
         (
             errors.DivergedBranches(b"trunk", b"\xab"),
-            "'trunk' has diverged: it is at ab, which the new tip does not descend from",
+            "'trunk' has diverged: it is at ab; pull and merge first, or force the push",
         ),
         (
             errors.NewHeads(b"default", [b"\xab", b"\xac"]),
@@ -145,13 +157,16 @@ def test_a_coded_class_that_is_no_dataclass_is_unknown_when_it_comes_back(monkey
         ),
         (
             errors.DivergedBranches(b"trunk", b"\xab", behind=True),
-            "'trunk' is ahead: it is at ab, which descends from the new tip",
+            "'trunk' is at ab, ahead of the pushed revision: pull, or force the push",
         ),
-        (errors.NoSuchRepository("a"), "no repository at 'a'"),
-        (errors.NoSuchRepository("a", "a file"), "no smartserver repository at 'a', but a file"),
-        (errors.NoSuchRepository(""), "no repository at the server's root"),
+        (errors.NoSuchRepository("a"), "there is no repository at 'a'"),
+        (errors.NoSuchRepository("a", "a file"), "there is no smartserver repository at 'a', but a file"),
+        (errors.NoSuchRepository(""), "there is no repository at the server's root"),
         (errors.WrongVcs("/", "hg", "git"), "the repository at the server's root is hg, not git"),
-        (errors.NestedRepository("a", ""), "'a' is inside the repository at the server's root"),
+        (
+            errors.NestedRepository("a", ""),
+            "'a' is inside the repository at the server's root: use that repository, or a path outside it",
+        ),
         (errors.InvalidPath("", "a file is there"), "invalid repository path: a file is there"),
     ],
 )
@@ -199,7 +214,10 @@ def test_what_has_no_path_gets_none() -> None:
 def test_what_is_unknown_is_said_once() -> None:
     """The failed step has said it before, as in a store reached by a server's file operations."""
     unknown = "it is unknown whether the change was made"
-    assert str(errors.OutcomeUnknown("it is gone")) == f"{unknown}: it is gone"
+    assert (
+        str(errors.OutcomeUnknown("it is gone"))
+        == f"{unknown}: it is gone; look at the repository before you repeat the command"
+    )
     step = f"putting the new root in place failed: vfs://h: {unknown}: it is gone"
     assert str(errors.OutcomeUnknown(step)) == step
 
@@ -220,4 +238,6 @@ def test_what_is_unknown_is_said_once() -> None:
 )
 def test_keys_are_shown_as_text_where_they_are_that(key: bytes, said: str) -> None:
     assert errors.shown(key) == said
-    assert str(errors.MissingRevision(key)) == f"no revision {said}"
+    assert (
+        str(errors.MissingRevision(key)) == f"the repository does not have revision {said}: check the id, or pull again"
+    )

@@ -50,7 +50,7 @@ class TlsMedium:
             why = f"its certificate has changed: expected {trust.fingerprint}, got {found}. Somebody may be listening"
             why += f" in. If its owner has a new one, run `smartserver trust {self._where}`"
         elif made.selected_alpn_protocol() != ALPN:
-            why = "it speaks TLS, but is no hpss server"
+            why = "it speaks TLS, but not hpss"
         if why:
             made.close()
             raise CannotConnect(self._where, why)

@@ -18,8 +18,8 @@ from smartserver.errors import shown
 from smartserver.records.model import RevisionId
 
 GONE = (
-    "the revision {} that this tree rests on is not in the repository of {} any more, which was recreated or restored "
-    "to an older state: check out what is there to another place"
+    "the revision {} of this tree is no longer in the repository of {}, which was recreated or restored from a backup: "
+    "check out the branch into another folder"
 )
 
 

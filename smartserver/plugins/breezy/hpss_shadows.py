@@ -27,7 +27,7 @@ class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
     """
 
     takes_args = ["location?"]
-    takes_options = [Option("clear", help="Remove what is kept of LOCATION, or all of it.")]
+    takes_options = [Option("clear", help="Remove the mirror of LOCATION, or all mirrors.")]
 
     def run(self, location: str | None = None, clear: bool = False) -> int:
         """List the mirrors, or with `clear` remove those that are not in use."""

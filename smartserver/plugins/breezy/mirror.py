@@ -462,5 +462,5 @@ def damage() -> str:
     """Read the mirrors of this process, and remove a damaged one. Return a line about it, or an empty string."""
     for mirror in [*_mirrors.values()]:
         if why := mirror.damage():
-            return f"what was kept of {mirror.url} was damaged ({why}): it is removed; run the command again"
+            return f"the local mirror of {mirror.url} was damaged ({why}) and was removed: run the command again"
     return ""

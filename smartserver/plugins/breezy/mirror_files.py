@@ -100,7 +100,7 @@ def check_files(path: str) -> None:
     repository = os.path.join(path, ".bzr", "repository")
     for name in ("format", "pack-names"):
         if not os.path.isfile(os.path.join(repository, name)):
-            raise Damaged(f"{name} is no file")
+            raise Damaged(f"{name} is not a file")
     with decoding():
         disk = ControlDir.open(path).open_repository()
         BrzRepository(disk).check_format()

@@ -25,7 +25,7 @@ from smartserver.verbs.repository_list import RepositoryField
 
 
 class NoBazaarProtocol(errors.NoSmartMedium):
-    """The error of `brz ping`."""
+    """The error of commands that need a server of Breezy's own protocol, such as `brz ping`."""
 
     _fmt = "There is no Bazaar smart protocol at %(transport)s: `smartserver ping URL` pings a server of hpss://."
 

@@ -11,13 +11,15 @@ from breezy import errors
 from breezy.repository import Repository
 
 from smartserver.client.medium import CannotConnect, MediumError
-from smartserver.client.places import how_to_serve
+from smartserver.client.places import damage_in_words, how_to_serve
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
 from smartserver.errors import (
     A_BAZAAR_REPOSITORY,
     A_GIT_REPOSITORY,
     AccessDenied,
+    CorruptFile,
+    CorruptRecord,
     NoSuchBranch,
     NoSuchRepository,
     OutcomeUnknown,
@@ -63,6 +65,10 @@ def in_breezys_words(url: str, location: Place) -> Iterator[None]:
         raise errors.ConnectionError(
             f"{location.where}: the server's answer cannot be read: {plain(str(error))}"
         ) from error
+    except CorruptFile as error:
+        raise errors.BzrError(plain(damage_in_words(location, error))) from error
+    except CorruptRecord as error:
+        raise errors.BzrError(plain(f"{error} (`brz check` shows whether it is damaged here)")) from error
     except TransportError as error:
         raise errors.BzrError(_at(location, error)) from error
     except (CodedError, VcsError) as error:

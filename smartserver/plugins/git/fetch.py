@@ -11,12 +11,12 @@ from collections.abc import Collection, Container, Iterator, Sequence
 import msgspec
 
 from smartserver.client.body import OnSent
+from smartserver.client.places import ADVICE
 from smartserver.client.repository import RemoteRepository
 from smartserver.errors import MissingRevision, Unsupported, WrongVcs, place
 from smartserver.plugins.git.options import Options
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
 from smartserver.plugins.git.wants import Wants
-from smartserver.plugins.git.words import ADVICE
 from smartserver.records.limits import MAX_TAKEN
 from smartserver.records.model import Kind
 from smartserver.records.segment import SegmentStream

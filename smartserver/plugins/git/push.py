@@ -275,9 +275,10 @@ def _why(location: Place, local: GitRepository, updated: UpdateOutcome) -> bytes
 def _cut_off(error: MissingParents | MissingRevision) -> str:
     """Return the reason for the refusal of a push from a shallow repository: the remote lacks history that is cut off
     here."""
+    why = str(error).partition(";")[0]  # Pulling, which the error recommends, does not help.
     return (
-        f"cannot push from a shallow repository: the remote lacks history that is not here: {error} "
-        "(git fetch --unshallow from where it was cloned)"
+        f"cannot push from a shallow repository: the remote lacks history that is cut off here: {why} "
+        "(run `git fetch --unshallow` from where it was cloned)"
     )
 
 

@@ -5,17 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from smartserver.client.certainty import NoServer
-from smartserver.client.places import how_to_serve, path_in_words
-from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, LimitExceeded, NoSuchRepository, place
+from smartserver.client.places import ADVICE, damage_in_words, how_to_serve, path_in_words
+from smartserver.errors import A_GIT_REPOSITORY, CorruptFile, CorruptRecord, LimitExceeded, NoSuchRepository, place
 from smartserver.records import limits
 from smartserver.vcs.base import VcsError, WrongContent
 from transports.errors import CodedError
 
 if TYPE_CHECKING:
     from smartserver.client.places import Place
-
-ADVICE = "(its server's administrator can run `smartserver verify` on it)"
-"""Advice for damage whose extent the client does not know, and that it cannot repair."""
 
 
 def _repository(location: Place) -> str:
@@ -27,7 +24,9 @@ def in_words(error: CodedError | VcsError, location: Place) -> str:
     """Return the message of an error about the repository at a place, on one line."""
     match error:
         case CorruptFile():
-            return f"{_repository(location)} is damaged: {error} {ADVICE}"
+            return damage_in_words(location, error)
+        case CorruptRecord() if error.revision:
+            return f"{error} (`git fsck` shows whether it is damaged here)"
         case WrongContent():
             return f"{_repository(location)} seems to be damaged: {error} {ADVICE}"
         case NoSuchRepository() if error.found == A_GIT_REPOSITORY:

@@ -11,10 +11,10 @@ from mercurial import error
 from mercurial.i18n import _
 
 from smartserver.client.medium import CannotConnect, MediumError
-from smartserver.client.places import path_in_words
+from smartserver.client.places import damage_in_words, path_in_words
 from smartserver.client.plain import plain
 from smartserver.client.request import NotOurProtocol
-from smartserver.errors import NoSuchPart, NoSuchRepository, WrongVcs
+from smartserver.errors import CorruptFile, CorruptRecord, NoSuchPart, NoSuchRepository, WrongVcs
 from smartserver.records.varint import Malformed
 from smartserver.vcs.base import VcsError
 from smartserver.wire.errors import ProtocolError
@@ -43,6 +43,10 @@ def in_mercurials_words(location: Place, url: bytes) -> Iterator[None]:
     except WrongVcs as cause:
         message = f"{path_in_words(location) or location.where} is a repository of {cause.vcs}, not of Mercurial"
         raise error.RepoError(plain(message).encode()) from cause
+    except CorruptFile as cause:
+        raise refusal(damage_in_words(location, cause)) from cause
+    except CorruptRecord as cause:
+        raise refusal(f"{cause} (`hg verify` shows whether it is damaged here)") from cause
     except NoSuchPart as cause:
         raise error.RepoLookupError(plain(str(cause)).encode()) from cause
     except (CodedError, VcsError) as cause:

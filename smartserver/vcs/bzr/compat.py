@@ -154,7 +154,7 @@ ExistingContent: type[BaseException] = versionedfile.ExistingContent
 
 
 def format_2a() -> Any:
-    """Return the one format of control directories whose content can be sent."""
+    """Return Breezy's control directory format 2a, the only one whose revisions this client can send."""
     return format_registry.make_controldir("2a")
 
 

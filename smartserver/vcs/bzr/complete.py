@@ -82,7 +82,7 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
     missing = wanted.difference(store.get_parent_map(wanted)) if wanted else ()
     if missing:
         named = " of ".join(map(shown, min(missing)))
-        raise VcsError(f"the repository lacks a {what} that what was pulled refers to: {named}")
+        raise VcsError(f"the pulled revisions refer to a {what} that is missing: {named}")
 
 
 def is_alone(repository: Repository) -> bool:

@@ -111,7 +111,7 @@ class BzrContents:
         if not names:
             return "there is no branch yet"
         more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
-        return f"name a branch, as in URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
+        return f"give a branch, as URL/{names[0]}; there are {', '.join(names[:MAX_NAMED])}{more}"
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:
         """Yield the node at a path, and the nodes directly in it. With `deep`, yield all nodes below it."""

@@ -56,9 +56,9 @@ def insert(
                 more = _missing(repository, missing)
                 tokens, missing = sink.insert_stream(more, breezy._format, tokens)
             if missing:
-                raise VcsError(f"the repository lacks {shown(b' '.join(min(missing)[1:]))} of what was pulled")
+                raise VcsError(f"the pull is incomplete: {shown(b' '.join(min(missing)[1:]))} is missing")
         except BzrError as error:
-            raise VcsError(f"the repository did not take what was pulled: {error}") from error
+            raise VcsError(f"the repository refused the pulled revisions: {error}") from error
         finally:
             arrived.stop()
         sink.finished()
@@ -116,7 +116,7 @@ class _Arrived(ReceivedRecords):
         if kind == TEXT:
             for place in places:
                 if self._named[place.key] not in (b"", place.sha1):
-                    raise WrongContent(place.key, "its sha1 is not the one its tree names")
+                    raise WrongContent(place.key, "its SHA-1 differs from the one in its tree")
         parts = 1 if kind == TEXT else 0
         put_block(
             self._stores[kind],
@@ -176,7 +176,7 @@ class _Arrived(ReceivedRecords):
             if entry.key != segment.revision:
                 raise WrongContent(entry.key, "it is in the segment of another revision")
         if not {REVISION, INVENTORY} <= {entry.kind for entry in own}:
-            raise WrongContent(segment.revision, "its record or its inventory did not come")
+            raise WrongContent(segment.revision, "the server did not send its record or its inventory")
         self._progress(self.objects, 0)
         pages = [entry.key for entry in new if entry.kind == CHK]
         return pages, [entry.key for entry in segment.entries if entry.kind == TEXT]

@@ -98,7 +98,7 @@ def plan(repository: BrzRepository, tips: Iterable[RevisionId], haves: Iterable[
     with repository.locked():
         missing = set(tips).difference(repository.parents(tips))
         if missing:
-            raise CannotSend(f"cannot push: revision {shown(min(missing))} is not here")
+            raise CannotSend(f"cannot push: revision {shown(min(missing))} is missing in this repository")
         graph = repository.ancestry(tips, list(haves))
         outside = {parent for parents in graph.values() for parent in parents if parent not in graph}
         return BrzPlan(repository, graph, set(repository.parents(outside)))
@@ -153,7 +153,7 @@ class BrzExport:
         name = tuple(key.split(b"\0")) if kind == TEXT else (key,)
         found = self._read(kind, [name])
         if name not in found:
-            raise CannotSend(f"cannot push: {_named(kind, key)} is not here")
+            raise CannotSend(f"cannot push: {_named(kind, key)} is missing in this repository")
         return found[name][0]
 
     def _read_pages(self, keys: Iterable[Key]) -> None:
@@ -218,7 +218,7 @@ class BrzExport:
                     self._read_pages(wanted)
                 asking = going
         except ValueError as error:
-            raise CannotSend(f"cannot push: {error} (brz check says more)") from error
+            raise CannotSend(f"cannot push: {error} (run `brz check`)") from error
 
     def _read_texts(self, batch: Sequence[_Tree]) -> dict[StoreKey, tuple[bytes, tuple[StoreKey, ...] | None]]:
         """Return the texts that the trees introduced. The texts of candidates that are not sent go to `_before`."""
@@ -362,7 +362,7 @@ def _refusal(revision: RevisionId, why: object) -> CannotSend:
 
 
 def _missing(kind: int, key: Key) -> CannotSend:
-    return CannotSend(f"cannot push: {_named(kind, key)} is not here (brz check says more)")
+    return CannotSend(f"cannot push: {_named(kind, key)} is missing in this repository (run `brz check`)")
 
 
 def _named(kind: int, key: Key) -> str:

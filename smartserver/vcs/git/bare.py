@@ -58,7 +58,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
         arguments = ("config", "--local", "--type=bool", "--get", _KEPT)
         # Git ends with 1 without such a setting, and with 128 if there is no repository.
         if found.run(*arguments, accept=(0, 1, 128)) != b"true\n":
-            raise VcsError(f"{folder} is not a repository that smartserver created to keep: name a new folder")
+            raise VcsError(f"{folder} was not created by smartserver: choose a new folder")
     return True
 
 
@@ -70,7 +70,7 @@ def has_content(folder: str, environment: Mapping[str, str]) -> bool:
         return False
     # As git's safe.directory: with sudo, root works in the folders of the user who called it.
     if owner != os.geteuid() and (os.geteuid() or str(owner) != environment.get("SUDO_UID")):
-        raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: name a folder of your own")
+        raise VcsError(f"{folder} belongs to user {owner}, who may have prepared it: choose a folder of your own")
     return os.path.isdir(folder) and bool(os.listdir(folder))
 
 

@@ -74,7 +74,7 @@ class GitContents:
             if value is not None:
                 return value[0].id
         if raw == head:
-            raise NoSuchPart(f"no branch {shown(raw)}, which HEAD names: name a revision, as in URL@main")
+            raise NoSuchPart(f"HEAD names the branch {shown(raw)}, which does not exist: give a revision, as URL@main")
         if _HEX.fullmatch(name):
             found = find_by_prefix(self._stored, name)
             if found is not None:
@@ -254,13 +254,13 @@ def find_by_prefix(stored: RepositoryView, digits: str) -> RevisionId | None:
     for revision in map(stored.revision, range(newest + 1)):
         if revision.startswith(start) and (not half or revision.hex().startswith(digits)):
             if found is not None:
-                raise NoSuchPart(f"ambiguous id {digits}: {found.hex()} and {revision.hex()} begin so")
+                raise NoSuchPart(f"the id {digits} is ambiguous: {found.hex()} and {revision.hex()} begin with it")
             found = revision
     return found
 
 
 def _missing(key: Key) -> ValueError:
-    return ValueError(f"the object {key.hex()} is missing, or of another type than what names it says")
+    return ValueError(f"the object {key.hex()} is missing, or has another type than expected")
 
 
 def _node(folder: bytes, entry: TreeEntry) -> Node:

@@ -139,7 +139,7 @@ class GitFaults(FaultChecker):
         """Return the fault of a record that is used as one of git's own files, but is not a blob or is too large."""
         attributes = role.name == GITATTRIBUTES
         if meta != BLOB:
-            return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is no file")]
+            return [RecordFault("gitattributesBlob" if attributes else "gitmodulesBlob", f"{role.name} is not a file")]
         most = MAX_GITATTRIBUTES if attributes else MAX_GITMODULES
         if size <= most:
             return ()

@@ -42,7 +42,7 @@ class MissingObject(VcsError):
         self.key = key
 
     def __str__(self) -> str:
-        return f"object {self.key.hex()} is missing from this repository or damaged (git fsck says which)"
+        return f"object {self.key.hex()} is missing from this repository or damaged (run `git fsck`)"
 
 
 class TooLarge(VcsError):
@@ -147,7 +147,7 @@ class ObjectReader:
         return self._ask(name)
 
     def open(self) -> None:
-        """Start the process early, so that it is ready when the caller needs it.
+        """Start `git cat-file` before the first `read`, so that the caller need not wait for its start.
 
         Raises:
             RuntimeError: the reader was closed.

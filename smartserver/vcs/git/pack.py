@@ -79,6 +79,6 @@ class BaseNotHere(VcsError):
 
     def __str__(self) -> str:
         return (
-            f"object {self.key.hex()}, which what came rests on, is missing here: run `git fsck` "
-            "(where that finds nothing wrong, the server left it out)"
+            f"object {self.key.hex()} is missing here, and what the server sent needs it: run `git fsck` "
+            "(if it finds nothing wrong, the server left the object out)"
         )

@@ -75,11 +75,11 @@ def encode(selector: FetchSelector) -> bytes:
 def decode(selector: bytes) -> FetchSelector:
     """Decode the selector of a fetch."""
     if not selector.startswith(FETCH):
-        raise Unsupported("this selector of a git repository", "fetches")
+        raise Unsupported("this selector of a git repository", "those of this server's release")
     try:
         asked = _decode(selector[len(FETCH) :])
     except (msgspec.DecodeError, RecursionError) as error:
-        raise Unsupported("this selector of a fetch", str(error)) from None
+        raise Unsupported(f"this selector of a fetch ({error})", "those of this server's release") from None
     _check("shallow commits in a fetch", len(asked.shallow), MAX_SHALLOW)
     _check("commits of depth in a fetch", asked.depth, MAX_DEPTH)
     _check("excluded refs of a fetch", len(asked.excluded), MAX_EXCLUDED)
@@ -89,7 +89,7 @@ def decode(selector: bytes) -> FetchSelector:
         raise Unsupported(f"a depth of {asked.depth}", f"0 to {MAX_DEPTH}")
     for kind, number in asked.filters:
         if kind not in (BLOBS, TREES) or number < 0:
-            raise Unsupported(f"the filter {kind} of {number}", "0 and 1, of 0 or more")
+            raise Unsupported(f"the filter {kind}={number}", "filters 0 (blobs) and 1 (trees) of 0 or more")
     return asked
 
 

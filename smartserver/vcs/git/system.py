@@ -150,7 +150,7 @@ class GitSystem(System):
             return "git allows no such ref (git help check-ref-format)"
         longest = max(map(len, name.split(b"/")))
         if longest > MAX_REF_PART:
-            return f"{longest} bytes between two slashes, expected no more than {MAX_REF_PART}"
+            return f"it has {longest} bytes between two slashes, expected no more than {MAX_REF_PART}"
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
@@ -166,7 +166,8 @@ class GitSystem(System):
         return self._format.tag(b"", text)[0] if meta == TAG else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Return the tips. The attributes of an annotated tag are the id of the object to which it finally peels."""
+        """Return the tips with their attributes: of an annotated tag the id of the object that it finally points at, of
+        any other object nothing."""
         peeled = dict.fromkeys(tips, b"")
         at = {tip: tip for tip in tips}
         while at:

@@ -60,7 +60,7 @@ class HgContents:
         finder = Finder(self._stored, [raw])
         found = finder.find(raw) if raw else self._default(finder)
         if found == NULL:
-            raise NoSuchPart(f"{name} is no changeset" if name else "there is no changeset yet")
+            raise NoSuchPart(f"there is no changeset {name}" if name else "the repository has no changeset yet")
         return found
 
     def nodes(self, revision: RevisionId, path: bytes, *, deep: bool) -> Iterator[Node]:

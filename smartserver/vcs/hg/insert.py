@@ -78,7 +78,7 @@ class Arrived(ReceivedRecords):
         segment, _ = self._take(block)
         own = self._rows[CHANGESET].get(segment.revision)
         if own is None:
-            raise WrongContent(segment.revision, "its record did not come")
+            raise WrongContent(segment.revision, "the server did not send its record")
         return segment.revision
 
     def close(self) -> None:

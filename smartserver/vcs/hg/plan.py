@@ -84,7 +84,7 @@ def plan(repository: HgRepository, tips: Iterable[RevisionId], haves: Iterable[R
     tips = list(tips)
     for tip in tips:
         if not repository.has(tip):
-            raise CannotSend(f"cannot push: changeset {shown(tip)} is not here")
+            raise CannotSend(f"cannot push: changeset {shown(tip)} is missing in this repository")
     return HgPlan(repository, repository.missing(tips, haves))
 
 
@@ -114,7 +114,7 @@ class HgExport:
                 try:
                     yield from self._segment(node, parents)
                 except (Abort, LookupError, RevlogError, ValueError) as error:
-                    raise _refusal(node, f"{error} (hg verify says more)") from error
+                    raise _refusal(node, f"{error} (run `hg verify`)") from error
 
     def _segment(self, node: Node, parents: Sequence[Parent]) -> list[bytes]:
         before = [parent.id for parent in parents]

@@ -50,7 +50,7 @@ def decode(selector: bytes) -> RevisionNames:
     form, rest = selector[:1], selector[1:]
     names = rest.split(b"\0", MAX_NAMES) if rest else []
     if form not in (HISTORY, ONLY) or len(names) > MAX_NAMES:
-        raise Unsupported("a selector of another release", "names of changesets")
+        raise Unsupported("a selector of another release", f"at most {MAX_NAMES} names of changesets")
     return RevisionNames(names, form == HISTORY)
 
 

@@ -123,7 +123,7 @@ class HgSystem(System):
 
     def setting_problem(self, name: str, value: bytes) -> str:
         """Return why a setting cannot have this value. `publishing` and `evolution` are yes or no."""
-        return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "it is yes or no"
+        return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "expected yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
         """Return changesets by their names, with their history."""

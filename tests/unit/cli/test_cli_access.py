@@ -42,7 +42,7 @@ def test_a_file_is_checked(file: Path) -> None:
     assert (result.exit_code, result.output) == (0, f"{file}: anna has no key and no token\n{file}: 1 rule\n")
     hook = '[[hooks]]\npath = "**"\nbefore = ["/bin/true"]\nafter = ["/no/such"]\n'
     file.write_text(RULES + '[[limits]]\npath = "**"\nmax-file-size = 1\n' + hook + hook)
-    said = f"{file}: hooks run /no/such, which is no program here\n{file}: 1 rule, 1 limit, 2 hooks\n"
+    said = f"{file}: hooks run /no/such, which is not a program on this machine\n{file}: 1 rule, 1 limit, 2 hooks\n"
     assert run("access", "check", file).output.endswith(said)
     file.write_text(RULES + "\n[[rules]]\n")
     assert why(run("access", "check", file)) == f"{file}: Object missing required field `who` - at `rule 2`"
@@ -121,7 +121,7 @@ def test_a_folder_or_a_syslog_that_is_missing_is_told(
         assert result.stdout.count("restrict") == (1 if "--lookup" in more else 3)
         return result.stderr
 
-    folder = f"{tmp_path / 'absent'} is not a folder: nobody can log in by these keys until it is\n"
+    folder = f"{tmp_path / 'absent'} is not a folder: create it, else no user can log in with these keys\n"
     syslog = f"{NO_SYSLOG}: log-ins by these keys are not logged; --log FILE logs to a file\n"
     assert told(tmp_path / "absent") == folder + syslog
     assert told(tmp_path / "absent", "--log", "/var/log/hpss") == folder
@@ -140,11 +140,11 @@ def test_one_key_is_looked_up(keys: Path, number: int, count: int) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is no public key"),
-        ('anna = ["ssh-rsa {}"]', "is no public key"),
-        ('anna = ["ssh-ed25519 AAA*"]', "is no public key"),
-        ('anna = ["command=x ssh-ed25519 AAAA"]', "is no public key"),
-        ('"an na" = []', "is no name"),
+        ('anna = ["AAAA"]', "keys.anna: 'AAAA'... is not a public key"),
+        ('anna = ["ssh-rsa {}"]', "is not a public key"),
+        ('anna = ["ssh-ed25519 AAA*"]', "is not a public key"),
+        ('anna = ["command=x ssh-ed25519 AAAA"]', "is not a public key"),
+        ('"an na" = []', "is not a valid name"),
         ('anna = ["ssh-ed25519 {}"]\nben = ["ssh-ed25519 {}"]', "is one of 'anna' too"),
     ],
 )
@@ -164,7 +164,7 @@ def test_a_file_that_locks_everybody_out_is_in_the_log(keys: Path, tmp_path: Pat
         assert "access.toml" in done.stderr
         assert (tmp_path / "log").exists() is bool(lookup)
     (line,) = (tmp_path / "log").read_text().splitlines()
-    assert f" ERROR nobody can log in by a key: {done.stderr.removeprefix('smartserver: ').strip()}" in line
+    assert f" ERROR no user can log in with a key: {done.stderr.removeprefix('smartserver: ').strip()}" in line
 
 
 # -- tokens

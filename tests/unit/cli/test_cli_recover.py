@@ -43,7 +43,7 @@ def test_it_lists_what_there_is(project: Path, line: list[bytes]) -> None:
     *misfits, first, second = result.output.splitlines()
     assert misfits == [
         "log/0000000004 does not follow change 2",
-        "log/0000000003 at byte 28: the content does not match its check",
+        "log/0000000003 is damaged at byte 28: the content does not match its check",
     ]
     assert f"refs/heads/main -> {line[2].hex()[:8]}  (may not have been acknowledged)" in first
     assert f"refs/heads/other -> {line[0].hex()[:8]}" in second
@@ -62,7 +62,7 @@ def test_it_asks_repairs_the_log_and_restores_what_was_surely_made(project: Path
     assert "give the ID of a change, or --all" in why(run("recover", project, "--yes"))
     assert run("recover", project, "--yes", "--all").output.endswith("1 change restored, 0 left\n")
     assert refs(project) == {MAIN: line[2], OTHER: line[0]}
-    assert run("recover", project).output == f"{project}: the log has everything that is there\n"
+    assert run("recover", project).output == f"{project}: there is nothing to recover: the log is complete\n"
 
 
 def test_a_change_is_named_by_its_id(project: Path, line: list[bytes]) -> None:
@@ -180,7 +180,10 @@ def test_what_it_leaves_is_listed(project: Path) -> None:
     (project / "lost").mkdir()
     (project / "lost" / "0000000003.0123").write_bytes(b"x")
     said = run("prune", project, "--list").output
-    assert f"packs/{'ab' * 16}.pack stays: no record names it, and smartserver recover --list says what it is" in said
+    assert (
+        f"packs/{'ab' * 16}.pack stays: no change in the log uses it; `smartserver recover --list` shows what it is"
+        in said
+    )
     assert "lost/ stays: 1 record without any file's text; delete it there" in said
 
 

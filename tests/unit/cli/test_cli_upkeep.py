@@ -197,7 +197,9 @@ def test_a_damage_is_named_as_text_and_fails(tmp_path: Path) -> None:
     flip(pack, pack.read_bytes().index(b"#!/bin/sh"))
     result = run("verify", tmp_path / "project")
     *problems, verdict = result.output.splitlines()
-    named = r"\.pack at byte \d+: record run-id joe@example\.org-1 of revision joe@example\.org-1: "
+    named = (
+        r"\.pack is damaged at byte \d+: record run-id joe@example\.org-1 of revision joe@example\.org-1 is not valid: "
+    )
     assert any(re.search(pack.stem + named, problem) for problem in problems)
     assert verdict.endswith(f"{len(problems)} problem{'s' * (len(problems) != 1)}")
     assert result.exit_code == 1

@@ -229,7 +229,8 @@ def test_a_source_that_is_lost_half_way_is_not_taken_for_the_target(
 
     monkeypatch.setattr(SameProcess, "read", reading)
     monkeypatch.setattr(RemoteRepository, "pull", then_break)
-    assert why(run("pull", source[0], tmp_path / "mine")) == f"{source[0]}: somebody pulled the plug"
+    lost = "the connection to the server broke (somebody pulled the plug)"
+    assert why(run("pull", source[0], tmp_path / "mine")) == f"{source[0]}: {lost}"
     assert len(set(readers)) == 2  # The source is not asked again.
     assert not (tmp_path / "mine" / "format").exists()
 
@@ -308,11 +309,13 @@ def test_damage_is_of_the_side_it_came_from(source: tuple[Path, History], target
 
 def test_what_cannot_be(source: tuple[Path, History], tmp_path: Path) -> None:
     folder, _ = source
-    assert "there is no ref 'nix'; there is refs/heads/main" in why(run("push", "--ref", "nix", folder, "/x"))
+    assert "the source has no branch or tag 'nix'; it has refs/heads/main" in why(
+        run("push", "--ref", "nix", folder, "/x")
+    )
     for command in ("push", "pull"):
-        assert "by way of a folder here" in why(run(command, "hpss://h/x", "hpss://h/y"))
-    assert "push to it" in why(run("pull", folder, "hpss://h/x"))
-    assert "pull from it" in why(run("push", "hpss://h/x", folder))
+        assert "through a local folder" in why(run(command, "hpss://h/x", "hpss://h/y"))
+    assert "cannot copy into: run `smartserver push" in why(run("pull", folder, "hpss://h/x"))
+    assert "cannot copy from: run `smartserver pull" in why(run("push", "hpss://h/x", folder))
     assert why(run("push", tmp_path, "hpss://h/x")) == f"{tmp_path} is not a repository of smartserver"
     assert run("push", "a", "b", "c").exit_code == 2
     assert "no repository" in why(run("pull", tmp_path / "nothing", tmp_path / "here"))

@@ -80,8 +80,8 @@ def test_a_debug_flag_is_refused_where_no_call_is_made(command: str) -> None:
 def test_what_could_not_be_done_is_one_line(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert ending(monkeypatch, CommandError("no repository at 'a'")) == 1
-    assert capsys.readouterr() == ("", "smartserver: no repository at 'a'\n")
+    assert ending(monkeypatch, CommandError("there is no repository at 'a'")) == 1
+    assert capsys.readouterr() == ("", "smartserver: there is no repository at 'a'\n")
     ending(monkeypatch, CommandError("the server is stopping: \x1b[2J\nsmartserver: all well"))
     assert capsys.readouterr().err == "smartserver: the server is stopping:  [2J smartserver: all well\n"
 
@@ -219,7 +219,7 @@ def test_anything_else_passes(error: BaseException) -> None:
             "hpss+sftp://h/srv/a?host-key=any",
             "sftp://h/srv/",
             NoSuchRepository("a"),
-            "no repository at 'sftp://h/srv/a'",
+            "there is no repository at 'sftp://h/srv/a'",
         ),
     ],
 )

@@ -174,8 +174,8 @@ def test_where_nobody_can_listen(text: str) -> None:
 
 
 REFUSED = [
-    (1, "{0}/absent", "{0}/absent is not a folder: make it first, or name another"),
-    (1, "{0}/file", "{0}/file is not a folder: make it first, or name another"),
+    (1, "{0}/absent", "{0}/absent is not a folder: create it, or give another"),
+    (1, "{0}/file", "{0}/file is not a folder: create it, or give another"),
     (1, "file://{0}/absent", "{0}/absent is not a folder"),
     (1, "file://another/srv", "'file://another/srv' is not a folder of this machine"),
     (1, "vfs://host/x", "vfs://host/x is on another machine: it can be served with --stdio only"),
@@ -470,11 +470,11 @@ def test_a_user_of_an_access_file_on_standard_input(tmp_path: Path) -> None:
         with pytest.raises(AccessDenied):
             client.call(repository_delete, DeleteRequest(), "team/new")
         rules.write_text(allowed)
-        with pytest.raises(AccessDenied, match=r"no longer gives the key .* to anna"):
+        with pytest.raises(AccessDenied, match=r"no longer has the key .* of anna"):
             client.call(repository_stats, StatsRequest(), "team/new")
     with on_streams(served, *options, "--user", "ben") as client, pytest.raises(AccessDenied) as denied:
         client.call(repository_stats, StatsRequest(), "team/new")
-    assert denied.value.why == "the server's access rules give ben nothing here"
+    assert denied.value.why == "the server's access rules allow ben nothing here; ask its administrator for more"
     said = log.read_text()
     who = f"user=anna by={key.fingerprint} from=[2001:db8::7]:50398"
     change = f"INFO change {who} path=team/new repository=created outcome=done\n"

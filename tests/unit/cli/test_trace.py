@@ -98,7 +98,7 @@ def test_what_cannot_be_run_or_shown(tmp_path: Path) -> None:
     assert done.stderr == "smartserver: no-such-command cannot be run: No such file or directory\n"
     (tmp_path / "nonsense").write_text("nonsense\n")
     said = why(run("trace", "show", tmp_path / "nonsense"))
-    assert "nonsense: there is no trace in it: line 1 is not an event" in said
+    assert "nonsense: it has no trace: line 1 is not an event" in said
     assert "\n" not in said
     assert "/dev/zero is not an ordinary file" in why(run("trace", "show", "/dev/zero"))
     assert "No such file or directory" in why(run("trace", "show", tmp_path / "nothing"))

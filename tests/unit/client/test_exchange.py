@@ -112,7 +112,7 @@ def page(*paths: str, more: bool = True) -> bytes:
 @pytest.mark.parametrize("pages", [[[]], [["a"], []], [["a"], ["a"]], [["b"], ["a"]], [["a/b"], ["a"]]])
 def test_a_server_that_has_more_and_tells_nothing_new(pages: list[list[str]]) -> None:
     server = Server([saying(*[page(*paths) for paths in pages])])
-    with server.client() as client, pytest.raises(RemoteProtocolError, match="of which it says there are more"):
+    with server.client() as client, pytest.raises(RemoteProtocolError, match="which the server announced, got none"):
         list(repositories(client, "", refs=False))
 
 
@@ -122,7 +122,7 @@ def test_a_server_that_has_always_more(monkeypatch: pytest.MonkeyPatch, ends: bo
     server = Server([saying(page("a"), page("aa"), page("aaa", more=not ends), page("aaaa", more=False))])
     with server.client() as client, contextlib.ExitStack() as stack:
         if not ends:
-            stack.enter_context(pytest.raises(RemoteProtocolError, match="3 answers name repositories"))
+            stack.enter_context(pytest.raises(RemoteProtocolError, match="3 answers: list one folder at a time"))
         assert [each.path for each in repositories(client, "", refs=False)] == ["a", "aa", "aaa"]
 
 
@@ -177,7 +177,7 @@ def test_what_says_why(
 @pytest.mark.parametrize(
     ("text", "shown"),
     [
-        ("no repository at 'größer'", "no repository at 'größer'"),
+        ("there is no repository at 'größer'", "there is no repository at 'größer'"),
         ("\x1b[2J\x1b]0;title\x07", " [2J ]0;title "),
         ("two\nlines\r", "two lines "),
         ("\x9b1m\u202e\u200b", " 1m  "),

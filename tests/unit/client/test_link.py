@@ -111,11 +111,11 @@ def test_paths_in_errors_are_what_the_user_calls_them() -> None:
     answered = reply(encode(ReplyMessage([Outcome(Status.REFUSED, fault=fault_of(NoSuchRepository("a b")))])))
     with Server([answered]).client(above="sftp://h/srv/") as client:
         (result,) = client.request(READ).results
-    assert str(result) == "no repository at 'sftp://h/srv/a%20b'"
+    assert str(result) == "there is no repository at 'sftp://h/srv/a%20b'"
     refusing = refuse(refused(NotDone(), NoSuchRepository("a")))
     with Server([refusing]).client(above="/srv/") as client, pytest.raises(Refusal) as caught:
         client.request(READ)
-    assert str(caught.value.outcomes[0]) == "no repository at '/srv/a'"
+    assert str(caught.value.outcomes[0]) == "there is no repository at '/srv/a'"
 
 
 def test_after_the_first_write_what_was_made_is_not_held_for_long() -> None:
@@ -226,3 +226,22 @@ def test_the_reason_of_a_server_that_goes_away_without_an_answer_is_told(sent_al
     with server.client() as client, pytest.raises(ConnectionLost, match="its answer: nothing came for 9 s"):
         client.request(READ if sent_all else upload(1000))
     assert server.tried == 3
+
+
+@pytest.mark.parametrize("has_answered", [True, False])
+def test_a_connection_that_breaks_is_told_apart_from_a_stranger(has_answered: bool) -> None:
+    """A server that answered before speaks hpss, so the message does not doubt it."""
+
+    def breaking(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Request) and has_answered and server.tried == 1:
+            medium.say(GoAway(b""), Reply(event.id, PONG))
+        elif isinstance(event, Request):
+            medium.break_off()
+
+    server = Server([breaking] * 4)
+    told = r"broke \(Connection reset by peer\)$" if has_answered else "by peer\\): it may have stopped, or be too busy"
+    with server.client() as client:
+        if has_answered:
+            client.call(server_ping, PingRequest())
+        with pytest.raises(ConnectionLost, match=told):
+            client.call(server_ping, PingRequest())

@@ -141,7 +141,7 @@ def test_where_the_file_is(tmp_path: Path) -> None:
     assert known_servers({"HOME": "/h", "XDG_CONFIG_HOME": "/c"}) == "/c/smartserver/known_servers"
     assert known_servers({"HOME": "/h", "XDG_CONFIG_HOME": "relative"}) == "/h/.config/smartserver/known_servers"
     assert fingerprint_known("h:1", {}) == ""
-    with pytest.raises(OSError, match="no HOME"):
+    with pytest.raises(OSError, match="HOME is not set"):
         trust("h:1", "SHA256:abc", {})
 
 

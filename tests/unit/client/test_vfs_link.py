@@ -34,7 +34,7 @@ def answers(*results: Result, body: bytes | None = None) -> Answering:
     return answering
 
 
-@pytest.mark.parametrize(("body", "what"), [(b"ab", "1 bytes more"), (b"abcd", "got 1 bytes"), (None, "3 bytes more")])
+@pytest.mark.parametrize(("body", "what"), [(b"ab", "1 more bytes"), (b"abcd", "got 1 bytes"), (None, "3 more bytes")])
 def test_a_body_of_another_length_breaks_the_rules(body: bytes | None, what: str) -> None:
     server = Server([answers(vfs.GetResult(3), body=body)])
     with pytest.raises(TransportFailed, match=what):

@@ -293,7 +293,7 @@ def test_settings_of_the_kernel(capsys: pytest.CaptureFixture[str]) -> None:
         assert f"'{wrong}': expected NAME=VALUE" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         parser().parse_args([*RUN_WORDS, "--set", "vm.swappiness=60"])
-    assert "'vm.swappiness' is no setting of the network" in capsys.readouterr().err
+    assert "'vm.swappiness' is not a network setting" in capsys.readouterr().err
 
 
 class HungUp:

@@ -64,7 +64,7 @@ def test_a_setting_of_the_network() -> None:
     "name", ["vm.swappiness", "kernel.pid_max", "net", "netx.a", "net./a", "net...vm.swappiness", ""]
 )
 def test_a_setting_of_the_whole_machine_is_refused_by_name(name: str) -> None:
-    with pytest.raises(ValueError, match=f"{name!r} is no setting of the network"):
+    with pytest.raises(ValueError, match=f"{name!r} is not a network setting"):
         check_setting(name)
 
 

@@ -73,7 +73,7 @@ def test_line_ends_are_kept(path: Path) -> None:
         ("push = 1.5", r":1: expected a budget"),
         ("# fine\npush = [\n1,\n]", r":2: expected a budget"),
         ("a.b = 1", r":1: expected a budget"),
-        ("[a]\npush = 1\n[b]\n'push' = 1", r":4: 'push' stands twice"),
+        ("[a]\npush = 1\n[b]\n'push' = 1", r":4: 'push' appears twice"),
     ],
 )
 def test_a_file_without_budgets(path: Path, text: str, why: str) -> None:
@@ -346,10 +346,10 @@ def test_where_there_is_no_packet_network_a_test_says_why(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, required: str, outcomes: dict[str, int]
 ) -> None:
     def start(_: Packets) -> None:
-        raise Unavailable("no packet network here: this is a test")
+        raise Unavailable("cannot create a packet network: this is a test")
 
     monkeypatch.setattr(Packets, "start", start)
     monkeypatch.setenv("REQUIRE_ALL", required)
     result = run(pytester, "def test_it(packet_network): pass", "-rs")
     result.assert_outcomes(**outcomes)
-    result.stdout.fnmatch_lines(["*no packet network here: this is a test*"])
+    result.stdout.fnmatch_lines(["*cannot create a packet network: this is a test*"])

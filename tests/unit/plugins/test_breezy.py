@@ -14,9 +14,12 @@ from breezy.bzr.workingtree_4 import DirStateWorkingTree
 from breezy.controldir import ControlDir
 
 from smartserver.client.medium import CannotConnect, ConnectionLost
+from smartserver.client.places import ADVICE
 from smartserver.client.url import TcpLocation
 from smartserver.errors import (
     AccessDenied,
+    CorruptFile,
+    CorruptRecord,
     NoSuchBranch,
     NoSuchRepository,
     OutcomeUnknown,
@@ -108,6 +111,7 @@ LOCATION = TcpLocation("example.org", 4155, "project")
 
 NO_BRANCH, DENIED = f'Not a branch: "{URL}"', f'Permission denied: "{URL}": '
 LOST = "Connection error: example.org:4155: "
+LOOK = "look at the repository before you repeat the command"
 BUSY = "the server is busy: it takes no more than 3 connections at a time; try again later "
 
 
@@ -123,12 +127,26 @@ BUSY = "the server is busy: it takes no more than 3 connections at a time; try a
         (CannotConnect("h", "refused"), errors.ConnectionError, "Connection error: cannot connect to h: refused "),
         (ConnectionLost("gone"), errors.ConnectionError, f"{LOST}gone "),
         (RemoteProtocolError("no hpss"), errors.ConnectionError, f"{LOST}no hpss "),
-        (OutcomeUnknown("x"), errors.ConnectionError, f"{LOST}it is unknown whether the change was made: x "),
+        (
+            OutcomeUnknown("x"),
+            errors.ConnectionError,
+            f"{LOST}it is unknown whether the change was made: x; {LOOK} ",
+        ),
         (ServerBusy("connections", 3), errors.ConnectionError, f"{LOST}{BUSY}"),
         (
             Malformed(3, "cut off"),
             errors.ConnectionError,
             f"{LOST}the server's answer cannot be read: malformed at byte 3: cut off ",
+        ),
+        (
+            CorruptFile("packs/1.pack", 70, "why"),
+            errors.BzrError,
+            f"the repository 'project' is damaged: packs/1.pack at byte 70: why {ADVICE}",
+        ),
+        (
+            CorruptRecord(b"r1", b"", "why"),
+            errors.BzrError,
+            "revision r1 is not valid: why (`brz check` shows whether it is damaged here)",
         ),
         (NoSpace("x"), errors.BzrError, "example.org:4155: no space left to write 'x'"),
         (TransportFailed("", f"no {LOCATION.where}: x"), errors.BzrError, f"no {LOCATION.where}: x"),

@@ -8,11 +8,12 @@ from collections.abc import Mapping, Sequence
 import pytest
 from git_conversation import MAIN, Conversation, FakeRemote, key, local_with
 
-from smartserver.client.places import parse_place
+from smartserver.client.places import ADVICE, parse_place
 from smartserver.client.url import TcpLocation
 from smartserver.errors import (
     A_GIT_REPOSITORY,
     CorruptFile,
+    CorruptRecord,
     LimitExceeded,
     NoSuchRepository,
     OutcomeUnknown,
@@ -22,7 +23,7 @@ from smartserver.plugins.git.credentials import SILENT, GitCredentials
 from smartserver.plugins.git.hint import Hint, parse
 from smartserver.plugins.git.options import Options, filters_of
 from smartserver.plugins.git.terminal import CannotGoOn, Terminal
-from smartserver.plugins.git.words import ADVICE, in_words
+from smartserver.plugins.git.words import in_words
 from smartserver.records import limits
 from smartserver.records.model import BaseTag, Entry
 from smartserver.records.segment import STORED, SegmentStream, encode_segment
@@ -254,19 +255,26 @@ def test_what_is_not_supported_is_said_once(option: str) -> None:
             WrongContent(b"\x01\x02", "its content has the id 03"),
             f"the repository 'p' seems to be damaged: object 0102 from the server: its content has the id 03 {ADVICE}",
         ),
-        (NoSuchRepository("p"), "no repository at 'p'"),
+        (NoSuchRepository("p"), "there is no repository at 'p'"),
         (NoSpace("p/incoming"), "no space left to write 'p/incoming'"),
         (
             BaseNotHere(b"\x01\x02"),
-            "object 0102, which what came rests on, is missing here: run `git fsck` "
-            "(where that finds nothing wrong, the server left it out)",
+            "object 0102 is missing here, and what the server sent needs it: run `git fsck` "
+            "(if it finds nothing wrong, the server left the object out)",
         ),
         (LimitExceeded("bytes of a record", 7, 6), "a file has 7 bytes, expected no more than 6"),
         (
             LimitExceeded("bytes of a segment", 7, 6),
             "the new content of a commit has 7 bytes (compressed), expected no more than 6",
         ),
-        (OutcomeUnknown("reset"), "it is unknown whether the change was made: reset"),
+        (
+            OutcomeUnknown("reset"),
+            "it is unknown whether the change was made: reset; look at the repository before you repeat the command",
+        ),
+        (
+            CorruptRecord(b"\x01", b"\x02", "why"),
+            "record 02 of revision 01 is not valid: why (`git fsck` shows whether it is damaged here)",
+        ),
         (LimitExceeded("calls", 7, 6), "too many calls: 7, at most 6 are allowed"),
         (CannotSend("object 01 is missing"), "object 01 is missing"),
     ],

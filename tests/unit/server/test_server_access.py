@@ -253,7 +253,7 @@ def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
         (rule("read", who="@core"), "there is no group 'core'"),
         (rule("read", who="a b"), "who = 'a b'"),
         (rule("read", "/p"), "a slash at its start"),
-        (b"[groups]\na = ['@b']\n" + rule("read"), "'@b' is no name"),
+        (b"[groups]\na = ['@b']\n" + rule("read"), "'@b' is not a valid name"),
     ],
 )
 def test_a_file_that_is_refused(content: bytes, why: str) -> None:

@@ -235,7 +235,7 @@ def test_a_fault_at_any_call_leaves_nothing_out(
 
 def test_a_damaged_cursor_is_told(repository: PackRepository, line: list[bytes], storage: MemoryTransport) -> None:
     storage.put(f"packs/after-{HOOK.receiver.hex()}-0000000007", (b"\xc1",))
-    with pytest.raises(CorruptFile, match="delete the file, and all refs are told again"):
+    with pytest.raises(CorruptFile, match="delete the file, then the hooks run for all refs again"):
         deliver(repository, HOOK, {}, OWN)
 
 

@@ -91,5 +91,5 @@ def test_file_level_verbs_are_refused_unless_they_are_allowed(served: Served, li
     assert (verb.name in served.site.facts.capabilities) is not verb.is_vfs
     if isinstance(answer, Failure):
         assert answer.fault.code == "access-denied"
-        assert "start it with `--allow-vfs`" in str(named(answer.fault)["why"])
+        assert "the server runs without `--allow-vfs`" in str(named(answer.fault)["why"])
         assert state(served) == before

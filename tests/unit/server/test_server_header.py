@@ -80,7 +80,7 @@ NO_UTF_8 = [b"\x93\xa2\xff\xfe\x90\x80", b"\x93\xa3git\x91\x93\xa1\xc3\xa1x\xc3\
     [
         (message(), "without calls"),
         (with_arguments(b"\x90", "Branch.levitate"), "'Branch.levitate'"),
-        (with_arguments(b"\x90", "Branch.levitate"), "Server.ping"),  # The known ones are named, too.
+        (with_arguments(b"\x90", "Branch.levitate"), "update the client or the server"),
         *[(with_arguments(each), "Server.ping") for each in NO_ARGUMENTS],
         *[(with_arguments(each, "Repository.create"), "Repository.create") for each in NO_UTF_8],
         (message(PING, flags=RequestFlag.BULK), "BULK"),

@@ -139,7 +139,8 @@ def test_a_refused_ref_is_in_the_log_however_little_is(
     assert code(answer) == "refused"
     lines = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
     assert [line.partition("access-denied: ")[2] for line in lines] == [
-        f"not allowed to create refs/tags/{name}: the server's access rules give ben read and no more here"
+        f"not allowed to create refs/tags/{name}: the server's access rules allow ben only read here; "
+        "ask its administrator for more"
         for name in ("v1", "v2")
     ]
 

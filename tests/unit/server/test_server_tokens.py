@@ -152,7 +152,7 @@ def test_no_file_is_no_tokens_and_a_missing_one_is_missed(
     file = TokenFile(token_path(access))
     token_path(access).unlink()
     assert file.content.find(token) is not None
-    assert "is not used, the tokens stay as they were: it is gone" in caplog.text
+    assert "is not used, the tokens stay as they were: it was deleted" in caplog.text
 
 
 def test_the_tokens_are_beside_the_file_that_a_link_leads_to(access: Path) -> None:
@@ -307,7 +307,10 @@ def test_a_scope_narrows_what_the_rules_give(world: World, history: list[bytes])
     assert "is for the paths 'secret/**' alone" in denied(world.ask(PULL, path="open", token=token)).why
     assert "is for the paths" in denied(world.ask((repository_create, CREATE), path="SECRET/new", token=token)).why
     widest = world.create("ben", path="**")
-    assert denied(world.ask(PULL, token=widest)).why == "the server's access rules give ben nothing here"
+    assert (
+        denied(world.ask(PULL, token=widest)).why
+        == "the server's access rules allow ben nothing here; ask its administrator for more"
+    )
     answer = world.ask(LIST, path="", token=token)
     assert isinstance(answer, ReplyMessage)
     found = msgspec.msgpack.decode(answer.outcomes[0].result, type=ListResult).repositories
@@ -321,7 +324,7 @@ def test_a_token_that_others_could_read_is_refused(world: World, caplog: pytest.
         refused = denied(world.ask(PULL, token=each, dialog=world.connect(private=False)))
         said.add((refused.why, refused.token))
     assert said == {
-        ("the token came without encryption, and anybody on the way could read it: have it revoked", TOKEN_REFUSED)
+        ("the token was sent without encryption, so others may have read it: have it revoked", TOKEN_REFUSED)
     }
     assert f"the token {token_id} of anna came without encryption: revoke it" in caplog.messages
     admit = by_token(world.file, world.tokens)

@@ -155,7 +155,7 @@ def test_the_flag_of_a_body(dialog: Dialog) -> None:
     with_body = message(PUT, path="files", flags=RequestFlag.BODY)
     without = message((vfs.put, BringRequest("new", b"", 5)), path="files")
     for request in (with_body, without):
-        assert "BODY at odds with its calls" in refused(dialog.ask(request))
+        assert "BODY contradicts its calls" in refused(dialog.ask(request))
 
 
 def test_too_many_calls(dialog: Dialog) -> None:

@@ -109,7 +109,7 @@ def test_a_bulk_stream_must_be_whole(served: Served, line: list[bytes]) -> None:
     for segments, size in ((2, len(plain)), (1, len(body))):
         made = receiving(served, line[5], RequestFlag.BULK)
         made.take(body)
-        with pytest.raises(CorruptRecord, match="its end says"):
+        with pytest.raises(CorruptRecord, match="its end states"):
             made.finish(segments, size)
         made.abandon()
 

@@ -226,7 +226,7 @@ def test_a_pack_that_is_gone_is_damage(served: Served, caplog: pytest.LogCapture
     error = refused(answer)
     assert isinstance(error, CorruptFile)
     assert (error.path, error.offset, error.why) == (pack.removeprefix(f"{PATH}/"), 0, "the file is missing")
-    assert f"{PATH} is damaged: {error.path} at byte 0" in caplog.text
+    assert f"damage in {PATH}: {error.path} is damaged at byte 0" in caplog.text
 
 
 @pytest.mark.parametrize(("name", "found"), [("HEAD", "a git repository"), (".hg", "a Mercurial repository")])
@@ -301,7 +301,7 @@ def test_a_store_that_fails_and_a_refused_user_are_logged_with_the_refusal(
 def test_damage_of_the_served_folder_itself(caplog: pytest.LogCaptureFixture) -> None:
     damage = CorruptFile("root", 0, "the content does not match its check")
     assert user_error(damage, Served().site.find(""), "it") is damage
-    assert "the served folder is damaged: root at byte 0" in caplog.text
+    assert "damage in the served folder: root is damaged at byte 0" in caplog.text
 
 
 @pytest.mark.parametrize("path", ["gone", PATH])

@@ -179,7 +179,7 @@ def test_a_pack_that_went_after_it_was_moved_is_missed(
                 for name in set(storage.list_directory(PACKS)) - there:
                     storage.delete(f"{PACKS}/{name}")
 
-    with pytest.raises(TransportFailed, match="swept while its writer was stopped; try again"):
+    with pytest.raises(TransportFailed, match="deleted as abandoned while this process was stopped; try again"):
         push(repository_on(Sweeping(storage), clock), history, line[1:], {MAIN: line[1]})
     after = repository_on(storage, clock)
     assert refs_of(after) == {MAIN: line[0]}

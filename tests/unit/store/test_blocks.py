@@ -48,7 +48,9 @@ def test_a_read_outside_of_the_body_is_refused(size: int, in_memory: bool) -> No
     transport, _ = file_of(bytes(size))
     made = Blocks(transport.get("index") if in_memory else transport.open_read("index"), "index")
     for at, wanted in ((0, size + 1), (size - 1, 2), (size, 1), (size + 1, 0), (size + SMALL, 4), (-1, 1), (1, -1)):
-        with pytest.raises(CorruptFile, match=f"^index at byte {at}: {wanted} bytes are outside of the {size} "):
+        with pytest.raises(
+            CorruptFile, match=f"^index is damaged at byte {at}: {wanted} bytes are outside of the {size} "
+        ):
             made.read(at, wanted)
 
 
@@ -66,7 +68,7 @@ def test_no_length_that_a_file_cannot_have() -> None:
     for size in range(200):
         transport = MemoryTransport()
         transport.put("index", [bytes(size)])
-        with pytest.raises(CorruptFile, match="index at byte"):
+        with pytest.raises(CorruptFile, match="index is damaged at byte"):
             Blocks(transport.open_read("index"), "index")
 
 
@@ -85,7 +87,7 @@ def test_the_index_of_another_pack_is_not_taken() -> None:
     transport, _ = file_of(bytes(300), lambda content: b"x" + content[1:])
     made = Blocks(transport.open_read("index"), "index")
     made.remake = lambda: b"".join(seal([bytes(301)]))
-    with pytest.raises(CorruptFile, match="not of the pack beside it"):
+    with pytest.raises(CorruptFile, match="the index does not belong to its pack"):
         made.read(0, 8)
 
 

@@ -76,7 +76,7 @@ def test_what_came_to_a_place_since_it_was_looked_at() -> None:
 
     storage = MemoryTransport()
     storage.make_directory("a")
-    with pytest.raises(InvalidPath, match="a git repository is there"):
+    with pytest.raises(InvalidPath, match="there is a git repository already"):
         push_meanwhile(storage, begin_git)
     assert storage.list_directory("a/b") == ["HEAD", "objects"]
     for happens in (lambda store: make(store, "a/b"), lambda store: store.make_directory("a/b")):
@@ -153,9 +153,9 @@ FOREIGN = {
         (["a/objects/x"], "", "the folder holds 'objects/x', which belongs to no repository", None),
         (["a/b/c/notes"], "", "the folder holds 'b/c/notes', which belongs to no repository", None),
         (["a/format/letters"], "", "the folder holds 'format', which belongs to no repository", None),
-        (["a"], "a file", "a file is there", "'a' is a file"),
+        (["a"], "a file", "a file has this path", "'a' is a file"),
         *[
-            (there, owner, f"{owner} is there", f"'a' is {owner}: name a place outside it")
+            (there, owner, f"there is {owner} already", f"'a' is {owner}: name a place outside it")
             for owner, places in FOREIGN.items()
             for there in places
         ],

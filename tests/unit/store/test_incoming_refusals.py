@@ -162,7 +162,7 @@ def test_counts_that_do_not_agree(repository: PackRepository, history: History) 
     for segments, size in ((2, len(body)), (1, len(body) + 1), (0, 0)):
         sent = receive(repository)
         sent.write(body)
-        with pytest.raises(CorruptRecord, match=f"its end says {segments} segments, {size} bytes"):
+        with pytest.raises(CorruptRecord, match=f"its end states {segments} and {size}"):
             sent.finish(segments, size)
         sent.abandon()
 

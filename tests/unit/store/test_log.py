@@ -180,7 +180,7 @@ def test_others_are_first_again_and_again(store: MemoryTransport) -> None:
         carry_out(opened(store), next(numbers))
         return record_of(1, state)
 
-    with pytest.raises(TransportFailed, match="others were first for 30 s"):
+    with pytest.raises(TransportFailed, match="other processes changed the repository for 30 s"):
         log.append(log.look(), beaten)
     assert contents(opened(store).look().state) == [100, 101, 102, 103, 104]
 
@@ -235,7 +235,7 @@ def test_a_writer_that_slept_too_long_knows_nothing_for_certain(
             checkpoint(store)
             clean_log(store, name)
     assert not store.exists(record_path(2))
-    with pytest.raises(OutcomeUnknown, match="since change 1 is not known"):
+    with pytest.raises(OutcomeUnknown, match="no longer has the changes since change 1"):
         frozen.append(base, partial(judge, 1))
 
 

@@ -115,7 +115,7 @@ def test_a_damaged_pack_without_its_index_is_named() -> None:
         content[at] ^= 0x24
         made.transport.delete(path)
         made.transport.put(path, (bytes(content),))
-        with pytest.raises(CorruptFile, match=rf"{path} at byte \d+"):
+        with pytest.raises(CorruptFile, match=rf"{path} is damaged at byte \d+"):
             opened(made)
         content[at] ^= 0x24
 
@@ -141,7 +141,7 @@ def test_a_pack_of_other_kinds_is_refused() -> None:
     made = stored([2])
     kinds = (*KINDS[:2], KINDS[1])
     snapshot = Snapshot.open(made.transport, dataclasses.replace(made.state(), kinds=kinds))
-    with pytest.raises(CorruptFile, match="its kinds are"):
+    with pytest.raises(CorruptFile, match="its kinds of records are"):
         snapshot.read_ranges([(0, 1)]).read(1 << 20)
 
 
@@ -191,7 +191,7 @@ def test_a_shorter_file_than_the_root_says_is_refused() -> None:
         (MAGIC + b"\1\0\x10\0\5" + bytes(20), "the list of kinds"),
         (encode_header(KINDS)[:20] + bytes(16), "the list of kinds"),
         (encode_header(KINDS).replace(b"object", b"obj\xff\xfft") + bytes(16), "the list of kinds"),
-        (MAGIC + b"\1\0\x0e\0\0" + bytes(20), "says its header has 14 bytes, but it ends after 13"),
+        (MAGIC + b"\1\0\x0e\0\0" + bytes(20), "the header states 14 bytes, but ends after 13"),
     ],
 )
 def test_what_is_no_pack_of_this_release_is_named(content: bytes, why: str) -> None:
@@ -219,7 +219,9 @@ def test_a_file_that_became_shorter_is_named() -> None:
     file = Shrunk(content)
     reader = PackReader(file, len(content), "packs/1.pack")
     file.length = 100
-    with pytest.raises(CorruptFile, match=r"packs/1.pack at byte 90: 10 bytes, expected 20: the file became shorter"):
+    with pytest.raises(
+        CorruptFile, match=r"packs/1.pack is damaged at byte 90: 10 bytes, expected 20: the file became shorter"
+    ):
         reader.read(90, 20)
     with pytest.raises(CorruptFile):
         list(reader.segments())

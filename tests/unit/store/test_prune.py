@@ -213,7 +213,7 @@ def test_who_pushes_meanwhile_is_not_lost(
         return record(self, *arguments)  # type: ignore[arg-type]
 
     monkeypatch.setattr(module._Pruning, "_record", busy)
-    with pytest.raises(TransportFailed, match="somebody changed the repository meanwhile, each time"):
+    with pytest.raises(TransportFailed, match="other processes kept changing the repository"):
         prune(repository)
     assert repository.snapshot().ordinal(wrong) is not None
     check_whole(repository, history)

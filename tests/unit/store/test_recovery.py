@@ -355,7 +355,7 @@ def test_what_was_changed_since_is_not_overwritten(
     push(repository, history, [other], {MAIN: other})
     first, _ = (each.id for each in find(storage).changes)
     assert restore(repository) == [
-        f"refs/heads/main was changed since; what it was to be is kept as refs/recovered/{first}/heads/main"
+        f"refs/heads/main was changed since; the recovered value is kept as refs/recovered/{first}/heads/main"
     ]
     kept = b"refs/recovered/%b/heads/main" % first.encode()
     assert refs_of(repository) == {MAIN: other, SIDE: line[2], kept: line[1]}
@@ -403,7 +403,7 @@ def test_a_pack_that_is_nowhere_stops_a_recovery(
 ) -> None:
     pack = next(name for name in storage.list_directory(PACKS) if name.endswith(".pack"))
     storage.delete(f"{PACKS}/{pack}")
-    with pytest.raises(CorruptFile, match=r"it is gone, and no joined pack has its segments"):
+    with pytest.raises(CorruptFile, match=r"the pack is missing, and no other pack has its revisions"):
         restore(repository)
     assert storage.list_directory(LOST) == []
 
@@ -427,7 +427,7 @@ def test_somebody_who_is_first_is_not_overwritten(
 ) -> None:
     findings = find(storage)
     push(repository, history, [], {SIDE: line[3]})
-    with pytest.raises(TransportError, match="somebody changed the repository meanwhile"):
+    with pytest.raises(TransportError, match="another process changed the repository meanwhile"):
         recovery.restore(repository, findings, [])
     assert refs_of(repository) == {MAIN: line[4], SIDE: line[3]}
     assert repository.verify().problems == ()

@@ -214,7 +214,7 @@ def damaged(stored: Stored, how: Callable[[bytes], bytes], suffix: str = ".pack"
         (lambda content: content[: content.rindex(b"hpss-trl") - 1], "ends before byte"),
         (lambda content: content[:40], "ends before byte"),
         (lambda content: b"xxxxxxxx" + content[8:], "begins with"),
-        (lambda content: content.replace(b"object", b"OBJECT", 1), "its kinds are"),
+        (lambda content: content.replace(b"object", b"OBJECT", 1), "its kinds of records are"),
     ],
 )
 def test_a_pack_that_is_another_is_named(stored: Stored, how: Callable[[bytes], bytes], why: str) -> None:

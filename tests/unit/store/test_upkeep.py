@@ -250,7 +250,7 @@ def test_packs_that_no_record_names(
     clock.now += DAY
     assert repository.collect_garbage_files() == 0
     assert set(repository.snapshot().state.dropped) == {bytes.fromhex(each) for each in (retried, "ab" * 16)}
-    told = "packs that no record names, which are kept: 2; smartserver recover tells what they are"
+    told = "packs that no change in the log uses, kept: 2; `smartserver recover --list` shows what they are"
     assert caplog.messages == [told]
     clock.now += DAY
     assert repository.collect_garbage_files() == 3
@@ -445,7 +445,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     made.transport.delete(path)
     made.transport.put(path, (bytes(content),))
     snapshot = Snapshot.open(made.transport, made.state())
-    with pytest.raises(CorruptFile, match=f"{path}.*does not have the hash it ends with"):
+    with pytest.raises(CorruptFile, match=f"{path}.*does not match the hash at its end"):
         repack.run(place_of(made), snapshot.packs, made.state())
     # A pack of the same length that is whole, but not the one the log names.
     made.transport.delete(path)
@@ -458,7 +458,7 @@ def test_damage_never_gets_a_new_trailer() -> None:
     writer.finish()
     place_of(made).discard()
     snapshot = Snapshot.open(made.transport, made.state())
-    with pytest.raises(CorruptFile, match=f"{path}.*does not end with the hash the log names"):
+    with pytest.raises(CorruptFile, match=f"{path}.*the hash at its end differs from the one in the log"):
         repack.run(place_of(made), snapshot.packs, made.state())
 
 
@@ -473,7 +473,7 @@ def test_packs_of_other_kinds_are_not_joined() -> None:
     entry = PackEntry(b"o" * 16, length, digest, 0, b"", 1, 1)
     other = OpenPack(made.transport, entry, KINDS[:2], lambda _entry, _index: None)
     other.index = snapshot.packs[0].index
-    with pytest.raises(CorruptFile, match="its kinds are not those of the pack before it"):
+    with pytest.raises(CorruptFile, match="its kinds of records differ from those of the previous pack"):
         repack.run(place_of(made), [*snapshot.packs, other], made.state())
 
 

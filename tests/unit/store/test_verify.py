@@ -118,9 +118,11 @@ def test_a_damaged_record_and_what_lies_above_it(
     whole = storage.get(record_path(2))
     replace(storage, record_path(2), whole[:-1])
     (problem,) = problems(repository)
-    assert problem == f"{record_path(2)} at byte 28: the content does not match its check"
+    assert problem == f"{record_path(2)} is damaged at byte 28: the content does not match its check"
     storage.delete(record_path(2))
-    assert problems(repository) == [f"{record_path(2)} at byte 0: it is missing, and something of change 3 is there"]
+    assert problems(repository) == [
+        f"{record_path(2)} is damaged at byte 0: it is missing, although a file of change 3 exists"
+    ]
     for ask in (PackRepository(storage).exists, PackRepository(storage).snapshot):  # Never: there is no repository.
         with pytest.raises(CorruptFile, match="is missing"):
             ask()
@@ -143,8 +145,8 @@ def test_what_only_a_recovery_would_read(
     other = dataclasses.replace(older, settings={"HEAD": b"refs/heads/other"})
     for path, content, problem in (
         (record_path(3), None, f"{record_path(3)} is missing"),
-        (record_path(3), b"cut", f"{record_path(3)} at byte 0: 3 bytes, too short for a record"),
-        (checkpoints[0], b"cut", f"{checkpoints[0]} at byte 0: 3 bytes, too short for a checkpoint"),
+        (record_path(3), b"cut", f"{record_path(3)} is damaged at byte 0: 3 bytes, too short for a record"),
+        (checkpoints[0], b"cut", f"{checkpoints[0]} is damaged at byte 0: 3 bytes, too short for a checkpoint"),
         (checkpoints[1], said, f"{checkpoints[1]}: it is of another record 5"),
         (checkpoints[0], encode_checkpoint(other), f"{checkpoints[0]}: it is not what the records before it say"),
     ):
@@ -246,7 +248,7 @@ def test_a_missing_blob(repository: PackRepository, history: History) -> None:
     blob = history.key_at(line[2], "src/file.txt")
     forge(repository, altered(history, line[2], without=blob), refs={})
     (problem,) = problems(repository)
-    assert problem.startswith(f"{PACKS}/{(b'f' * 16).hex()}.pack at byte ")
+    assert problem.startswith(f"{PACKS}/{(b'f' * 16).hex()}.pack is damaged at byte ")
     assert blob.hex() in problem
     assert line[2].hex() in problem
 
@@ -325,7 +327,7 @@ def test_counts_of_the_log(repository: PackRepository, history: History) -> None
     push(repository, history, line, {MAIN: line[1]})
     entry = replace_pack(repository, segments=3)
     (problem,) = problems(repository)
-    assert f"holds 2 segments and {entry.records} records, the log says 3 and {entry.records}" in problem
+    assert f"the file has 2 revisions and {entry.records} records, but the log states 3 and {entry.records}" in problem
 
 
 def test_no_more_problems_than_fit(

@@ -56,6 +56,8 @@ def test_a_text_that_cannot_be_read(repository: PackRepository, number: int) -> 
     key = b"sha1:" + hashlib.sha1(text).hexdigest().encode() if KINDS[record.kind].name == "chk" else record.key
     records = list(FIRST)
     records[number] = Record(record.kind, key, b"", text)
-    with pytest.raises(CorruptRecord, match=r"of revision joe@example\.org-1: cannot be read as ") as caught:
+    with pytest.raises(
+        CorruptRecord, match=r"of revision joe@example\.org-1 is not valid: cannot be read as "
+    ) as caught:
         push(repository, segment(records, FIRST_PARENTS), refs={})
     assert caught.value.key == key

@@ -77,8 +77,8 @@ def test_the_innermost_span_counts() -> None:
 @pytest.mark.parametrize(
     ("content", "why"),
     [
-        ([], "there is no trace in it: it is empty"),
-        ([b"nonsense"], "there is no trace in it: line 1 is not an event"),
+        ([], "it has no trace: it is empty"),
+        ([b"nonsense"], "it has no trace: line 1 is not an event"),
         ([encode(SpanEnded(1, "disk", 0, 1))], "line 1 is of process 1, which has not begun"),
         ([encode(ProcessBegan(7, 2, "a", TRACE, 10))], "its format is 2, and this release reads 1"),
     ],

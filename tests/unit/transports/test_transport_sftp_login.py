@@ -188,15 +188,16 @@ def test_an_unknown_key_is_refused_and_told_how_to_make_it_known(tmp_path: Path,
     with pytest.raises(paramiko.SSHException) as wrong:
         known(tmp_path, line).check(Key())
     assert str(wrong.value) == (
-        f"nobody knows its key, {fingerprint(KEY)}: ssh to it once, or say so: ?host-key={fingerprint(KEY)}"
+        f"its key {fingerprint(KEY)} is not in known_hosts: log in once with ssh, or add "
+        f"?host-key={fingerprint(KEY)} to the URL"
     )
 
 
 def test_which_key_a_host_may_have(tmp_path: Path) -> None:
     known(tmp_path, f"[example.org]:2222 {LINE}", port=2222).check(Key())
-    with pytest.raises(paramiko.SSHException, match="nobody knows its key"):
+    with pytest.raises(paramiko.SSHException, match="is not in known_hosts"):
         known(tmp_path, f"example.org {LINE}", port=2222).check(Key())
-    with pytest.raises(paramiko.SSHException, match=f"which is not the one in {tmp_path}/known"):
+    with pytest.raises(paramiko.SSHException, match=f"not the one in {tmp_path}/known"):
         known(tmp_path, f"example.org {LINE}").check(Key(b"another"))
     for key in ("", "any", fingerprint(KEY)):
         with pytest.raises(paramiko.SSHException, match="is revoked in known_hosts"):

@@ -144,7 +144,7 @@ def test_a_server_without_sftp_says_nothing(connect: Connect) -> None:
     [
         (version(2), "the server speaks SFTP version 2, this client 3"),
         (b"Welcome!\r\n", "expected a packet of no more than"),
-        (version() + status(99, 0), "the server answered request 99, which nobody asked"),
+        (version() + status(99, 0), "the server answered request 99, which was not sent"),
     ],
 )
 def test_a_server_that_speaks_otherwise(connect: Connect, said: bytes, why: str) -> None:

@@ -6,6 +6,7 @@ import errno
 import gc
 import itertools
 import os
+import re
 import signal
 import tempfile
 import threading
@@ -41,11 +42,16 @@ def killed() -> bytes:
     return b""
 
 
+def full() -> bytes:
+    raise OSError(errno.ENOSPC, "No space left on device")
+
+
 @pytest.mark.parametrize(
     ("work", "why"),
     [
         (lambda: b"%d" % (1 // 0), r"ZeroDivisionError\('.*'\)"),
         (killed, "signal 9"),
+        (full, f"No space left on device: '{re.escape(tempfile.gettempdir())}'"),
         (lambda: os._exit(7), "status 7"),
     ],
 )

@@ -45,7 +45,7 @@ def test_all_that_is_referred_to_came_or_is_here() -> None:
     taken().check(repository, PAGES, TEXTS)
     for missing in PAGES | TEXTS:
         what, named = "page" if missing in PAGES else "text", re.escape(" of ".join(missing.decode().split("\0")))
-        with pytest.raises(VcsError, match=f"the repository lacks a {what} that what was pulled refers to: {named}$"):
+        with pytest.raises(VcsError, match=f"the pulled revisions refer to a {what} that is missing: {named}$"):
             taken().check(repository, PAGES - {missing}, TEXTS - {missing})
         there: Any = Here(missing)
         taken().check(there, PAGES - {missing}, TEXTS - {missing})
@@ -73,7 +73,7 @@ def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:
         whole.page(new, base)
         for key, lacking in ((b"sha1:%040d" % 1, whole), (b"sha1:%040d" % 3, found)):
             here: Any = Here(*({b"sha1:%040d" % n for n in (1, 3)} - {key}))
-            with pytest.raises(VcsError, match="the repository lacks a page"):
+            with pytest.raises(VcsError, match="the pulled revisions refer to a page"):
                 lacking.check(here, (), ())
     nothing: Any = Here(b"sha1:%040d" % 3)
     found.check(nothing, (), ())

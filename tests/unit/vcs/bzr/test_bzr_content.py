@@ -290,7 +290,7 @@ def test_which_branch_is_meant() -> None:
     stored.branches[b"two"] = (Tip(TWO),)
     assert contents(stored).find("two") == contents(stored, b"two").find("") == TWO
     assert contents(stored).find("revid:" + ONE.decode()) == ONE
-    why = "name a branch, as in URL/one; there are one, two$"
+    why = "give a branch, as URL/one; there are one, two$"
     for name, begin in (("", "^"), ("1", "unknown revision '1': "), ("three", "unknown revision 'three': ")):
         with pytest.raises(NoSuchPart, match=begin + why):
             contents(stored).find(name)

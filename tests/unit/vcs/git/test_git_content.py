@@ -100,7 +100,7 @@ def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
 
 def test_a_head_that_is_not_there(sample: Sample) -> None:
     sample.stored.settings["HEAD"] = b"refs/heads/gone"
-    with pytest.raises(NoSuchPart, match="no branch refs/heads/gone, which HEAD names"):
+    with pytest.raises(NoSuchPart, match="HEAD names the branch refs/heads/gone, which does not exist"):
         sample.contents.find("")
 
 
@@ -212,7 +212,7 @@ def test_the_id_that_begins_so(digits: str, expected: str | None) -> None:
     stored = StoredObjects()
     stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd", "cdef")]
     assert find_by_prefix(stored, digits) == (bytes.fromhex(expected) if expected else None)
-    with pytest.raises(NoSuchPart, match=r"ambiguous id a: ab12cd and ab(12ef|34cd) begin so"):
+    with pytest.raises(NoSuchPart, match=r"the id a is ambiguous: ab12cd and ab(12ef|34cd) begin with it"):
         find_by_prefix(stored, "a")
-    with pytest.raises(NoSuchPart, match="ambiguous id ab12: ab12cd and ab12ef begin so"):
+    with pytest.raises(NoSuchPart, match="the id ab12 is ambiguous: ab12cd and ab12ef begin with it"):
         find_by_prefix(stored, "ab12")

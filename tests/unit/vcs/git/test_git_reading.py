@@ -254,8 +254,8 @@ def test_too_much(line: tuple[Client, list[bytes]], asked: FetchSelector, why: s
         (FETCH + msgspec.msgpack.encode([[], "1"]), "this selector of a fetch"),
         (FETCH + msgspec.msgpack.encode([[], 1 << 63]), "commits of depth in a fetch: 9223372036854775808"),
         (encode(FetchSelector(depth=-1)), "a depth of -1"),
-        (encode(FetchSelector(filters=[(2, 0)])), "the filter 2 of 0"),
-        (encode(FetchSelector(filters=[(0, -1)])), "the filter 0 of -1"),
+        (encode(FetchSelector(filters=[(2, 0)])), "the filter 2=0"),
+        (encode(FetchSelector(filters=[(0, -1)])), "the filter 0=-1"),
         (FETCH + msgspec.msgpack.encode([*msgspec.structs.astuple(FetchSelector()), 1]), "this selector of a fetch"),
     ],
 )

@@ -51,7 +51,7 @@ def test_it_is_made_and_opened_again(tmp_path: Path, repository: GitRepository) 
         open_bare(repository.git_dir, "git sha256", VARIABLES)
     (tmp_path / "full").mkdir()
     (tmp_path / "full/file").touch()
-    with pytest.raises(VcsError, match="full is not a repository that smartserver created to keep: name a new folder"):
+    with pytest.raises(VcsError, match="full was not created by smartserver: choose a new folder"):
         open_bare(str(tmp_path / "full"), "git sha1", VARIABLES)
     with pytest.raises(ToolFailed):
         open_bare(str(tmp_path / "full/file"), "git sha1", VARIABLES)
@@ -63,9 +63,9 @@ def test_a_repository_of_the_user_is_refused(tmp_path: Path) -> None:
     for options, folder in (["--bare"], "bare"), ([], "work/.git"):
         place = str(tmp_path / folder)
         subprocess.run(["git", "init", "-q", *options, place.removesuffix("/.git")], env=VARIABLES, check=True)
-        with pytest.raises(VcsError, match=f"^{place} is not a repository that smartserver created to keep"):
+        with pytest.raises(VcsError, match=f"^{place} was not created by smartserver"):
             check_kept(place, VARIABLES)
-        with pytest.raises(VcsError, match="name a new folder"):
+        with pytest.raises(VcsError, match="choose a new folder"):
             open_bare(place, "git sha1", VARIABLES)
     assert not check_kept(str(tmp_path / "absent"), VARIABLES)
     open_bare(str(tmp_path / "absent"), "git sha1", VARIABLES).close()
@@ -83,7 +83,9 @@ def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
             os.chown(folder, user, -1)
         for other, sudo in ((user + 1, ""), (user + 1, str(user)), (0, ""), (0, str(user + 1)), (0, "x")):
             monkeypatch.setattr(os, "geteuid", lambda other=other: other)
-            with pytest.raises(VcsError, match=f"^{folder} belongs to user {user}, who may have prepared it: name a "):
+            with pytest.raises(
+                VcsError, match=f"^{folder} belongs to user {user}, who may have prepared it: choose a "
+            ):
                 open_bare(str(folder), "git sha1", {**VARIABLES, "SUDO_UID": sudo})
         for own, sudo in ((user, ""), (0, str(user))):
             monkeypatch.setattr(os, "geteuid", lambda own=own: own)

@@ -179,7 +179,7 @@ def test_a_date_that_cannot_be_read() -> None:
 
 def test_what_a_clone_checks_out() -> None:
     stored = Stored()
-    with pytest.raises(NoSuchPart, match="there is no changeset yet"):
+    with pytest.raises(NoSuchPart, match="the repository has no changeset yet"):
         contents(stored).find("")
     one, two, three = (stored.commit({}, message=message) for message in (b"1", b"2", b"3"))
     stored.branches = {b"old": (Tip(two), Tip(three))}

@@ -87,7 +87,7 @@ def test_bookmarks_that_would_end_every_pull(key: bytes, value: bytes, why: str)
 
 def test_whether_a_repository_publishes() -> None:
     assert [RULES.setting_problem(PUBLISHING, value) for value in (b"yes", b"no")] == ["", ""]
-    assert RULES.setting_problem(PUBLISHING, b"maybe") == "it is yes or no"
+    assert RULES.setting_problem(PUBLISHING, b"maybe") == "expected yes or no"
     assert RULES.setting_problem("other", b"maybe") == ""
     assert [is_publishing(settings) for settings in ({}, {PUBLISHING: b"yes"}, {PUBLISHING: b"no"})] == [
         True,
