@@ -1,4 +1,5 @@
-//! `Block`: makes the content of a Breezy block, as `vcs/bzr/block.py` does. It may find other common parts of two texts.
+//! `Block`: makes the content of a Breezy block, as `vcs/bzr/block.py` does. It may find other common parts of two
+//! texts.
 
 use std::collections::HashMap;
 
@@ -16,6 +17,9 @@ const WHOLE_FROM: usize = 3;
 
 /// The level of libdeflate. It gives as many bytes as zlib's level 6, which is Breezy's.
 const LEVEL: i32 = 6;
+
+/// The most bytes of a block's head: its name and two numbers of 20 digits.
+const HEAD: usize = 48;
 
 /// The bytes of a copy instruction, and its command: three bytes of place and two of length follow.
 const COPY: usize = 6;
@@ -91,12 +95,15 @@ impl Block {
     fn compressed<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyBytes>> {
         let made = run(py, || {
             let mut compressor = Compressor::new(CompressionLvl::new(LEVEL).expect("a level of libdeflate"));
-            let mut packed = vec![0; compressor.zlib_compress_bound(self.content.len())];
-            let size = compressor.zlib_compress(&self.content, &mut packed).expect("room for all bytes");
+            let mut packed = vec![0; HEAD + compressor.zlib_compress_bound(self.content.len())];
+            let size = compressor.zlib_compress(&self.content, &mut packed[HEAD..]).expect("room for all bytes");
             let head = format!("gcb1z\n{}\n{}\n", size, self.content.len());
-            [head.as_bytes(), &packed[..size]].concat()
+            let start = HEAD - head.len();
+            packed[start..HEAD].copy_from_slice(head.as_bytes());
+            (packed, start, HEAD + size)
         })?;
-        Ok(PyBytes::new(py, &made))
+        let (packed, start, end) = made;
+        Ok(PyBytes::new(py, &packed[start..end]))
     }
 }
 
@@ -116,20 +123,31 @@ impl Block {
     /// long.
     fn add_changed(&mut self, text: &[u8], base_key: &[u8], base: &[u8]) -> Option<Vec<Piece>> {
         let known = self.pieces.get(base_key)?;
+        if known.last()?.end != base.len() {
+            return None; // It is not the text that is in the block.
+        }
         let ahead = common_start(text, base);
         let behind = common_end(text, base, text.len().min(base.len()) - ahead);
         let (rest, text_rest) = (base.len() - behind, text.len() - behind);
-        let mut steps = Vec::new();
-        take(known, 0, ahead, &mut steps);
-        let mut done = ahead;
+        let mut found = Vec::new();
         if text_rest - ahead >= WORTH && rest - ahead >= WORTH {
             self.differ.matches(&base[ahead..rest], &text[ahead..text_rest], |from, at, length| {
                 if length >= WORTH {
-                    insert(&text[done..ahead + at], &mut steps);
-                    take(known, ahead + from, ahead + from + length, &mut steps);
-                    done = ahead + at + length;
+                    found.push((ahead + from, ahead + at, length));
                 }
             });
+        }
+        let inserted = text_rest - ahead - found.iter().map(|(_, _, length)| length).sum::<usize>();
+        if inserted * WHOLE_FROM > text.len() {
+            return None;
+        }
+        let mut steps = Vec::new();
+        take(known, 0, ahead, &mut steps);
+        let mut done = ahead;
+        for (from, at, length) in found {
+            insert(&text[done..at], &mut steps);
+            take(known, from, from + length, &mut steps);
+            done = at + length;
         }
         insert(&text[done..text_rest], &mut steps);
         take(known, rest, base.len(), &mut steps);

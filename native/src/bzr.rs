@@ -189,6 +189,10 @@ fn roots<'a>(text: &'a [u8], revision: &[u8]) -> Option<impl Iterator<Item = &'a
     is_right.then(|| [entries, names].into_iter())
 }
 
+fn is_node(page: &[u8]) -> bool {
+    page.starts_with(b"chknode:\n")
+}
+
 fn is_page_key(key: &[u8]) -> bool {
     let is_digit = |byte: &u8| matches!(byte, b'0'..=b'9' | b'a'..=b'f');
     key.len() == KEY && key.starts_with(b"sha1:") && key[5..].iter().all(is_digit)
@@ -197,7 +201,6 @@ fn is_page_key(key: &[u8]) -> bool {
 /// Add the references of a page that its base does not have, and those that only the base has. An empty `old` is no
 /// base.
 fn compare_pages(new: &[u8], old: &[u8], needed: &mut References, removed: &mut References) -> Option<()> {
-    let is_node = |text: &[u8]| text.starts_with(b"chknode:\n");
     if new.len() > MAX_PAGE || old.len() > MAX_PAGE {
         return None;
     }
@@ -391,15 +394,15 @@ type Named<'a> = (Vec<&'a [u8]>, Vec<Item<'a>>);
 /// The same for Python: keys of pages, and the SHA-1 of each text by its key.
 type NamedKeys<'py> = (Vec<Bound<'py, PyBytes>>, Bound<'py, PyDict>);
 
-/// Return the pages that a page names, or its texts and the SHA-1 of each. Those that `base` names, too, may be left
-/// out: it was read before. `None` means that Python must read the page.
+/// Return the pages that a page names, or its texts and the SHA-1 of each. `base` was read before: what it names may be
+/// left out. `None` means that Python must read the page.
 #[pyfunction]
 pub fn page_references<'py>(
     py: Python<'py>,
     text: PyBackedBytes,
     base: Option<PyBackedBytes>,
 ) -> PyResult<Option<NamedKeys<'py>>> {
-    let Some((pages, items)) = run(py, || named_by(&text, base.as_deref().unwrap_or(b"")))? else { return Ok(None) };
+    let Some((pages, items)) = run(py, || named_by(&text, base.as_deref()))? else { return Ok(None) };
     let texts = PyDict::new(py);
     for item in items {
         texts
@@ -408,9 +411,9 @@ pub fn page_references<'py>(
     Ok(Some((pages.into_iter().map(|page| PyBytes::new(py, page)).collect(), texts)))
 }
 
-/// Return what a page names. An empty `old` is no base.
-fn named_by<'a>(new: &'a [u8], old: &'a [u8]) -> Option<Named<'a>> {
-    let is_node = |text: &[u8]| text.starts_with(b"chknode:\n");
+/// Return what a page names, but not all that its base names, too.
+fn named_by<'a>(new: &'a [u8], base: Option<&'a [u8]>) -> Option<Named<'a>> {
+    let old = base.unwrap_or(b"");
     if new.len() > MAX_PAGE || old.len() > MAX_PAGE {
         return None;
     }
@@ -420,8 +423,10 @@ fn named_by<'a>(new: &'a [u8], old: &'a [u8]) -> Option<Named<'a>> {
         return Some((pages.collect(), Vec::new()));
     }
     let head = Leaf::open(new)?;
-    let old = if old.is_empty() || is_node(old) { None } else { Leaf::open(old) };
-    let old = old.filter(|old| (old.parts, old.prefix) == (head.parts, head.prefix));
+    let old = match base.filter(|old| !is_node(old)) {
+        None => None,
+        Some(old) => Some(Leaf::open(old)?).filter(|old| (old.parts, old.prefix) == (head.parts, head.prefix)),
+    };
     match (head.parts, old) {
         (2, None) => head.check_names().map(|()| (Vec::new(), Vec::new())),
         (2, Some(_)) => Some((Vec::new(), Vec::new())),

@@ -113,9 +113,9 @@ impl ChangegroupWriter {
         self.made(py, made)
     }
 
-    /// Begin the changegroup of some changesets, or only what follows the changesets themselves.
-    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>, after_changesets: bool) -> PyResult<()> {
-        self.steps = run(py, || self.steps_of(&wanted, after_changesets))?.into_iter();
+    /// Begin the changegroup of some changesets, after the changesets themselves.
+    fn begin(&mut self, py: Python<'_>, wanted: Vec<PyBackedBytes>) -> PyResult<()> {
+        self.steps = run(py, || self.steps_of(&wanted))?.into_iter();
         Ok(())
     }
 
@@ -192,7 +192,7 @@ impl ChangegroupWriter {
         Some((segment.revision, segment.parents.iter().map(|parent| parent.id).collect()))
     }
 
-    fn steps_of(&self, wanted: &[PyBackedBytes], after_changesets: bool) -> Vec<Step> {
+    fn steps_of(&self, wanted: &[PyBackedBytes]) -> Vec<Step> {
         let wanted: HashSet<u32> = wanted.iter().filter_map(|node| self.revisions.find(node)).collect();
         let mut steps = Vec::with_capacity(self.rows.len());
         let mut files: BTreeMap<&[u8], Vec<Step>> = BTreeMap::new();
@@ -203,8 +203,7 @@ impl ChangegroupWriter {
             let Some(&link) = introduced.find(|&revision| wanted.contains(revision)) else { continue };
             let step = Step::Record(number, link);
             match self.names.key(number)[0] {
-                CHANGESET if after_changesets => (),
-                CHANGESET => steps.push(step),
+                CHANGESET => (),
                 MANIFEST => manifests.push(step),
                 _ => files.entry(self.path(number)).or_insert_with(|| vec![Step::Path(number)]).push(step),
             }

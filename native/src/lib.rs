@@ -1,5 +1,5 @@
-//! The work of smartserver for each record, where Python would take 70 to 160 microseconds. Each class here is the twin
-//! of a class or function of Python's, with the same name and contract; `smartserver/records/native.py` chooses one of them.
+//! The work of smartserver for each record, where Python would take 70 to 160 microseconds. Each class or function here
+//! is the twin of one of Python's, with its name and contract; `smartserver/records/native.py` chooses one of them.
 
 #![deny(unsafe_code)]
 

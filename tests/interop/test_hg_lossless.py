@@ -333,14 +333,18 @@ def test_what_python_goes_on_with_is_the_rest(
             arrived.add(segment)
         writer = arrived._writer
         assert writer is not None
-        writer.begin(order, False)
+        writer.begin(order)
         pieces = chain([writer.piece()], repeat(ValueError("left to Python")))
 
         class Stopping:
             records = 0
 
-            def begin(self, wanted: Collection[bytes], after_changesets: bool) -> None:
+            def begin(self, wanted: Collection[bytes]) -> None:
                 pass
+
+            def changeset(self, revision: bytes) -> bytes:
+                made: bytes = writer.changeset(revision)
+                return made
 
             def piece(self) -> bytes:
                 found = next(pieces)

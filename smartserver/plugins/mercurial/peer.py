@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+import struct
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote
 
@@ -178,7 +179,15 @@ class HpssPeer(BasePeer):
         for namespace in wanted.get("listkeys") or ():
             part = bundle.newpart(b"listkeys", data=pushkey.encodekeys(self.listkeys(namespace).items()))
             part.addparam(b"namespace", namespace)
-        return bundle2.getunbundler(self.ui, util.chunkbuffer(bundle.getchunks()))
+        return bundle2.getunbundler(self.ui, util.chunkbuffer(self._chunks_of(bundle)))
+
+    def _chunks_of(self, bundle: Any) -> Iterator[bytes]:
+        try:
+            yield from bundle.getchunks()
+        except struct.error:  # Mercurial writes an error of the changegroup into a field of 255 bytes.
+            if self.remote.received is not None:
+                self.remote.received.check()
+            raise
 
     def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
         """Change a bookmark or a phase, and return whether that was done."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
+
+from mercurial import error
 
 from smartserver.plugins.mercurial.words import refusal
 from smartserver.records.limits import MAX_TAKEN
@@ -15,7 +17,8 @@ from smartserver.vcs.hg.repository import HgRepository
 
 
 class Received:
-    """The changesets of one answer, which wait in a file until Mercurial's own code takes them as a changegroup."""
+    """The changesets of one answer, which Mercurial's own code takes as a changegroup. They wait in a file until then,
+    except those of a clone."""
 
     def __init__(
         self,
@@ -31,8 +34,8 @@ class Received:
         self._arrived = Arrived(local)
         self._progress = progress
         self._words = words
-        self._coming: Iterator[bytes] | None = self._segments(body)
-        """The segments, until somebody receives them."""
+        self._unread: Iterator[bytes] | None = self._segments(body)
+        self._error: Exception | None = None
 
     def _segments(self, body: Iterable[bytes]) -> Iterator[bytes]:
         stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
@@ -47,35 +50,52 @@ class Received:
             raise refusal(f"the server sent {len(received)} changesets, having announced {self.count}")
 
     @property
-    def is_coming(self) -> bool:
-        """True if nothing was received yet."""
-        return self._coming is not None
+    def is_unread(self) -> bool:
+        """True if no part of the answer was read yet."""
+        return self._unread is not None
 
     @property
     def parents(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The changesets and their parents, in the order of arrival. All are received first."""
+        """The changesets and their parents, in the order of arrival. An unread answer is received first."""
         self.receive()
         return self._arrived.parents
 
     @spent(Part.LOCAL, "keep what came")
     def receive(self) -> None:
-        """Receive all segments into the file, unless that was done."""
-        segments, self._coming = self._coming, None
-        if segments is not None:
-            with self._words():
-                for segment in segments:
-                    self._arrived.add(segment)
+        """Receive all segments into the file, unless the answer was read."""
+        with self._remembering():
+            for segment in self._take():
+                self._arrived.add(segment)
 
     def changegroup(self, nodes: Collection[bytes] | None) -> Iterator[bytes]:
-        """Yield the changegroup of some changesets; None for all, of which those that were not received yet are
-        received while it is read."""
-        segments, self._coming = self._coming, None
-        with self._words():
-            if segments is not None:
-                yield from self._arrived.chunks_of_clone(segments)
+        """Yield the changegroup of some changesets, or (None) of all. If the answer was not read yet, it is received
+        meanwhile."""
+        with self._remembering():
+            if nodes is None and self.is_unread:
+                yield from self._arrived.chunks_of_clone(self._take())
             else:
-                yield from self._arrived.chunks_apart(self._arrived.parents if nodes is None else set(nodes))
+                yield from self._arrived.chunks(self._arrived.parents if nodes is None else nodes)
+
+    def check(self) -> None:
+        """Raise the error with which the answer ended, if it did."""
+        if self._error is not None:
+            raise self._error
 
     def close(self) -> None:
         """Remove the file."""
         self._arrived.close()
+
+    def _take(self) -> Iterable[bytes]:
+        segments, self._unread = self._unread, None
+        return segments or ()
+
+    @contextmanager
+    def _remembering(self) -> Iterator[None]:
+        """Raise Mercurial's errors, and each of them again for every later question."""
+        self.check()
+        try:
+            with self._words():
+                yield
+        except (error.Abort, error.RepoError) as cause:
+            self._error = cause
+            raise

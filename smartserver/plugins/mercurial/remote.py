@@ -309,7 +309,8 @@ class Remote:
         received = Received(self.local, body, count, self.progress(b"receiving", count), self.words)
         self.received = received
         self.ui.atexit(received.close)
-        if self.wanted is not None or self.is_only_shown or self.local is None or len(self.local.changesets):
+        is_clone = self.wanted is None and self.local is not None and not len(self.local.changesets)
+        if self.is_only_shown or not (is_clone and count):
             received.receive()
 
     def incoming(self, heads: Collection[bytes] | None) -> tuple[int, Iterator[bytes]]:
@@ -318,7 +319,7 @@ class Remote:
         received = self.received
         if received is None:
             return 0, iter(())
-        if received.is_coming and (heads is None or set(heads).issuperset(self.heads())):
+        if received.is_unread and (heads is None or set(heads).issuperset(self.heads())):
             return received.count, received.changegroup(None)
         nodes = self.wanted_of(heads)
         return len(nodes), received.changegroup(nodes)
@@ -344,7 +345,7 @@ class Remote:
     def heads(self) -> list[bytes]:
         """Return the heads of all branches, except heads that are known to be ancestors of other heads."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
-        if self.received is not None and self.received.is_coming:
+        if self.received is not None and self.received.is_unread:
             return list(heads)
         inner = {parent for parents in self.came.values() for parent in parents}
         known = [head for head in heads if head not in inner]

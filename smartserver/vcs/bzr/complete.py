@@ -26,7 +26,7 @@ _native: Final = native("page_references")
 
 def page_references(text: bytes, base: bytes | None) -> tuple[Collection[Key], dict[Key, bytes]]:
     """Return the pages that a page names, or its texts and the SHA-1 that it gives for each; empty for a folder or
-    link. Those that `base`, which was read before, names, too, may be left out.
+    link. `base` was read before: what it names may be left out.
 
     Raises:
         ValueError: the page cannot be parsed.

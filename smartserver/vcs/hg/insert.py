@@ -91,26 +91,17 @@ class Arrived(ReceivedRecords):
             self._writer = None
             self._note_all()
 
-    def chunks(self, wanted: Collection[RevisionId], *, after_changesets: bool = False) -> Iterator[bytes]:
-        """Yield the changegroup of some received changesets, or only what follows the changesets themselves. Each
-        parent must be wanted, too, or be in the repository.
+    def chunks(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+        """Yield the changegroup of some received changesets. Each parent must be wanted, too, or be in the repository.
 
         Raises:
             WrongContent: a text does not match its key, or a record is missing.
         """
-        made = 0
-        if self._writer is not None:
-            try:
-                self._writer.begin(list(wanted), after_changesets)
-                while piece := self._writer.piece():
-                    made += len(piece)
-                    yield piece
-                return
-            except ValueError:  # Python says what is wrong, or makes the rest.
-                self._leave_to_python()
-        for piece in self._chunks(wanted, after_changesets):
-            yield piece[made:]
-            made = max(0, made - len(piece))
+        wanted = set(wanted)
+        for revision in self.parents:
+            if revision in wanted:
+                yield self._changeset(revision)
+        yield from self._after_changesets(wanted)
 
     def chunks_of_clone(self, segments: Iterable[bytes]) -> Iterator[bytes]:
         """Add the segments of a whole repository, and yield its changegroup. Mercurial stores the changesets while the
@@ -122,10 +113,10 @@ class Arrived(ReceivedRecords):
         """
         for block in segments:
             yield self._changeset(self.add(block))
-        yield from self.chunks_apart(self.parents, after_changesets=True)
+        yield from self._after_changesets(self.parents)
 
     def _changeset(self, revision: RevisionId) -> bytes:
-        """Return the row of a changeset, which is the last one that was added."""
+        """Return the row of a changeset."""
         if self._writer is not None:
             try:
                 return bytes(self._writer.changeset(revision))
@@ -134,16 +125,39 @@ class Arrived(ReceivedRecords):
         row = self._rows[CHANGESET][revision]
         return b"".join(self._row(CHANGESET, revision, revision, row, revision, lambda node: node))
 
-    def _chunks(self, wanted: Collection[RevisionId], after_changesets: bool) -> Iterator[bytes]:
+    def _after_changesets(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+        """Return the changegroup after its changesets. For a long clone, another process generates it while Mercurial
+        stores it."""
+        # Two processes must not read files that Mercurial has open here. In a clone it has only that of the changesets
+        # open, which the other process does not read.
+        chunks = self._manifests_and_files(wanted)
+        return streamed(chunks) if self._is_clone and self.objects > FEW and hasattr(os, "fork") else chunks
+
+    def _manifests_and_files(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
+        made = 0
+        if self._writer is not None:
+            try:
+                self._writer.begin(list(wanted))
+                while piece := self._writer.piece():
+                    made += len(piece)
+                    yield piece
+                return
+            except ValueError:  # Python says what is wrong, or makes the rest.
+                self._leave_to_python()
+        for piece in self._made_in_python(wanted):
+            yield piece[made:]
+            made = max(0, made - len(piece))
+
+    def _made_in_python(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
         with rare_collections():
-            by_file: dict[bytes, list[Node]] = {}
-            for kind in (CHANGESET, MANIFEST):
-                for key, row in () if kind == CHANGESET and after_changesets else self._rows[kind].items():
-                    link = self._link(kind, key, wanted)
-                    if link is not None:
-                        yield from self._row(kind, key, key, row, link, lambda node: node)
-                yield _END
+            yield _END  # There are no more changesets.
+            for key, row in self._rows[MANIFEST].items():
+                link = self._link(MANIFEST, key, wanted)
+                if link is not None:
+                    yield from self._row(MANIFEST, key, key, row, link, lambda node: node)
+            yield _END
             yield _END  # There are no manifests of folders.
+            by_file: dict[bytes, list[Node]] = {}
             for key in self._rows[FILE]:
                 try:
                     path = path_of(key)
@@ -153,13 +167,6 @@ class Arrived(ReceivedRecords):
             for path in sorted(by_file):
                 yield from self._file(path, by_file[path], wanted)
             yield _END
-
-    def chunks_apart(self, wanted: Collection[RevisionId], *, after_changesets: bool = False) -> Iterator[bytes]:
-        """Return the same as `chunks`. For a long clone, another process generates the chunks while Mercurial stores
-        them."""
-        # Two processes must not read files that Mercurial has open here. In a clone, none is open.
-        chunks = self.chunks(wanted, after_changesets=after_changesets)
-        return streamed(chunks) if self._is_clone and self.objects > FEW and hasattr(os, "fork") else chunks
 
     def _file(self, path: bytes, nodes: Iterable[Node], wanted: Collection[RevisionId]) -> Iterator[bytes]:
         begun = False

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from mercurial import changegroup, context, hg, localrepo, obsolete, ui
+from mercurial import changegroup, context, error, hg, localrepo, obsolete, ui
 
+from smartserver.client.medium import ConnectionLost
 from smartserver.plugins.mercurial import compat
 from smartserver.plugins.mercurial.credentials import source_of
 from smartserver.plugins.mercurial.markers import (
@@ -19,7 +21,9 @@ from smartserver.plugins.mercurial.markers import (
     marker_updates,
     stream,
 )
+from smartserver.plugins.mercurial.peer import HpssPeer
 from smartserver.plugins.mercurial.phase import draft_roots, phase_heads
+from smartserver.plugins.mercurial.remote import RequestLevel
 from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.markers import KnownVersion, key_of, parse
 from smartserver.vcs.hg.repository import HgRepository
@@ -46,6 +50,26 @@ def test_a_repository_takes_changegroups_of_version_3(
     monkeypatch.setattr(changegroup, "supportedincomingversions", lambda _: {b"01", b"02"})  # As 6.3 has it.
     compat.allow_changegroup_3(repository)
     assert repository.baseui.configsource(b"experimental", b"changegroup3") == b"hpss"
+
+
+def test_an_error_in_the_middle_of_a_clone(repository: localrepo.localrepository, tmp_path: Path) -> None:
+    """Mercurial's bundles have room for 237 bytes of it. It is raised again for whoever asks what came."""
+    repository.ui.environ = {**repository.ui.environ, b"XDG_CACHE_HOME": bytes(tmp_path)}
+    peer = HpssPeer(repository.ui, b"hpss://127.0.0.1:9/x")
+    peer.remote.bind(repository)
+    peer.remote.level = RequestLevel.HISTORY
+
+    def body() -> Iterator[bytes]:
+        yield b"\x05"
+        raise ConnectionLost("lost" * 100)
+
+    peer.remote._receive(body(), 3)
+    with pytest.raises(error.Abort, match=r"(lost){100}"):
+        list(peer.getbundle(b"pull", bundlecaps={b"HG20"}).iterparts())
+    with pytest.raises(error.Abort, match=r"(lost){100}"):
+        peer.remote.heads()
+    with pytest.raises(error.Abort, match=r"(lost){100}"):
+        peer.remote._receive(body(), 0)  # Mercurial would take no changegroup of none.
 
 
 P, Q, R, S, T = (bytes([n]) * 20 for n in (1, 2, 3, 4, 5))
