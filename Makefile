@@ -23,7 +23,7 @@
 #   make papers  what the Subversion performance documents measured, into doc/measurements/papers.md; it goes on where it stopped, in
 #                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
 #   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
-#   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
+#   make soak    everything at once for ten minutes: readers, writers, kills, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, and of smart HTTP on the gateway, in a quarter of an
 #                hour (some of them: make git-suite ARGS="t5510 t5541"; another git: make git-suite ARGS="--source FOLDER")
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
