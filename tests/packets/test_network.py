@@ -10,8 +10,7 @@ import signal
 import time
 
 import pytest
-from packet_networks import SOON, Start, children
-from packet_servers import Source, ask, content
+from packet_networks import SOON, Source, Start, ask, children, content
 from processes import state
 
 from netem.link import Link
