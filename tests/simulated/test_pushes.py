@@ -226,23 +226,6 @@ def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(work: Work, 
     assert (b"".join(BulkDecoder().feed(first)), ended) == (graph, 0)
 
 
-# -- pulls
-
-
-@pytest.mark.parametrize("noise", [0, 400_000])
-def test_a_pull_as_a_bulk_stream_is_the_same_segments(work: Work, noise: int) -> None:
-    tip = work.history.commit({"noise": random.Random(5).randbytes(noise)}, [work.line[5]])
-    work.push(RefUpdate(MAIN, tip))
-    remote = work.joint.remote(PATH, work.client)
-    plain = remote.pull(refs=[MAIN])
-    segments = b"".join(plain.body)
-    bulk = remote.pull(refs=[MAIN], bulk=True)
-    assert b"".join(bulk.body) == segments
-    assert bulk.result == plain.result
-    assert bulk.result.size == len(segments)
-    assert list(remote.pull([tip], refs=[MAIN], bulk=True).body) == []
-
-
 # -- maps
 
 
