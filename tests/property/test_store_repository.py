@@ -79,8 +79,11 @@ class RepositoryMachine(RuleBasedStateMachine):
         if committed.changed:
             self.answered.append((ask, revisions, refs, committed))
 
-    @initialize()
-    def create(self) -> None:
+    @initialize(links=st.booleans())
+    def create(self, links: bool) -> None:
+        """Without links a record is published as a folder."""
+        self.storage = MemoryTransport(self.clock, links=links)
+        self.open()
         push(self.repository, self.history, [])
 
     @rule(name=names, count=st.integers(1, 3), on=picks, merged=st.booleans(), other=picks, first=st.booleans())
@@ -228,6 +231,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.forget_uploads()
         for path in files(self.storage):
             self.storage.delete(path)
+            self.storage.sync_directory(path.rpartition("/")[0])
         self.add(copy)
         self.copies.clear()  # They may be of the line that is gone.
         self.answered.clear()
@@ -241,8 +245,12 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     def add(self, copy: dict[str, bytes]) -> None:
         for path, content in copy.items():
+            folder = path.rpartition("/")[0]
+            if not self.storage.exists(folder):
+                self.storage.make_directory(folder)
             if not self.storage.exists(path):
                 self.storage.put(path, [content])
+            self.storage.sync_directory(folder)
         for folder in ("", *FOLDERS):
             self.storage.sync_directory(f"project/{folder}".rstrip("/"))
 
