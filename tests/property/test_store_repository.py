@@ -180,18 +180,9 @@ class RepositoryMachine(RuleBasedStateMachine):
         plan = transaction.plan_pull(wanted, had)
         snapshot = self.repository.snapshot()
         found = {snapshot.revision(ordinal) for start, stop in plan.ranges for ordinal in range(start, stop)}
-        assert found == self.reach(wanted) - self.reach(had)
+        assert found == self.history.ancestors(wanted) - self.history.ancestors(had)
         assert (plan.segments, plan.common) == (len(found), (True,) * len(had))
         assert len(transaction.open_body(plan).read(1 << 30)) == plan.size
-
-    def reach(self, tips: list[bytes]) -> set[bytes]:
-        found: set[bytes] = set()
-        while tips:
-            each, *tips = tips
-            if each not in found:
-                found.add(each)
-                tips = [*tips, *self.history.parents[each]]
-        return found
 
     @rule()
     def repack(self) -> None:
