@@ -40,8 +40,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.pending: list[tuple[Upload, list[bytes], bytes]] = []
         self.answered: list[tuple[bytes, list[bytes], dict[bytes, bytes | None], CommitOutcome]] = []
         self.files = 0
-        self.copies: list[tuple[dict[str, bytes], dict[bytes, bytes], dict[bytes, bytes], list[bytes]]] = []
-        """The files, and what the repository was then."""
+        self.copies: list[dict[str, bytes]] = []
         self.is_copied_over = False
         self.open()
 
@@ -209,29 +208,30 @@ class RepositoryMachine(RuleBasedStateMachine):
     def ask_the_other_server(self) -> None:
         self.repository, self.idle = self.idle, self.repository
 
-    @rule()
-    def copy(self) -> None:
-        there = {path: content for path, content in files(self.storage).items() if f"/{INCOMING}/" not in path}
-        self.copies.append((there, dict(self.refs), dict(self.notes), list(self.stored)))
-
-    @precondition(lambda self: self.copies)
-    @rule(which=picks)
-    def put_back(self, which: int) -> None:
-        """The repository is what it was, and nothing tells servers that run."""
-        copy, self.refs, self.notes, self.stored = self.copies[which % len(self.copies)]
+    @rule(name=names, on=picks, tidied=st.booleans())
+    def put_back(self, name: bytes, on: int, tidied: bool) -> None:
+        """The repository is what it was before a push, and nothing tells the servers, which have seen that."""
         self.forget_uploads()
+        there = {path: content for path, content in files(self.storage).items() if f"/{INCOMING}/" not in path}
+        before = dict(self.refs), dict(self.notes), list(self.stored)
+        self.bring(name=name, count=1, on=on, merged=False, other=0, first=False)
+        if tidied:
+            self.repack()
+            self.checkpoint()
+        self.refs_are_as_told()
         for path in files(self.storage):
             self.storage.delete(path)
             self.storage.sync_directory(path.rpartition("/")[0])
-        self.add(copy)
-        self.copies.clear()  # They may be of the line that is gone.
+        self.add(there)
+        self.refs, self.notes, self.stored = before
+        self.copies = [there]  # Others may be of the line that is gone.
         self.answered.clear()
 
     @precondition(lambda self: self.copies)
     @rule(which=picks)
     def copy_over(self, which: int) -> None:
         """It undoes nothing, since no file is ever replaced."""
-        self.add(self.copies[which % len(self.copies)][0])
+        self.add(self.copies[which % len(self.copies)])
         self.is_copied_over = True  # Packs that nothing names any more may be back, which are kept.
 
     def add(self, copy: dict[str, bytes]) -> None:
