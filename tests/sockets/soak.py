@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import struct
 import subprocess
 import sys
@@ -21,14 +20,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from builders import MAIN, History  # noqa: E402
+from bench.servers import free_port  # noqa: E402
+from builders import MAIN, History, refs_of  # noqa: E402
 from history_sources import HistorySource  # noqa: E402
 from processes import status_of  # noqa: E402
 from pushing import connected, count_segments, push  # noqa: E402
@@ -59,12 +58,6 @@ PING_P99 = 0.25
 NAME = "p"
 FAILURES = (CodedError, MediumError, RemoteProtocolError, OSError)
 """The errors in which a request may end while servers are killed."""
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -286,7 +279,7 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     """Print the findings, and return the number of errors."""
     wrong: list[str] = []
     place = soak.root / NAME
-    refs = _refs(place)
+    refs = refs_of(PackRepository(LocalTransport(place)))
     wanted = dict(soak.acknowledged)  # Of each branch the last tip that was acknowledged.
     graph = PackRepository(LocalTransport(place)).snapshot().graph
     gone = [ref for ref, tip in wanted.items() if not _holds(graph, refs.get(ref), tip)]
@@ -296,7 +289,7 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     damaged = sorted((place / "log").iterdir())[-DAMAGED]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     recovered = subprocess.run([*smartserver, "recover", "--all", "--yes", str(place)], capture_output=True, text=True)
-    refs = _refs(place)
+    refs = refs_of(PackRepository(LocalTransport(place)))
     snapshot = PackRepository(LocalTransport(soak.root), NAME).snapshot()
     lost = [(ref, tip) for ref, tip in soak.acknowledged if snapshot.ordinal(tip) is None or ref not in refs]
     wrong += [f"acknowledged and lost: {ref!r} {tip.hex()}" for ref, tip in lost]
@@ -334,11 +327,6 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     for fault in wrong:
         print("WRONG:", fault)
     return len(wrong)
-
-
-def _refs(place: Path) -> dict[bytes, bytes]:
-    view = PackRepository(LocalTransport(place)).snapshot().state
-    return {name: value[0].id for name, value in view.refs().items()}
 
 
 def _holds(graph: Graph, tip: bytes | None, wanted: bytes) -> bool:
