@@ -56,7 +56,14 @@ class Site:
         self.push()
 
     def repack(self) -> None:
-        self.ours.repack()
+        """Somebody pushes meanwhile: that pack is behind the joined one."""
+        pushes = [self.push]
+
+        def look(*_progress: int) -> None:
+            while pushes:
+                pushes.pop()()
+
+        self.ours.repack(look)
 
     def collect(self) -> None:
         self.clock.now += 25 * 3600
