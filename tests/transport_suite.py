@@ -252,11 +252,6 @@ class TransportSuite(ReadSuite, PublishSuite):
         with pytest.raises(NotADirectory):
             transport.sync_directory("folder/file")
 
-    def test_put_of_nothing(self, transport: Transport) -> None:
-        """An empty file is a file."""
-        transport.put("empty", [])
-        assert transport.get("empty") == b""
-
     @pytest.mark.parametrize("path", NO_PATHS)
     def test_what_is_no_path_changes_nothing(self, transport: Transport, path: str) -> None:
         """A bug of the caller, before anything is done."""

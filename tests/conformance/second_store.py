@@ -1,22 +1,20 @@
 """A second implementation of the repository's log, written from doc/spec/disk.md alone: it imports nothing of ours.
 
-It reads a repository in a folder of this machine, changes it, and makes checkpoints. Of packs it knows trailers.
+It reads a repository in a folder of this machine, and makes the content of checkpoints.
 """
 
 from __future__ import annotations
 
-import os
-import secrets
 from hashlib import blake2b
 from pathlib import Path
-from struct import calcsize, pack, unpack, unpack_from
+from struct import calcsize, pack, unpack_from
 from typing import Any
 
 import msgspec
 
 unpacked, packed = msgspec.msgpack.decode, msgspec.msgpack.encode
 
-RECORD, CHECKPOINT, TRAILER = "<8sHH16s", "<8sHHI16s", "<8sHH"
+RECORD, CHECKPOINT = "<8sHH16s", "<8sHHI16s"
 DAY, MARGIN = 24 * 3600 * 1000, 10 * 60 * 1000
 
 
@@ -217,58 +215,3 @@ class SecondStore:
             if content is None or parse_record(content)[1] != record_hash:
                 return self.open()
         return state
-
-    def change(self, user: str, changes: list[list[Any]], time: int, *, as_folder: bool = False) -> None:
-        """Publish a record that changes these keys."""
-        self.state = self.look(self.state)
-        state = self.state
-        entry = [secrets.token_bytes(16), user, b"", changes, None, None, False, []]
-        payload = packed([state.version + 1, state.hash, [], time, [entry], [], [], [], b""])
-        content = pack(RECORD, b"hpss-rec", 1, 0, hashed(payload)) + payload
-        self.publish(content, self.folder / f"log/{state.version + 1:010}", as_folder=as_folder)
-        self.state = self.look(state)
-
-    def publish(self, content: bytes, target: Path, *, as_folder: bool) -> None:
-        """Create a file exclusively."""
-        temporary = self.write(content)
-        if as_folder:
-            folder = temporary.with_suffix(".folder")
-            folder.mkdir()
-            temporary.rename(folder / "record")
-            folder.rename(target)
-        else:
-            os.link(temporary, target)
-            temporary.unlink()
-        self.sync(target.parent)
-
-    def make_checkpoint(self) -> None:
-        state = self.state
-        self.sync(self.folder / "log")
-        target = self.folder / "checkpoints" / f"{state.version:010}-{state.hash.hex()}"
-        self.write(state.checkpoint()).rename(target)
-        self.sync(target.parent)
-
-    def write(self, content: bytes) -> Path:
-        path = self.folder / "incoming" / secrets.token_hex(8)
-        with path.open("xb") as file:
-            file.write(content)
-            os.fsync(file.fileno())
-        return path
-
-    def sync(self, folder: Path) -> None:
-        descriptor = os.open(folder, os.O_RDONLY)
-        os.fsync(descriptor)
-        os.close(descriptor)
-
-    def trailer(self, entry: list[Any]) -> list[Any]:
-        """The trailer behind a pack."""
-        name, length, pack_hash, *_ = entry
-        content = (self.folder / "packs" / f"{name.hex()}.pack").read_bytes()
-        behind = content[length:]
-        if not content.startswith(b"hpss-pak") or hashed(content[: length - 16]) != pack_hash:
-            raise DamageError("no pack")
-        size, check = unpack("<I16s", behind[-20:])
-        if unpack_from(TRAILER, behind) != (b"hpss-trl", 1, 0) or (len(behind), hashed(behind[:-16])) != (size, check):
-            raise DamageError("no trailer")
-        found: list[Any] = unpacked(behind[calcsize(TRAILER) : -20])
-        return found

@@ -1,5 +1,5 @@
-"""transports.s3, versitygw: an S3 store against the promises of `transports.base`. Where it keeps one in another way, a
-test says how."""
+"""transports.s3, versitygw: an S3 store against the promises of `transports.base`, and a repository in it. Where it
+keeps a promise in another way, a test says how."""
 
 from __future__ import annotations
 
@@ -13,11 +13,13 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from builders import History, check_whole, push, refs_of
 from transport_publishing import Publishing, each_form
 from transport_reads import CONTENT, PATIENCE
 from transport_suite import TransportSuite
 from versitygw import S3, environment
 
+from smartserver.store.repository import PackRepository
 from transports import steps
 from transports.base import EntryKind, Step, Transport
 from transports.errors import DirectoryNotEmpty, FileExists, NoSuchFile, TransportError
@@ -221,6 +223,29 @@ def test_calls_are_few(s3: S3) -> None:
     assert read.result == [(CONTENT * 2)[at : at + size] for at, size in ranges]
     assert [look.result and look.result.kind.value for look in looks] == ["file", None, None, "directory"]
     assert transport.calls == {"GET": 3, "LIST": 1}
+
+
+def test_one_of_several_creates_a_repository(s3: S3, monkeypatch: pytest.MonkeyPatch) -> None:
+    """By two gateways. A folder is not exclusive in a bucket: the record and the format are."""
+    bucket, history, start = s3.bucket(), History(), threading.Barrier(6)
+    tips = history.line(6)
+    history.body(tips)  # Which is made in one thread.
+
+    def opened(gateway: int) -> PackRepository:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", s3.gateways[gateway].endpoint)
+        transport = S3Transport(bucket, "repositories")
+        transport.list_directory("")  # It connects now.
+        return PackRepository(transport, "team/project")
+
+    def create(number: int) -> None:
+        start.wait(PATIENCE)
+        push(servers[number], history, tips[: number + 1], {b"refs/heads/%d" % number: tips[number]})
+
+    servers = [opened(number % 2) for number in range(6)]
+    with ThreadPoolExecutor(6) as threads:
+        list(threads.map(create, range(6)))
+    assert refs_of(opened(0)) == {b"refs/heads/%d" % number: tip for number, tip in enumerate(tips)}
+    check_whole(servers[0], history)
 
 
 RACER = """

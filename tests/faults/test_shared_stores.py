@@ -183,14 +183,16 @@ def test_each_call_of_a_delivery_breaks(
     assert at > 10
 
 
-CALLS = {"nothing": (2, 1), "fetch": (9, 5), "push": (9, 6), "ref": (4, 2), "clone": (18, 13)}
-"""Calls at most to a bucket, and with the log in a database; doc/design/0034-shared-stores.md has them."""
+CALLS = {
+    "creation": (29, 31), "cold": (7, 4), "look": (3, 1), "second push": (10, 6),
+    "nothing": (2, 1), "fetch": (9, 5), "push": (9, 6), "ref": (4, 2), "clone": (18, 13),
+}  # fmt: skip
+"""Calls at most to a bucket, and with the log in a database: without copies, and by a server that has copies;
+doc/design/0034-shared-stores.md has them."""
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_calls_of_a_server_with_copies(
-    kind: str, breaking: Breaking, request: pytest.FixtureRequest, tmp_path: Path
-) -> None:
+def test_calls_of_a_server(kind: str, breaking: Breaking, request: pytest.FixtureRequest, tmp_path: Path) -> None:
     make: Make = request.getfixturevalue(kind)
     transport, history, folders = make(), History(), count()
     line = history.line(5)
@@ -204,9 +206,14 @@ def test_calls_of_a_server_with_copies(
         do()
         return 1000 - breaking.left
 
+    plain = PackRepository(transport, "team/project")
+    found = {"creation": calls(lambda: push_each(plain, history, line[:1]))}
+    found["cold"] = calls(PackRepository(transport, "team/project").look)
+    found["look"] = calls(plain.look)
+    found["second push"] = calls(lambda: push_each(plain, history, line[1:2]))
     one, other = server(), server()
     push_each(one, history, line[:3])
-    found = {"clone": calls(lambda: fetch(other, 0)), "nothing": calls(other.look)}
+    found |= {"clone": calls(lambda: fetch(other, 0)), "nothing": calls(other.look)}
     found["push"] = calls(lambda: push(one, history, line[3:4], {MAIN: line[3]}))
     found["fetch"] = calls(lambda: fetch(other, 3))
     found["ref"] = calls(lambda: change(one, lambda made: made.set_ref(b"refs/heads/new", (Tip(line[0]),))))

@@ -61,6 +61,21 @@ def test_import(side: Side) -> None:
     assert side.git("b", "fsck", "--strict", "--no-dangling", "--no-progress") == ""
 
 
+def test_import_beside_another_user(side: Side) -> None:
+    """Whoever remembers nothing, or what is no more so, asks for the newest tree, and commits on top of it."""
+    side.prepare('mkdir d; echo one >d/one; echo two >d/two; as a smartserver import d "$URL"')
+    side.prepare('echo three >d/two; as b smartserver import d "$URL"; echo other >d/other')
+    done = fine(side.run('as c smartserver import d "$URL"'), rounds=3)
+    assert done.out.endswith(" on refs/heads/main: 3 files, 1 sent\n")
+    for user, gone in (("b", "other"), ("a", "one")):  # What b remembers is what the folder has, and not what is there.
+        side.prepare(f"rm d/{gone}")
+        done = fine(side.run(f'as {user} smartserver import d "$URL"'), rounds=4)
+        assert done.out.endswith(" 0 sent\n")
+    side.prepare('git clone -q "$URL" r; smartserver delete --yes "$URL"; echo new >d/two')
+    assert side.git("r", "rev-list", "--count", "HEAD") == "5"
+    assert "1 sent (a new repository)" in side.run('as a smartserver import d "$URL"').out
+
+
 def test_import_into_a_folder(side: Side) -> None:
     side.prepare('mkdir d; echo one >d/one; smartserver import d "$SIDE/served"; echo two >d/two')
     done = side.run('smartserver import d "$SIDE/served"; smartserver import d "$SIDE/served"')
@@ -70,6 +85,8 @@ def test_import_into_a_folder(side: Side) -> None:
 def test_import_of_what_cannot_be(side: Side) -> None:
     side.prepare("mkdir e")
     failed(side.run('smartserver import e "$URL"'), "e has no files")
+    for name in ("a..b", "HEAD", "refs/tags/v1"):
+        failed(side.run(f'echo x >e/x; smartserver import e "$URL@{name}"'), "cannot be a branch")
     side.prepare('mkdir d; echo x >d/x; hg init r; hg -R r --config extensions.hpss= init "$URL"')
     failed(side.run('smartserver import d "$URL"'), "a folder can be imported only into a git repository")
 

@@ -7,17 +7,13 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import time
 
 import pytest
-from on_threads import PATIENCE
-from packet_networks import SOON, Start, children
-from packet_servers import Source, ask, content
+from packet_networks import SOON, Source, Start, ask, children, content
 from processes import state
 
 from netem.link import Link
-from netem.packets.network import CLIENT
 from netem.timekeeping import PAUSE
 
 pytestmark = pytest.mark.packets
@@ -49,31 +45,6 @@ def test_slow_start_of_a_fresh_connection(start: Start) -> None:
             assert (counts.rounds, counts.handshake_rounds, counts.connections) == (2, 1, 1)  # of the programs
             assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (len(str(size)) + 1, size, 0)
             assert counts.packets_down >= size / 1448
-
-
-FAST_OPEN = "1027"
-"""Clients may, servers may, and those who listen need not ask for it (ip-sysctl, tcp_fastopen: 1, 2, 0x400)."""
-
-
-@pytest.mark.parametrize(("size", "rounds"), [(10, 1), (3000, 2)])
-def test_fast_open_saves_the_handshake_of_what_fits_into_the_first_packet(start: Start, size: int, rounds: int) -> None:
-    network = start(Link(SOON))
-    network.setting("net.ipv4.tcp_fastopen", FAST_OPEN)
-    with Source(network) as source:
-        for first in (True, False, False):  # the first one has no cookie yet
-            if not first:
-                network.take()
-            with network.make_socket(CLIENT) as client:
-                line = b"%0*d\n" % (size - 1, 10)
-                sent = client.sendto(line, socket.MSG_FASTOPEN, (network.server_address, source.port))
-                client.settimeout(PATIENCE)
-                client.sendall(line[sent:])
-                assert client.recv(100) == content(10)
-                counts = network.counts()
-            if not first:
-                assert counts.seconds >= rounds * SOON
-                assert (counts.rounds, counts.handshake_rounds, counts.connections) == (rounds, rounds - 1, 1)
-                assert (counts.bytes_up, counts.bytes_down, counts.repeated) == (size, 10, 0)
 
 
 STOPPED = 0.15

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 
 import pytest
 from on_threads import PATIENCE
-from packet_networks import SOON, Start
-from packet_servers import Source, ask, content
+from packet_networks import SOON, Source, Start, ask, content
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Corrupt, Duplicate, Effect, Jitter, Loss, Rate, Stall

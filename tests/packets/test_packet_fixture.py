@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from packet_servers import Source, ask
+from packet_networks import Source, ask
 
 from netem.effects import Loss
 from netem.link import Link

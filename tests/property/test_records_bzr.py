@@ -46,16 +46,6 @@ def read_all(text: bytes) -> None:
             read()
 
 
-@given(st.binary())
-def test_any_bytes(text: bytes) -> None:
-    read_all(text)
-
-
-@given(st.lists(st.sampled_from([*PIECES, *SAMPLES]) | st.binary(max_size=3)))
-def test_pieces_of_texts(pieces: list[bytes]) -> None:
-    read_all(b"".join(pieces))
-
-
 @given(st.sampled_from([*SAMPLES, NODE]), st.data())
 def test_texts_with_something_wrong(text: bytes, data: st.DataObject) -> None:
     start = data.draw(st.integers(0, len(text)))

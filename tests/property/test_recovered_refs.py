@@ -25,16 +25,13 @@ class Pushing:
         self.clock = Clock()
         self.storage = MemoryTransport(self.clock)
         self.history = History()
-        self.parents: dict[bytes, list[bytes]] = {}
 
     def repository(self) -> PackRepository:
         return PackRepository(self.storage, clock=self.clock, randomness=Repeatable(self.chance.randrange(1 << 30)))
 
     def commit(self, *parents: bytes) -> bytes:
-        number = len(self.parents)
-        made = self.history.commit({f"f{number % 5}": b"text %d\n" % number * 20}, parents, f"c{number}")
-        self.parents[made] = list(parents)
-        return made
+        number = len(self.history.parents)
+        return self.history.commit({f"f{number % 5}": b"text %d\n" % number * 20}, parents, f"c{number}")
 
     def step(self, *, pushes_only: bool = False) -> bytes:
         """Delete a ref, force it elsewhere or move it forward; which one."""
@@ -46,7 +43,7 @@ class Pushing:
         at = [refs[name]] if name in refs else []
         if kind < 0.45 and refs:
             elsewhere = self.chance.choice(sorted(refs.values()))
-            at = self.parents[elsewhere] or [elsewhere]
+            at = list(self.history.parents[elsewhere]) or [elsewhere]
         tip = self.commit(*at)
         push(repository, self.history, [tip], {name: tip})
         if self.chance.random() < 0.1 and not pushes_only:
@@ -54,13 +51,7 @@ class Pushing:
         return name
 
     def reached(self) -> set[bytes]:
-        found: set[bytes] = set()
-        todo = list(refs_of(self.repository()).values())
-        while todo:
-            if (commit := todo.pop()) not in found:
-                found.add(commit)
-                todo += self.parents[commit]
-        return found
+        return self.history.ancestors(refs_of(self.repository()).values())
 
 
 @pytest.mark.parametrize("gap", [True, False])

@@ -78,8 +78,7 @@ values = st.recursive(
 raw = values.map(lambda value: msgspec.Raw(msgspec.msgpack.encode(value)))
 
 likely = st.one_of(
-    st.builds(
-        lambda *fields: list(fields),
+    st.tuples(
         st.sampled_from(REFS),
         st.sampled_from(IDS),
         st.sampled_from([each.value for each in Rule]),
@@ -87,8 +86,7 @@ likely = st.one_of(
         st.sampled_from(IDS),
         st.binary(max_size=3),
     ),
-    st.builds(
-        lambda *fields: list(fields),
+    st.tuples(
         st.sampled_from(["refs", "history"]),
         st.lists(st.sampled_from(IDS[:-1]), max_size=3),
         st.none() | st.lists(st.sampled_from([MAIN, b"refs/", b"*", b"HEAD", b"r*"]), max_size=3),
@@ -97,13 +95,11 @@ likely = st.one_of(
         st.none() | st.sampled_from(IDS[:-1]),
         st.lists(st.sampled_from([b"refs/", b"*", MAIN]), max_size=2),
     ),
-    st.builds(
-        lambda *fields: list(fields),
+    st.tuples(
         st.sampled_from(["tags", "notes", "a\0b"]),
         st.sampled_from(["ids", "opaque"]),
         st.lists(
-            st.builds(
-                lambda *fields: list(fields),
+            st.tuples(
                 st.sampled_from([b"a", b"", b"\0"]),
                 st.none() | st.sampled_from(IDS),
                 st.sampled_from(["add", "equal", "set"]),

@@ -1,10 +1,11 @@
-"""A repository against a dict: pushes, forced moves, deletions, slow uploads, repacks, reopening and loss of power."""
+"""A repository against a dict: pushes, forced moves, deletions, slow uploads, repacks, reopening, loss of power, and
+copies that are put back below servers that run, or are copied over a living repository."""
 
 from __future__ import annotations
 
 import hypothesis.strategies as st
 from builders import MAIN, Clock, History, Repeatable, check_whole, push, refs_of, request_id, upload
-from changes import change
+from changes import change, files
 from hypothesis import settings
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 from memory_transport import Aftermath, MemoryTransport
@@ -12,7 +13,7 @@ from memory_transport import Aftermath, MemoryTransport
 from smartserver.records.model import Tip
 from smartserver.store.checkpoint import clean_log, make_checkpoint
 from smartserver.store.commit import CommitOutcome
-from smartserver.store.format import INCOMING, PACKS
+from smartserver.store.format import FOLDERS, INCOMING, PACKS
 from smartserver.store.repository import PackRepository
 from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
@@ -39,11 +40,16 @@ class RepositoryMachine(RuleBasedStateMachine):
         self.pending: list[tuple[Upload, list[bytes], bytes]] = []
         self.answered: list[tuple[bytes, list[bytes], dict[bytes, bytes | None], CommitOutcome]] = []
         self.files = 0
+        self.copies: list[dict[str, bytes]] = []
+        self.is_copied_over = False
         self.open()
 
     def open(self) -> None:
+        self.repository, self.idle = (self.opened() for _ in range(2))
+
+    def opened(self) -> PackRepository:
         self.seed += 1
-        self.repository = PackRepository(self.storage, "project", clock=self.clock, randomness=Repeatable(self.seed))
+        return PackRepository(self.storage, "project", clock=self.clock, randomness=Repeatable(self.seed))
 
     def pick(self, number: int) -> bytes | None:
         return self.stored[number % len(self.stored)] if self.stored else None
@@ -72,8 +78,11 @@ class RepositoryMachine(RuleBasedStateMachine):
         if committed.changed:
             self.answered.append((ask, revisions, refs, committed))
 
-    @initialize()
-    def create(self) -> None:
+    @initialize(links=st.booleans())
+    def create(self, links: bool) -> None:
+        """Without links a record is published as a folder."""
+        self.storage = MemoryTransport(self.clock, links=links)
+        self.open()
         push(self.repository, self.history, [])
 
     @rule(name=names, count=st.integers(1, 3), on=picks, merged=st.booleans(), other=picks, first=st.booleans())
@@ -170,18 +179,9 @@ class RepositoryMachine(RuleBasedStateMachine):
         plan = transaction.plan_pull(wanted, had)
         snapshot = self.repository.snapshot()
         found = {snapshot.revision(ordinal) for start, stop in plan.ranges for ordinal in range(start, stop)}
-        assert found == self.reach(wanted) - self.reach(had)
+        assert found == self.history.ancestors(wanted) - self.history.ancestors(had)
         assert (plan.segments, plan.common) == (len(found), (True,) * len(had))
         assert len(transaction.open_body(plan).read(1 << 30)) == plan.size
-
-    def reach(self, tips: list[bytes]) -> set[bytes]:
-        found: set[bytes] = set()
-        while tips:
-            each, *tips = tips
-            if each not in found:
-                found.add(each)
-                tips = [*tips, *self.history.parents[each]]
-        return found
 
     @rule()
     def repack(self) -> None:
@@ -191,10 +191,8 @@ class RepositoryMachine(RuleBasedStateMachine):
     @rule(days=st.integers(0, 2))
     def collect(self, days: int) -> None:
         self.clock.now += days * 24 * 3600 + 1
-        if days:
-            # A push does not stay a day between its body and its commit.
-            while self.pending:
-                self.pending.pop()[0].abandon()
+        if days:  # A push does not stay a day between its body and its commit.
+            self.forget_uploads()
         self.repository.collect_garbage_files()
 
     @rule()
@@ -204,28 +202,71 @@ class RepositoryMachine(RuleBasedStateMachine):
 
     @rule()
     def reopen(self) -> None:
-        self.open()
+        self.repository = self.opened()
+
+    @rule()
+    def ask_the_other_server(self) -> None:
+        self.repository, self.idle = self.idle, self.repository
+
+    @rule(name=names, on=picks, tidied=st.booleans())
+    def put_back(self, name: bytes, on: int, tidied: bool) -> None:
+        """The repository is what it was before a push, and nothing tells the servers, which have seen that."""
+        self.forget_uploads()
+        there = {path: content for path, content in files(self.storage).items() if f"/{INCOMING}/" not in path}
+        before = dict(self.refs), dict(self.notes), list(self.stored)
+        self.bring(name=name, count=1, on=on, merged=False, other=0, first=False)
+        if tidied:
+            self.repack()
+            self.checkpoint()
+        self.refs_are_as_told()
+        for path in files(self.storage):
+            self.storage.delete(path)
+            self.storage.sync_directory(path.rpartition("/")[0])
+        self.add(there)
+        self.refs, self.notes, self.stored = before
+        self.copies = [there]  # Others may be of the line that is gone.
+        self.answered.clear()
+
+    @precondition(lambda self: self.copies)
+    @rule(which=picks)
+    def copy_over(self, which: int) -> None:
+        """It undoes nothing, since no file is ever replaced."""
+        self.add(self.copies[which % len(self.copies)])
+        self.is_copied_over = True  # Packs that nothing names any more may be back, which are kept.
+
+    def add(self, copy: dict[str, bytes]) -> None:
+        for path, content in copy.items():
+            folder = path.rpartition("/")[0]
+            if not self.storage.exists(folder):
+                self.storage.make_directory(folder)
+            if not self.storage.exists(path):
+                self.storage.put(path, [content])
+            self.storage.sync_directory(folder)
+        for folder in ("", *FOLDERS):
+            self.storage.sync_directory(f"project/{folder}".rstrip("/"))
+
+    def forget_uploads(self) -> None:
+        while self.pending:
+            self.pending.pop()[0].abandon()
 
     @rule(aftermath=st.sampled_from(Aftermath), seed=picks)
     def lose_power(self, aftermath: Aftermath, seed: int) -> None:
         self.storage = self.storage.crash(aftermath, seed)
-        for sent, _, _ in self.pending:
-            sent.abandon()
-        self.pending.clear()
+        self.forget_uploads()
         self.open()
         self.repository.collect_garbage_files()
 
     @invariant()
     def refs_are_as_told(self) -> None:
-        if self.repository.exists():
-            assert refs_of(self.repository) == self.refs
-            assert dict(self.repository.snapshot().state.map("config").items()) == self.notes
+        for server in (self.repository, self.idle):
+            if server.exists():
+                assert refs_of(server) == self.refs
+                assert dict(server.snapshot().state.map("config").items()) == self.notes
 
     def teardown(self) -> None:
         if not self.repository.exists():
             return
-        for sent, _, _ in self.pending:
-            sent.abandon()
+        self.forget_uploads()
         snapshot = check_whole(self.repository, self.history)
         assert sorted(map(snapshot.revision, range(snapshot.graph.count))) == sorted(self.stored)
         for _ in range(2):  # What is superseded is dropped, and deleted a day later.
@@ -234,7 +275,7 @@ class RepositoryMachine(RuleBasedStateMachine):
         assert self.storage.list_directory(f"project/{INCOMING}") == []
         state = self.repository.snapshot().state
         assert not state.dropped
-        assert len(self.storage.list_directory(f"project/{PACKS}")) == 2 * len(state.packs)
+        assert self.is_copied_over or len(self.storage.list_directory(f"project/{PACKS}")) == 2 * len(state.packs)
         assert max((row.depth for pack in snapshot.packs for row in pack.index.rows()), default=0) <= 64
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 from builders import MAIN, History
-from dialogs import CREATE, Dialog, message
+from dialogs import Dialog, message
 from history_sources import NEW, HistorySource
 from simulated_joint import Joint
 
@@ -23,14 +23,11 @@ from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import OutcomeUnknown
 from smartserver.records.model import Tip
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.repository_create import repository_create
-from smartserver.verbs.repository_insert_pack import InsertPackRequest, repository_insert_pack
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.limits import IDLE_TIMEOUT
-from smartserver.wire.messages import Reply, RequestFlag
 
 PATH = "project"
 TOPIC = b"refs/heads/topic"
@@ -173,26 +170,6 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
         assert moved == [LINE[2]]
         assert stage.tip == SIDE[0]
         assert stage.remote.knowledge.ref(MAIN) == (Tip(SIDE[0]),)
-    stage.settle()
-
-
-@pytest.mark.parametrize("tip", [LINE[0], LINE[2]], ids=["a ref alone", "with a body"])
-def test_made_anew_between_a_push_and_its_repetition(tip: bytes) -> None:
-    """The log goes on over both: the repeat gets the first answer, and changes nothing of the new one."""
-    stage = Stage.make()
-    stage.joint.network.links.append(cut_down(0))
-
-    def make_anew() -> None:
-        stage.joint.site.find(PATH).repository.delete(bytes(16), 0, "somebody")
-        dialog = Dialog(stage.joint.site)
-        create, insert = (repository_create, CREATE), (repository_insert_pack, InsertPackRequest())
-        request = message(create, insert, path=PATH, flags=RequestFlag.BODY)
-        assert isinstance(dialog.ask(request, HISTORY.segment(LINE[0]), 1), Reply)
-
-    stage.joint.network.clock.call_later(2.1, make_anew)
-    pushed = stage.remote.push(PushRequest([RefUpdate(TOPIC, tip)], stage.source, NEW))
-    assert pushed.refs[0].outcome is Outcome.DONE
-    assert stage.joint.refs(PATH) == {}
     stage.settle()
 
 

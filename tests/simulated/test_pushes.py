@@ -4,7 +4,7 @@ settings, and to a branch below a repository, too."""
 from __future__ import annotations
 
 import random
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -29,7 +29,7 @@ from smartserver.errors import (
     WrongVcs,
 )
 from smartserver.records.bulk import BulkDecoder
-from smartserver.records.model import HERE, GraphNode, Key, Plan, RevisionId
+from smartserver.records.model import HERE, Key, RevisionId
 from smartserver.records.segment import encode_graph
 from smartserver.records.system import system_of
 from smartserver.server.context import state_of
@@ -128,46 +128,6 @@ def test_a_base_that_is_missing_each_time_ends_it(work: Work, monkeypatch: pytes
     assert work.joint.network.counts().rounds == 4
 
 
-def test_what_is_there_already_is_settled_by_the_refusal(work: Work, tmp_path: Path) -> None:
-    """Somebody without memory of the server pushes what it has, and much of it: it needs no second upload."""
-    big = work.history.commit({f"f{number}": str(number).encode() * 40_000 for number in range(4)}, [work.line[5]])
-    work.push(RefUpdate(MAIN, big))
-    tip = big
-    for number in range(20):
-        tip = work.history.commit({"noise": bytes([number]) * 9000, "n": b"%d" % number}, [tip])
-    work.push(RefUpdate(MAIN, tip))
-    known = Knowledge(str(tmp_path), "hpss://x/")
-    newcomer = work.joint.remote(PATH, work.client, known)
-    work.joint.network.take()
-
-    class Noisy(HistorySource):
-        def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> Plan:  # type: ignore[override]
-            return Padded(super().plan(tips, haves))
-
-    (done,) = newcomer.push(PushRequest([RefUpdate(MAIN, tip)], Noisy(work.history), NEW)).refs
-    assert done.outcome is UNCHANGED
-    assert work.joint.network.counts().rounds == 1
-    assert Knowledge(str(tmp_path), "hpss://x/").ref(MAIN) == known.ref(MAIN) is not None
-
-
-@dataclass
-class Padded:
-    """A plan that looks larger than what is sent without its graph."""
-
-    inner: HistoryPlan
-
-    @property
-    def graph(self) -> Sequence[GraphNode]:
-        return self.inner.graph
-
-    def segments(self) -> Iterator[bytes]:
-        yield from self.inner.segments()
-        yield bytes(70_000)  # Is never read: the graph alone is refused.
-
-    def without_bases(self, keys: Collection[Key]) -> Padded:
-        return self
-
-
 @pytest.fixture
 def sent(work: Work, monkeypatch: pytest.MonkeyPatch) -> list[Outgoing]:
     """The requests that the client sent. A request that is sent again has a new body."""
@@ -224,23 +184,6 @@ def test_the_graph_in_a_bulk_stream_is_whole_before_a_segment_comes(work: Work, 
     first, ended = next(iter(outgoing.body()))
     graph = encode_graph([work.history.announced(each) for each in (*other, tip)])
     assert (b"".join(BulkDecoder().feed(first)), ended) == (graph, 0)
-
-
-# -- pulls
-
-
-@pytest.mark.parametrize("noise", [0, 400_000])
-def test_a_pull_as_a_bulk_stream_is_the_same_segments(work: Work, noise: int) -> None:
-    tip = work.history.commit({"noise": random.Random(5).randbytes(noise)}, [work.line[5]])
-    work.push(RefUpdate(MAIN, tip))
-    remote = work.joint.remote(PATH, work.client)
-    plain = remote.pull(refs=[MAIN])
-    segments = b"".join(plain.body)
-    bulk = remote.pull(refs=[MAIN], bulk=True)
-    assert b"".join(bulk.body) == segments
-    assert bulk.result == plain.result
-    assert bulk.result.size == len(segments)
-    assert list(remote.pull([tip], refs=[MAIN], bulk=True).body) == []
 
 
 # -- maps

@@ -31,13 +31,11 @@ from smartserver.client.request import Outgoing
 from smartserver.client.updates import Outcome, RefUpdate
 from smartserver.errors import DivergedBranches
 from smartserver.meters import BYTES_RECEIVED, BYTES_SENT, CONNECTIONS, TRIPS
-from smartserver.server.context import state_of
 from smartserver.store.repository import PackRepository
 from smartserver.verbs.all import every_verb
 from smartserver.verbs.declare import VERBS, Body
-from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.messages import RequestFlag, State
+from smartserver.wire.messages import RequestFlag
 from transports.tar import TarTransport
 
 BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))
@@ -60,8 +58,8 @@ class Stage:
     def __post_init__(self) -> None:
         self.source = HistorySource(self.history)
 
-    def push(self, ref: bytes, tip: bytes | None, rule: Rule = Rule.FF) -> Outcome:
-        return self.remote.push(PushRequest([RefUpdate(ref, tip, rule)], self.source, NEW)).refs[0].outcome
+    def push(self, ref: bytes, tip: bytes) -> Outcome:
+        return self.remote.push(PushRequest([RefUpdate(ref, tip)], self.source, NEW)).refs[0].outcome
 
     def large(self, parent: bytes | None, count: int = 12) -> bytes:
         """A line of revisions of together more than is sent before the graph; its tip."""
@@ -128,14 +126,7 @@ def test_verb_on_a_fresh_connection(network: SimulatedNetwork, name: str) -> Non
     assert network.counts().handshake_rounds == 1
 
 
-# -- operations
-
-
-def first_push(stage: Stage) -> None:
-    remote = stage.joint.remote("elsewhere", stage.client)
-    done = remote.push(PushRequest([RefUpdate(MAIN, stage.line[9])], stage.source, NEW)).refs
-    assert done[0].outcome is Outcome.DONE
-    assert stage.joint.site.find("elsewhere").repository.exists()
+# -- operations; those of the tools are with the tools, as `interop/git_rows.py` has them
 
 
 def push_one(stage: Stage) -> None:
@@ -143,67 +134,15 @@ def push_one(stage: Stage) -> None:
     assert stage.source.planned[-1] == 1
 
 
-def push_branch(stage: Stage) -> None:
-    tip = stage.history.line(1, stage.line[5], "topic")[0]
-    assert stage.push(TOPIC, tip) is Outcome.DONE
-
-
-def push_nothing(stage: Stage) -> None:
-    assert stage.push(MAIN, stage.line[9]) is Outcome.UNCHANGED
-
-
 def push_large(stage: Stage) -> None:
     assert stage.push(MAIN, stage.large(stage.line[9])) is Outcome.DONE
     assert stage.network.counts().bytes_up > 12 * 16_000
-
-
-def delete(stage: Stage) -> None:
-    stage.push(TOPIC, stage.line[1])
-    stage.network.take()
-    assert stage.push(TOPIC, None) is Outcome.DONE
-
-
-def diverged(stage: Stage) -> None:
-    tip = stage.history.line(1, stage.line[5], "other")[0]
-    done = stage.remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0]
-    assert isinstance(done.error, DivergedBranches)
-    assert done.error.tip == stage.line[9]
 
 
 def large_diverged(stage: Stage) -> None:
     tip = stage.large(stage.line[5], 400)  # 6.4 MB
     done = stage.remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0]
     assert isinstance(done.error, DivergedBranches)
-
-
-def atomic(stage: Stage) -> None:
-    tip = stage.history.line(1, stage.line[5], "other")[0]
-    updates = [RefUpdate(TOPIC, tip), RefUpdate(MAIN, tip)]
-    done = stage.remote.push(PushRequest(updates, stage.source, NEW, atomic=True)).refs
-    assert [each.outcome for each in done] == [Outcome.REFUSED] * 2
-    assert stage.remote.knowledge.ref(TOPIC) is None
-
-
-def check_only(stage: Stage) -> None:
-    done = stage.remote.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW, check_only=True)).refs
-    assert done[0].outcome is Outcome.DONE
-    assert stage.joint.refs() == {MAIN: stage.line[9]}
-
-
-def refs(stage: Stage) -> None:
-    remote = stage.joint.remote(PATH, stage.client)
-    remote.learn_refs()
-    assert [value[0].id for value in remote.knowledge.refs().values()] == [stage.line[9]]
-
-
-def pull_one(stage: Stage) -> None:
-    pulled = stage.remote.pull([stage.line[8]])
-    assert b"".join(pulled.body) == stage.history.segment(stage.line[9])
-
-
-def pull_nothing(stage: Stage) -> None:
-    pulled = stage.remote.pull([stage.line[9]])
-    assert (pulled.result.segments, b"".join(pulled.body)) == (0, b"")
 
 
 def clone(stage: Stage) -> None:
@@ -254,27 +193,6 @@ def load_all(stage: Stage) -> None:
     assert stage.joint.refs("elsewhere") == stage.joint.refs()
 
 
-def first_contact(stage: Stage) -> None:
-    stage.push(MAIN, stage.large(stage.line[9]))
-    tip = stage.large(max(stage.history.parents, key=list(stage.history.parents).index), 6)
-    stage.network.take()
-    remote = stage.joint.remote(PATH, stage.client)
-    stage.source.planned.clear()
-    assert remote.push(PushRequest([RefUpdate(MAIN, tip)], stage.source, NEW)).refs[0].outcome is Outcome.DONE
-    assert stage.source.planned == [28, 6]  # All of it, then only what the server lacks.
-
-
-def made_anew(stage: Stage) -> None:
-    elsewhere = stage.joint.remote("anew", stage.client)
-    elsewhere.push(PushRequest([RefUpdate(MAIN, stage.line[0])], stage.source, NEW))
-    elsewhere.knowledge.learn(_pretend(stage))
-    stage.network.take()
-    assert (
-        elsewhere.push(PushRequest([RefUpdate(MAIN, stage.line[10])], stage.source, NEW)).refs[0].outcome
-        is Outcome.DONE
-    )
-
-
 def missing_base(stage: Stage) -> None:
     """A base the server has, but not among the ancestors."""
     side = stage.history.line(1, stage.line[5], "side")[0]
@@ -288,31 +206,14 @@ def missing_base(stage: Stage) -> None:
     assert stage.network.counts().flights_up == 2
 
 
-def _pretend(stage: Stage) -> State:
-    """The state of the other repository: as if it had been at this path."""
-    return state_of(stage.joint.site.find(PATH).repository.snapshot().state.changes_since(None))
-
-
 OPERATIONS: dict[str, Callable[[Stage], None]] = {
-    "first push": first_push,
     "push one revision": push_one,
-    "push a new branch": push_branch,
-    "push nothing": push_nothing,
     "large push": push_large,
-    "delete a branch": delete,
-    "diverged push, refused": diverged,
     "large diverged push, refused": large_diverged,
-    "atomic push, refused": atomic,
-    "check only": check_only,
-    "refs": refs,
-    "pull one revision": pull_one,
-    "pull nothing": pull_nothing,
     "clone": clone,
     "dump": dump_all,
     "dump since another": dump_since,
     "load": load_all,
-    "first contact, large push": first_contact,
-    "push to a repository made anew": made_anew,
     "push on a base the server may not use": missing_base,
 }
 
@@ -326,7 +227,7 @@ def test_operation(stage: Stage, name: str) -> None:
     OPERATIONS[name](stage)
 
 
-@pytest.mark.parametrize("name", ["push one revision", "push nothing", "large push", "pull one revision", "clone"])
+@pytest.mark.parametrize("name", ["push one revision", "large push", "clone"])
 def test_a_client_counts_what_the_link_counts(stage: Stage, name: str) -> None:
     counting = Counting()
     OPERATIONS[name](stage)

@@ -1,5 +1,4 @@
-"""client.vfs_transport, store.remote: the promises of a transport, its round trips, and lost answers, over a simulated
-link; and the round trips of a repository on it."""
+"""client.vfs_transport: the promises of a transport, its round trips, and lost answers, over a simulated link."""
 
 from __future__ import annotations
 
@@ -10,7 +9,6 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from builders import MAIN, Far, History, check_whole, push
 from simulated_joint import Joint
 from transport_suite import TransportSuite
 
@@ -19,7 +17,6 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 from smartserver.client.vfs_link import VfsLink
 from smartserver.client.vfs_transport import VfsTransport
-from smartserver.store.repository import PackRepository
 from smartserver.trace import flags
 from smartserver.trace.tracing import Tracing
 from smartserver.verbs.server_ping import PingRequest, server_ping
@@ -30,9 +27,7 @@ from transports.errors import TransportError, TransportFailed
 
 pytestmark = pytest.mark.unbanned("file-level calls are the baseline, which the bans are there to keep from the rest")
 
-ALL_BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))
-BUDGETS, STORE_BUDGETS = ALL_BUDGETS["vfs"], ALL_BUDGETS["vfs store"]
-PATH = "project"
+BUDGETS = tomllib.loads((Path(__file__).parent.parent / "budgets.toml").read_text(encoding="utf-8"))["vfs"]
 LARGE = os.urandom(1 << 20)
 
 
@@ -251,79 +246,3 @@ def test_the_trace_shows_where_they_are_made(joint: Joint) -> None:
     assert where.startswith("    called from tests/simulated/test_vfs.py:")
     assert " in test_the_trace_shows_where_they_are_made" in where
     assert len(ping.splitlines()) == 1
-
-
-# -- a repository on these files, its trips counted
-
-
-class Stored:
-    """A repository of seven pushes on a server, and a history that goes on."""
-
-    def __init__(self, joint: Joint) -> None:
-        self.joint = joint
-        self.history = History()
-        self.line = self.history.line(20)
-        near = PackRepository(Far(joint.storage), PATH)
-        push(near, self.history, self.line[:3], {MAIN: self.line[2]})
-        for tip in self.line[3:9]:
-            push(near, self.history, [tip], {MAIN: tip})
-
-    def repository(self, path: str = PATH) -> PackRepository:
-        """The repository as a new process sees it, without a connection."""
-        return PackRepository(vfs(self.joint), path)
-
-
-@pytest.fixture
-def stored(joint: Joint, network: SimulatedNetwork) -> Iterator[Stored]:
-    stored = Stored(joint)
-    network.take()
-    yield stored
-    check_whole(PackRepository(Far(joint.storage), PATH), stored.history)
-
-
-def pull(stored: Stored, count: int) -> None:
-    snapshot = stored.repository().snapshot()
-    assert dict(snapshot.state.refs())
-    last = snapshot.graph.count
-    reader = snapshot.read_ranges(((last - count, last),))
-    pieces = []
-    while piece := reader.read(1 << 20):
-        pieces.append(piece)
-    assert b"".join(pieces) == stored.history.body(stored.line[9 - count : 9])
-
-
-def push_to(name: bytes) -> Callable[[Stored], None]:
-    def do(stored: Stored) -> None:
-        tip = stored.line[9]
-        push(stored.repository(), stored.history, [tip], {name: tip})
-        assert stored.joint.refs(PATH)[name] == tip
-
-    return do
-
-
-def create_store(stored: Stored) -> None:
-    push(stored.repository("new"), stored.history, stored.line[:3], {MAIN: stored.line[2]})
-    assert stored.joint.refs("new") == {MAIN: stored.line[2]}
-
-
-STORE_OPERATIONS: dict[str, Callable[[Stored], object]] = {
-    "over VFS: open": lambda stored: stored.repository().snapshot(),
-    "over VFS: push one revision": push_to(MAIN),
-    "over VFS: push a new branch": push_to(b"refs/heads/other"),
-    "over VFS: new repository": create_store,
-    "over VFS: pull one revision": lambda stored: pull(stored, 1),
-    "over VFS: clone": lambda stored: pull(stored, 9),
-}
-
-
-def test_every_operation_of_a_store_has_a_budget_and_a_case() -> None:
-    assert sorted(STORE_OPERATIONS) == sorted(STORE_BUDGETS)
-
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.max_round_trips(name)) for name in STORE_OPERATIONS]
-)
-def test_operation_of_a_store(stored: Stored, name: str) -> None:
-    """The connection's handshake included."""
-    STORE_OPERATIONS[name](stored)
-    assert stored.joint.network.counts().connections == 1

@@ -1,8 +1,8 @@
 """Everything at once, for as long as asked: `python tests/sockets/soak.py MINUTES FOLDER` (`make soak`).
 
-Two servers on one repository, writers, readers, slow readers, repacks, kills, CANCEL storms, zero bombs. Later the
-servers' clock jumps an hour ahead. The acknowledged pushes are compared with the repository. Then a record is damaged,
-and all pushes must be there after `smartserver recover`; `verify` and `git fsck --strict` check the result.
+Two servers on one repository, writers, readers, slow readers, repacks, kills. Later the servers' clock jumps an hour
+ahead. The acknowledged pushes are compared with the repository. Then a record is damaged, and all pushes must be there
+after `smartserver recover`; `verify` and `git fsck --strict` check the result. Hostile clients: `test_held_memory.py`.
 
 Clients have machines of their own: here they run at the lowest priority. With the servers' priority, a ping would wait
 for the clients' processes, some ten on two cores, and not for the server.
@@ -13,7 +13,6 @@ from __future__ import annotations
 import json
 import os
 import random
-import socket
 import struct
 import subprocess
 import sys
@@ -21,15 +20,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
 
 HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from builders import MAIN, History  # noqa: E402
-from dialogs import message  # noqa: E402
+from bench.servers import free_port  # noqa: E402
+from builders import MAIN, History, refs_of  # noqa: E402
 from history_sources import HistorySource  # noqa: E402
 from processes import status_of  # noqa: E402
 from pushing import connected, count_segments, push  # noqa: E402
@@ -41,14 +39,8 @@ from smartserver.client.updates import Outcome  # noqa: E402
 from smartserver.errors import OutcomeUnknown  # noqa: E402
 from smartserver.store.graph import Graph  # noqa: E402
 from smartserver.store.repository import PackRepository  # noqa: E402
-from smartserver.verbs.repository_pull import PullRequest, repository_pull  # noqa: E402
-from smartserver.verbs.repository_verify import VerifyRequest, repository_verify  # noqa: E402
 from smartserver.verbs.server_ping import PingRequest, server_ping  # noqa: E402
-from smartserver.wire.connection import Connection, Role  # noqa: E402
 from smartserver.wire.errors import RemoteProtocolError  # noqa: E402
-from smartserver.wire.events import Cancel, Request  # noqa: E402
-from smartserver.wire.limits import MAX_OPEN_REQUESTS  # noqa: E402
-from smartserver.wire.messages import encode  # noqa: E402
 from transports.errors import CodedError  # noqa: E402
 from transports.local import LocalTransport  # noqa: E402
 
@@ -66,12 +58,6 @@ PING_P99 = 0.25
 NAME = "p"
 FAILURES = (CodedError, MediumError, RemoteProtocolError, OSError)
 """The errors in which a request may end while servers are killed."""
-
-
-def free_port() -> int:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        port: int = listening.getsockname()[1]
-        return port
 
 
 @dataclass
@@ -212,48 +198,6 @@ def readers(ports: list[int], seconds: float) -> None:
     tell(readers=dict(counts))
 
 
-def strangers(ports: list[int], seconds: float) -> None:
-    """Send storms of CANCEL, and pushes of zeros that are aborted half-way."""
-    give_way()
-    end = time.monotonic() + seconds
-    counts: Counter[str] = Counter()
-    verify = encode(message((repository_verify, VerifyRequest()), path=NAME))
-    pull = encode(message((repository_pull, PullRequest(refs=[MAIN])), path=NAME))
-
-    def storm() -> None:
-        client = Connection(Role.CLIENT)
-        with socket.create_connection(("127.0.0.1", random.choice(ports)), 5) as connection:
-            connection.settimeout(5)
-            for number in range(1, MAX_OPEN_REQUESTS + 1):
-                connection.sendall(client.send(Request(number, verify if number % 2 else pull)))
-                connection.sendall(client.send(Cancel(number)))
-                counts["cancelled"] += 1
-
-    def bomb() -> None:
-        history = History()
-        zeros = {f"zeros{number}": bytes(64 << 20) + b"%d" % number for number in range(3)}
-        (commit,) = [history.commit(zeros, (), "zeros")]
-        with connected(random.choice(ports), "bomb") as remote:
-            push(remote, HistorySource(history), MAIN, commit)
-
-    def repeat(attack: Callable[[], None], pause: float) -> None:
-        while time.monotonic() < end:
-            try:
-                attack()
-                counts[attack.__name__] += 1
-            except FAILURES as wrong:
-                counts[f"{attack.__name__}: {type(wrong).__name__}"] += 1
-            time.sleep(pause)
-
-    threads = [threading.Thread(target=repeat, args=(storm, 1.0), daemon=True) for _ in range(2)]
-    threads.append(threading.Thread(target=repeat, args=(bomb, 10.0), daemon=True))
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(max(0.1, end + 30 - time.monotonic()))
-    tell(strangers=dict(counts))
-
-
 def bystander(ports: list[int], seconds: float) -> None:
     """Ping ten times a second on one connection, and record how long the answers take."""
     end = time.monotonic() + seconds
@@ -303,7 +247,7 @@ def load(soak: Soak, folder: Path, seconds: float) -> int:
         subprocess.Popen(
             [sys.executable, __file__, role, json.dumps(soak.ports), str(seconds)], stdout=subprocess.PIPE, text=True
         )
-        for role in ("readers", "strangers", "bystander")
+        for role in ("readers", "bystander")
     ]
     threads = [threading.Thread(target=soak.watch), threading.Thread(target=soak.repack)]
     threads += [threading.Thread(target=soak.write, args=(n, own, base)) for n, own in enumerate(histories)]
@@ -335,7 +279,7 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     """Print the findings, and return the number of errors."""
     wrong: list[str] = []
     place = soak.root / NAME
-    refs = _refs(place)
+    refs = refs_of(PackRepository(LocalTransport(place)))
     wanted = dict(soak.acknowledged)  # Of each branch the last tip that was acknowledged.
     graph = PackRepository(LocalTransport(place)).snapshot().graph
     gone = [ref for ref, tip in wanted.items() if not _holds(graph, refs.get(ref), tip)]
@@ -345,7 +289,7 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     damaged = sorted((place / "log").iterdir())[-DAMAGED]
     damaged.write_bytes(damaged.read_bytes()[:-1])
     recovered = subprocess.run([*smartserver, "recover", "--all", "--yes", str(place)], capture_output=True, text=True)
-    refs = _refs(place)
+    refs = refs_of(PackRepository(LocalTransport(place)))
     snapshot = PackRepository(LocalTransport(soak.root), NAME).snapshot()
     lost = [(ref, tip) for ref, tip in soak.acknowledged if snapshot.ordinal(tip) is None or ref not in refs]
     wrong += [f"acknowledged and lost: {ref!r} {tip.hex()}" for ref, tip in lost]
@@ -365,7 +309,7 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
         wrong.append(f"fsck: {fsck.stderr}")
     server.terminate()
     server.wait()
-    readers, _, pings = reports
+    readers, pings = reports
     found: dict[str, int] = readers["readers"]  # type: ignore[assignment]
     wrong += [f"readers: {count} times {what}" for what, count in found.items() if what not in ("read", "lost")]
     if soak.rss > RSS:
@@ -385,11 +329,6 @@ def judge(soak: Soak, reports: list[dict[str, object]]) -> int:
     return len(wrong)
 
 
-def _refs(place: Path) -> dict[bytes, bytes]:
-    view = PackRepository(LocalTransport(place)).snapshot().state
-    return {name: value[0].id for name, value in view.refs().items()}
-
-
 def _holds(graph: Graph, tip: bytes | None, wanted: bytes) -> bool:
     """Tell whether a branch is at a revision, or at one pushed on top of it and not acknowledged."""
     now, then = (graph.ordinal(key) if key is not None else None for key in (tip, wanted))
@@ -397,7 +336,7 @@ def _holds(graph: Graph, tip: bytes | None, wanted: bytes) -> bool:
 
 
 if __name__ == "__main__":
-    roles = {"readers": readers, "strangers": strangers, "bystander": bystander}
+    roles = {"readers": readers, "bystander": bystander}
     if sys.argv[1] in roles:
         roles[sys.argv[1]](json.loads(sys.argv[2]), float(sys.argv[3]))
     else:

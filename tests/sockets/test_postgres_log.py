@@ -11,7 +11,9 @@ from contextlib import suppress
 
 import psycopg
 import pytest
-from builders import MAIN, Clock, History, check_whole, push, refs_of, request_id
+from builders import MAIN, Clock, History, check_whole, push, refs_of
+from calls import calls_of
+from changes import change
 from memory_transport import MemoryTransport
 from needs import needs
 from postgres import Postgres
@@ -75,26 +77,11 @@ def site(postgres: Postgres) -> Iterator[Site]:
 def move(
     repository: PackRepository, name: bytes, tip: bytes, first: Callable[[], None] = lambda: None
 ) -> CommitOutcome:
-    def plan(transaction: Transaction) -> bytes:
+    def do(made: Transaction) -> None:
         first()
-        transaction.set_ref(name, (Tip(tip),))
-        return b""
+        made.set_ref(name, (Tip(tip),))
 
-    return repository.commit(request_id(), 0, "user", plan)
-
-
-def counted(database: Database, monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Return a list to which the statements of the database are added."""
-    asked: list[str] = []
-    for name in ("_ask", "_change"):
-        inner: Callable[..., object] = getattr(database, name)
-
-        def call(path: str, query: str, *values: object, inner: Callable[..., object] = inner) -> object:
-            asked.append(query.split()[0])
-            return inner(path, query, *values)
-
-        monkeypatch.setattr(database, name, call)
-    return asked
+    return change(repository, do)
 
 
 def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,12 +102,11 @@ def test_two_servers(site: Site, history: History, monkeypatch: pytest.MonkeyPat
     other.repack()
     check_whole(one, history)
     assert refs_of(site.repository()) == {MAIN: line[-1]}
-    asked = counted(site.opened[0], monkeypatch)
+    asked, changed = (calls_of(monkeypatch, site.opened[0], name) for name in ("_ask", "_change"))
     one.look()
-    assert asked == ["SELECT"]
-    asked.clear()
+    assert (len(asked), len(changed)) == (1, 0)
     move(one, b"refs/heads/side", line[0])
-    assert asked == ["SELECT", "WITH"]
+    assert (len(asked), len(changed)) == (2, 1)
 
 
 def test_of_those_who_publish_at_once_one_succeeds(site: Site, history: History) -> None:

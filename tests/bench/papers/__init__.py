@@ -8,7 +8,7 @@ from bench.command import Commands
 
 PARTS = {
     "matrix": "matrix", "runs": "runs", "io": "counts", "client": "profiles", "memcached": "memcached",
-    "imports": "imports", "null": "null", "profile": "profile_import",
+    "imports": "imports", "null": "null",
 }  # fmt: skip
 """Each, and its module."""
 

@@ -1,5 +1,5 @@
-"""Profiles of a process: by library and function as `perf` samples the clock, by line as Python's own timer does; and
-the share of decompression and hashes in an export."""
+"""Profiles of a process by library and function, as `perf` samples the clock: the share of decompression and hashes in
+an export."""
 
 from __future__ import annotations
 

@@ -9,7 +9,6 @@ from builders import KINDS, MAIN, TEXTS, History, Repeatable, check_whole, creat
 from changes import change
 from counting import Counting
 from incoming_uploads import FILE, altered, left_in_quarantine, raw, receive, refused
-from memory_transport import MemoryTransport
 from twins import FORMS, IN_PYTHON
 
 from smartserver.errors import ConflictingRecord, CorruptRecord, MissingReference
@@ -47,20 +46,6 @@ def test_stored_revisions_are_left_out(repository: PackRepository, history: Hist
 def test_an_empty_body(repository: PackRepository) -> None:
     assert upload(repository, b"", 0).entry is None
     assert upload(repository, encode_graph([]), 0, graph_first=True).entry is None
-
-
-def test_merges_tags_and_bare_tips(repository: PackRepository, history: History) -> None:
-    line = history.line(3)
-    side = history.line(2, line[0], "side")
-    merge = history.commit({**history.files(side[-1]), **history.files(line[-1])}, (line[-1], side[-1]))
-    octopus = history.commit(history.files(merge), (merge, line[0], side[0]))
-    tag = history.tag(octopus)
-    tree = next(key for key, record in history.objects.items() if record.meta == b"\x02")
-    alone = history.add(b"\x03", b"a blob that only a ref names")
-    revisions = [*line, *side, merge, octopus, tag, history.tag(tag, "v2"), history.tag(tree, "of-a-tree")]
-    revisions += [history.bare(alone), history.bare(tree)]
-    push(repository, history, revisions, {b"refs/tags/%d" % number: each for number, each in enumerate(revisions)})
-    assert check_whole(repository, history).graph.count == len(revisions)
 
 
 def test_a_base_anywhere_among_the_ancestors(repository: PackRepository, history: History) -> None:
@@ -187,22 +172,14 @@ def test_a_copied_tree_still_needs_what_it_refers_to(
     assert (error.revision, error.missing) == (twins[2], file)
 
 
-def test_a_repeat_whose_check_is_another_is_refused() -> None:
+def test_a_repeat_whose_check_is_another_is_refused(repository: PackRepository) -> None:
     """If a key proves nothing of its text, the check in the header is compared in every copy."""
-    repository = PackRepository(MemoryTransport(), "project", randomness=Repeatable())
-    transaction = repository.begin()
-    transaction.create("texts", TEXTS, {})
-    sent = repository.receive(transaction)
-    encoding, frame = compress(OLD)
+    record = Record(0, b"k", b"", OLD)
+    first, again = (text_segment(each, on, [(record, b"")]) for each, on in ((b"a", []), (b"b", [b"a"])))
     right = make_check(TEXTS[0], b"k", b"", OLD)
-    for revision, parents, check in ((b"a", [], right), (b"b", [Parent(b"a")], right[:-1] + b"?")):
-        entry = Entry(0, encoding, b"k", b"", BaseTag.NONE, b"", len(OLD), len(frame), check)
-        segment = encode_segment(revision, parents, [entry], [frame], TEXTS)
-        if check == right:
-            sent.write(segment)
+    text_upload(repository, first, again).abandon()
     with pytest.raises(CorruptRecord):
-        sent.write(segment)
-    sent.abandon()
+        text_upload(repository, first, again.replace(right, right[:-1] + b"?"))
 
 
 def one_by_one(repository: PackRepository, history: History, line: Sequence[bytes]) -> None:

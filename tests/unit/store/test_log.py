@@ -251,14 +251,6 @@ class Sleeping(Clock):
         self.now += seconds
 
 
-def late(clock: Sleeping, needed: float) -> Turns:
-    """The turns of a process that was late, needed that many seconds, and has just published."""
-    found = Turns(clock, clock.sleep)
-    found.retried(needed)
-    found.published()
-    return found
-
-
 def test_a_process_that_was_never_late_does_not_wait() -> None:
     clock = Sleeping()
     alone = Turns(clock, clock.sleep)
@@ -268,21 +260,25 @@ def test_a_process_that_was_never_late_does_not_wait() -> None:
     assert clock.slept == []
 
 
-@pytest.mark.parametrize(("needed", "since", "slept"), [(0.25, 0.0, 0.25), (0.25, 0.125, 0.125), (9.0, 0.0, 1.0)])
-def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: float) -> None:
+@pytest.mark.parametrize(
+    ("needed", "since", "slept"),
+    [
+        (0.25, 0.0, [0.25]),
+        (0.25, 0.125, [0.125]),
+        (9.0, 0.0, [1.0]),
+        (0.25, 0.25, []),
+        (0.25, log.REMEMBERED + 1, []),
+    ],
+)
+def test_it_waits_as_long_as_it_needed(needed: float, since: float, slept: list[float]) -> None:
+    """The turns of a process that was late, needed that many seconds, and published some seconds ago."""
     clock = Sleeping()
-    found = late(clock, needed)
+    found = Turns(clock, clock.sleep)
+    found.retried(needed)
+    found.published()
     clock.now += since
-    assert found.wait()
-    assert clock.slept == [slept]
-
-
-@pytest.mark.parametrize("since", [0.25, log.REMEMBERED + 1])
-def test_it_does_not_wait_when_that_is_over(since: float) -> None:
-    clock = Sleeping()
-    found = late(clock, 0.25)
-    clock.now += since
-    assert not found.wait()
+    assert found.wait() is bool(slept)
+    assert clock.slept == slept
 
 
 class Slow(PassingTransport):

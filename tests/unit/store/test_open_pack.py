@@ -278,18 +278,6 @@ def begin(busy: Busy) -> tuple[Snapshot, SegmentReader]:
     return snapshot, snapshot.read_ranges([(0, snapshot.graph.count)])
 
 
-@pytest.mark.parametrize("first", [0, 1, 100, 1000])
-def test_a_reader_goes_on_where_the_segments_lie_now(busy: Busy, first: int) -> None:
-    expected = busy.whole()
-    _, reader = begin(busy)
-    assert len(expected) > 2 * first
-    pieces = [reader.read(first)]
-    busy.join_and_sweep()
-    while piece := reader.read(97):
-        pieces.append(piece)
-    assert b"".join(pieces) == expected
-
-
 def test_it_goes_on_after_several_sweeps_and_pushes(busy: Busy) -> None:
     expected = busy.whole()
     snapshot, reader = begin(busy)

@@ -20,7 +20,6 @@ from smartserver.store.graph import Graph
 from smartserver.store.proof import NOTHING, Judge, ReferenceCache, SegmentProof, check_own_record
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE
 from smartserver.vcs.git.format import BLOB, COMMIT, TREE
-from smartserver.vcs.git.fsck import MAX_GITATTRIBUTES, MAX_GITMODULES
 
 RULES = system_of(GIT)
 
@@ -247,33 +246,6 @@ def test_a_stored_file_that_gets_the_name_is_judged_and_one_that_has_it_is_not()
     beside = Record(0, b"o" * 20, TREE, MODULES.text + b"100644 x\0" + b"x" * 20)
     kept.weigh_record(b"r", beside, MODULES._replace(key=b"p" * 20))
     kept.finish(b"r")
-
-
-@pytest.mark.parametrize(
-    ("name", "meta", "size", "fault"),
-    [
-        (b".gitmodules", BLOB, MAX_GITMODULES + 1, "gitmodulesLarge"),
-        (b".gitattributes", BLOB, MAX_GITATTRIBUTES + 1, "gitattributesLarge"),
-        (b".gitmodules", TREE, MAX_GITMODULES + 1, "gitmodulesBlob"),
-        (b".gitattributes", TREE, 0, "gitattributesBlob"),
-    ],
-)
-def test_a_file_is_refused_by_its_type_and_size_before_it_is_read(
-    name: bytes, meta: bytes, size: int, fault: str
-) -> None:
-    reads: list[Key] = []
-
-    def read(kind: int, key: Key) -> contextlib.AbstractContextManager[Record]:
-        reads.append(key)
-        return contextlib.nullcontext(BAD_MODULES)
-
-    for ignored in (False, True):
-        policy = Policy(ignored=frozenset((fault,)) if ignored else frozenset())
-        large = Judge("git sha1", policy, lambda kind, key: False, lambda kind, key: (meta, size), read)
-        large.weigh_record(b"r", Record(0, KEY, TREE, b"100644 " + name + b"\0" + BLOB_KEY), None)
-        with contextlib.nullcontext() if ignored else pytest.raises(CorruptRecord, match=fault):
-            large.finish(b"r")
-    assert reads == []
 
 
 def test_a_file_that_only_stored_trees_name_is_not_read() -> None:

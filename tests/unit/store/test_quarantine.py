@@ -37,16 +37,6 @@ def written(folder: Transport, place: Quarantine) -> DraftPack:
     return draft
 
 
-def test_equal_requests_have_files_of_their_own(folder: MemoryTransport) -> None:
-    randomness = Repeatable()
-    first, second = (Quarantine(folder, b"request", randomness) for _ in range(2))
-    assert first.pack_path != second.pack_path
-    for place in (first, second):
-        assert place.pack_path.startswith(f"{INCOMING}/{b'request'.hex()}-")
-        written(folder, place).seal()
-    assert len(folder.list_directory(INCOMING)) == 4
-
-
 def test_nothing_is_made_before_there_is_a_file(folder: MemoryTransport) -> None:
     made: list[str] = []
     place = Quarantine(folder, b"request", Repeatable(), lambda: made.append("place"))

@@ -17,14 +17,12 @@ from smartserver.client.exchange import read_graph
 from smartserver.errors import Cancelled, CorruptRecord, LimitExceeded, NoSuchPart, NoSuchRepository, Unsupported
 from smartserver.meters import DECOMPRESSED, HEADER_CACHE
 from smartserver.records.browse import (
-    COMPRESSED,
     ChangedPath,
     ContentStream,
     Header,
     ListedNode,
     LogEntry,
     LogSelector,
-    NodeType,
     Selector,
     TreeSelector,
     encode_selector,
@@ -99,22 +97,6 @@ class Stored:
 @pytest.fixture
 def stored() -> Stored:
     return Stored()
-
-
-def texts(chunks: Sequence[bytes]) -> dict[str, bytes]:
-    stream = ContentStream(chunks)
-    return {
-        entry.path.decode(): b"".join(stream.text())
-        for entry in stream.entries(texts=True)
-        if entry.type is not NodeType.FOLDER
-    }
-
-
-def test_a_compressed_tree_is_the_same(stored: Stored) -> None:
-    chunks = stored.body(TreeSelector(deep=True, texts=True), level=3)
-    assert chunks[0][:1] == COMPRESSED
-    assert texts(chunks) == stored.history.files(stored.merge)
-    assert sum(map(len, chunks)) < sum(map(len, stored.body(TreeSelector(deep=True, texts=True))))
 
 
 @pytest.mark.parametrize("selector", [LogSelector(), LogSelector(messages=False), LogSelector(changes=True)])

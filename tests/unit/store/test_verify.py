@@ -2,18 +2,23 @@ from __future__ import annotations
 
 import contextlib
 import dataclasses
+import hashlib
 import itertools
 from typing import Any
 
 import msgspec
 import pytest
 from builders import KINDS, MAIN, Clock, History, Repeatable, push, refs_of
+from bzr_samples import FIRST, FIRST_PARENTS, SECOND, SECOND_PARENTS
+from bzr_samples import KINDS as BZR_KINDS
+from bzr_samples import push as push_bzr
+from bzr_samples import segment as segment_of
 from changes import push_each, replace
 from incoming_uploads import altered
 from memory_transport import MemoryTransport
 
-from smartserver.errors import CorruptFile, NoSuchRepository
-from smartserver.records.model import Parent, Tip
+from smartserver.errors import CorruptFile, CorruptRecord, MissingReference, NoSuchRepository
+from smartserver.records.model import Parent, Record, Tip
 from smartserver.records.segment import decode_segment
 from smartserver.store import verify
 from smartserver.store.blocks import seal
@@ -412,3 +417,48 @@ def test_empty_records_lie_where_the_next_one_does(repository: PackRepository, h
     index = repository.snapshot().packs[0].index
     assert len({row.frame_offset for row in index.rows()}) < index.records
     assert problems(repository) == []
+
+
+# -- a repository of Breezy's
+
+
+def test_a_sound_repository_with_a_ghost(repository: PackRepository) -> None:
+    push_bzr(repository, segment_of(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key})
+    push_bzr(repository, segment_of(SECOND, SECOND_PARENTS), refs={b".": SECOND[0].key, b"trunk": FIRST[0].key})
+    report = repository.verify()
+    assert (report.problems, report.ghosts) == ((), 1)
+    assert (report.packs, report.segments, report.records) == (2, 2, len(FIRST + SECOND))
+    graph = repository.snapshot().graph
+    assert [graph.parents(ordinal) for ordinal in range(2)] == [(), (0,)]
+
+
+def test_the_texts_of_a_revision_that_is_no_ancestor(repository: PackRepository) -> None:
+    push_bzr(repository, segment_of(FIRST, FIRST_PARENTS), refs={b".": FIRST[0].key})
+    ghosts = tuple(Parent(parent.id, True) for parent in SECOND_PARENTS)
+    with pytest.raises(MissingReference):
+        push_bzr(repository, segment_of(SECOND, ghosts), refs={})
+    push_bzr(repository, segment_of([*SECOND, *FIRST[3:5], *FIRST[6:]], ghosts), refs={b".": SECOND[0].key})
+    report = repository.verify()
+    assert (report.problems, report.ghosts) == ((), 1), "of the two that are said to be absent one is there"
+
+
+def test_what_refers_to_a_missing_record_is_named_as_text(repository: PackRepository) -> None:
+    with pytest.raises(MissingReference) as caught:
+        push_bzr(repository, segment_of(FIRST[:-1], FIRST_PARENTS), refs={})
+    page = FIRST[2].key.decode()
+    said = f"{page} of revision joe@example.org-1 refers to run-id joe@example.org-1, which is missing"
+    assert str(caught.value) == said
+
+
+@pytest.mark.parametrize("number", range(4))
+def test_a_text_that_cannot_be_read(repository: PackRepository, number: int) -> None:
+    record = FIRST[number]
+    text = record.text + b"\n"
+    key = b"sha1:" + hashlib.sha1(text).hexdigest().encode() if BZR_KINDS[record.kind].name == "chk" else record.key
+    records = list(FIRST)
+    records[number] = Record(record.kind, key, b"", text)
+    with pytest.raises(
+        CorruptRecord, match=r"of revision joe@example\.org-1 is not valid: cannot be read as "
+    ) as caught:
+        push_bzr(repository, segment_of(records, FIRST_PARENTS), refs={})
+    assert caught.value.key == key

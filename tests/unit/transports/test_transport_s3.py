@@ -180,18 +180,6 @@ def test_no_more_is_asked_of_a_store_that_fails(refusing: type[_Refusing]) -> No
     assert refusing.asked == ["GET"]
 
 
-def test_that_there_are_no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then the machine is asked, which has none either."""
-    for name in ("AWS_ENDPOINT_URL", "AWS_METADATA_ENDPOINT"):
-        monkeypatch.setenv(name, "http://127.0.0.1:9")
-    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("AWS_ALLOW_HTTP", "true")
-    monkeypatch.setattr(s3_bucket, "RETRIES", 0.1)
-    with pytest.raises(TransportFailed, match="no keys: set AWS_ACCESS_KEY_ID"):
-        S3Transport("bucket").get("a")
-
-
 def test_a_fork_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     """Its library would wait for ever."""
     monkeypatch.setattr(s3_bucket, "_user", os.getppid())

@@ -1,4 +1,4 @@
-"""vcs.git.folder: the objects of a folder are those of git. What is sent of them: `simulated/test_import.py`."""
+"""vcs.git.folder: the objects of a folder are those of git. What is sent: `interop/test_git_stream_commands.py`."""
 
 from __future__ import annotations
 
