@@ -289,10 +289,10 @@ def make_start(folder: Path, served: Served) -> Users:
     return users
 
 
-def copy_start(start: Users, folder: Path, place: str) -> Users:
-    """Copy the users and their repository; branches and checkouts then name the copies."""
+def copy_start(start: Users, folder: Path, place: str, *without: str) -> Users:
+    """Copy the users, except some, and their repository; branches and checkouts then name the copies."""
     start.served.copy(start.place, place)
-    shutil.copytree(start.folder, folder, symlinks=True)
+    shutil.copytree(start.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(*without))
     users = Users(folder, start.served, place)
     for name in ("branch.conf", "location"):
         for config in folder.rglob(f".bzr/branch/{name}"):
