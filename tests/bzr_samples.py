@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builders import request_id
+from builders import bring
 
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
@@ -176,18 +175,4 @@ def segment(records: Sequence[Record], parents: Sequence[Parent]) -> bytes:
 
 def push(repository: PackRepository, *segments: bytes, refs: Mapping[bytes, bytes]) -> None:
     """A whole push."""
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.create("bzr 2a", KINDS, {})
-        for ref, tip in refs.items():
-            transaction.set_ref(ref, (Tip(tip, b"1"),))
-        return b""
-
-    transaction = repository.begin()
-    if not transaction.exists:
-        transaction.create("bzr 2a", KINDS, {})
-    sent = repository.receive(transaction, False)
-    for each in segments:
-        sent.write(each)
-    sent.finish(len(segments), sum(map(len, segments)))
-    repository.commit(request_id(), 0, "user", plan, sent)
+    bring(repository, "bzr 2a", segments, {ref: Tip(tip, b"1") for ref, tip in refs.items()})
