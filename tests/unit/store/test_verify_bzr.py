@@ -24,21 +24,6 @@ def test_a_sound_repository(repository: PackRepository) -> None:
     assert [graph.parents(ordinal) for ordinal in range(2)] == [(), (0,)]
 
 
-@pytest.mark.parametrize("number", range(1, len(FIRST)))
-def test_a_record_that_lacks_is_named(repository: PackRepository, number: int) -> None:
-    with pytest.raises(MissingReference) as caught:
-        push(repository, segment([*FIRST[:number], *FIRST[number + 1 :]], FIRST_PARENTS), refs={})
-    assert (caught.value.revision, caught.value.missing) == (ONE, FIRST[number].key)
-
-
-def test_what_refers_to_it_is_named_as_text(repository: PackRepository) -> None:
-    with pytest.raises(MissingReference) as caught:
-        push(repository, segment(FIRST[:-1], FIRST_PARENTS), refs={})
-    page = FIRST[2].key.decode()
-    said = f"{page} of revision joe@example.org-1 refers to run-id joe@example.org-1, which is missing"
-    assert str(caught.value) == said
-
-
 def test_the_texts_of_a_revision_that_is_no_ancestor(repository: PackRepository) -> None:
     push(repository, segment(FIRST, FIRST_PARENTS), refs={b".": ONE})
     ghosts = tuple(Parent(parent.id, True) for parent in SECOND_PARENTS)
