@@ -13,7 +13,7 @@
 #                (fewer histories: make fuzz-asan EXAMPLES=200)
 #   make wheels  wheels with the native parts, of the platforms that can be built for here (others: see pyproject.toml)
 #   make docs    write the reference pages that are generated (commands, verbs, errors, bans, counters) into doc/built
-#   make bench   count the round trips of every git operation, ours beside git's, in half a minute
+#   make bench   count the round trips of git operations, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")

@@ -32,7 +32,7 @@ def large(seed: int) -> bytes:
 
 def test_every_budget_is_used() -> None:
     texts = [file.read_text() for file in Path(__file__).parent.glob("test_brz_*.py")]
-    used = {name for text in texts for name in re.findall(r'(?:ask|run_within)\(\s*"([^"]+)"', text)}
+    used = {name for text in texts for name in re.findall(r'(?:ask|run_within|Row)\(\s*"([^"]+)"', text)}
     assert used == BUDGETS.keys()
 
 

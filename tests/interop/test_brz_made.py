@@ -12,22 +12,9 @@ from breezy.controldir import ControlDir
 from breezy.transport import get_transport
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy.words import BOUND, RECONFIGURED, NotOnServer
+from smartserver.plugins.breezy.words import NotOnServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
-
-
-@pytest.mark.parametrize(
-    ("command", "target", "refusal"),
-    [
-        ("branch", "b", 'Already a branch: "b".'),
-        ("branch", "none/new", 'Parent of "none/new" does not exist.'),
-        ("checkout", "b", 'A control directory already exists: "file://HERE/b/".'),
-    ],
-)
-def test_a_target_that_is_taken_is_refused(users: Users, command: str, target: str, refusal: str) -> None:
-    users.path("folder").mkdir()
-    assert users.refused("", command, users.url(), target) == f"brz: ERROR: {refusal}\n"
 
 
 def test_a_folder_that_may_be_used(users: Users) -> None:
@@ -41,37 +28,6 @@ def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> N
     for where, target in (("", "shared"), ("shared", "below")):
         users.fine(where, "checkout", users.url(), target)
         assert users.tip(os.path.join(where, target)) == users.served_tip()
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--lightweight-checkout", "--tree", "--use-shared", "--unstacked",
-    ],
-)  # fmt: skip
-def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> None:
-    """Breezy would remove the branch first, and only then find that nothing can replace it."""
-    bound = [f"--bind-to={users.path('a')}"] if "checkout" in option else []
-    done = users.run("", "reconfigure", option, *bound, users.url())
-    assert (done.status, done.said) == (3, f"brz: ERROR: {RECONFIGURED}\n")
-    assert done.counts.rounds == 0
-    assert users.served_tip() == users.tip("a")
-
-
-def test_a_branch_on_a_server_is_not_bound(users: Users) -> None:
-    """Breezy would report the error only after it made the branch."""
-    assert users.refused("", "branch", "--bind", "a", users.url("bound")) == f"brz: ERROR: {BOUND}\n"
-    assert users.run("", "revno", users.url("bound")).status == 3
-
-
-def test_there_is_no_checkout_on_a_server(users: Users) -> None:
-    there, refusal = users.url("there"), "there are no working trees on an hpss:// server: URL/there/"
-    for words in (["a"], ["--lightweight", "a"], ["--lightweight", users.url()]):
-        assert users.refused("", "checkout", *words, there) == f"brz: ERROR: {refusal}\n"
-    for words in ([there], ["-b", "there"], ["--force", "a"]):
-        switched = users.run("", "switch", "-d", users.url(), *words)
-        assert (switched.status, switched.said) == (3, 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n')
-    assert users.run("", "revno", there).status == 3
 
 
 def test_a_repository_is_told_from_nothing(users: Users) -> None:

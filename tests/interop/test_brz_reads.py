@@ -8,6 +8,7 @@ import os
 import re
 import tarfile
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 from breezy.workingtree import WorkingTree
@@ -59,46 +60,77 @@ def users(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     return users
 
 
-class Both:
-    """Asks the same of the branch on the server and of the local one."""
+class Row(NamedTuple):
+    """A command, with URL and SIDE for the two branches, and the name of its budget."""
 
-    def __init__(self, users: Users) -> None:
-        self.users = users
-
-    def ask(self, budget: str, *words: str, status: int = 0) -> str:
-        """Check that a command prints the same for both branches, and return that."""
-        users = self.users
-        users.forget("empty")
-        there = [word.replace("URL", users.url()).replace("SIDE", users.url("side")) for word in words]
-        here = [word.replace("URL", str(users.path("a"))).replace("SIDE", str(users.path("side"))) for word in words]
-        remote = users.ask(budget, "empty", *there, status=status)
-        local = users.run("empty", *here)
-        assert local.status == status, local.said
-        assert remote.replace("URL/trunk", "HERE/a") == local.said
-        return remote
+    budget: str
+    words: str
+    status: int = 0
 
 
-@pytest.fixture
-def both(users: Users) -> Both:
-    return Both(users)
+ROWS = [
+    Row("cat", "cat URL/doc/index.txt"),
+    Row("cat", "cat URL/doc/index.txt -r 1"),
+    Row("cat", "cat -d URL doc/walk -r -5"),  # It was called `run` then.
+    Row("cat", "cat URL/run -r last:5 --name-from-revision"),
+    Row("cat", "cat URL/doc/index.txt -r tag:v1"),
+    Row("cat", "cat URL/doc/index.txt -r v1"),
+    Row("cat", "cat URL/doc/index.txt -r date:2023-11-14"),
+    Row("cat", "cat URL/doc/index.txt -r 3.1.1"),
+    Row("ls", "ls -R --kind=file -d URL"),
+    Row("ls", "ls -v -r 2 URL/doc"),
+    Row("annotate", "annotate --all URL/doc/index.txt"),
+    Row("annotate", "annotate -r 1 -d URL doc/index.txt"),
+    Row("log", "log -l 2 URL"),
+    Row("log", "log -v URL"),
+    Row("log", "log -p -l 3 URL"),
+    Row("log", "log -r 2..3 -v URL"),
+    Row("log", "log -r -2.. URL"),
+    Row("log", "log -r revno:4 URL"),
+    Row("log", "log -c 5 -p URL"),
+    Row("log", "log -n0 --line URL"),
+    Row("log", "log --forward -m second URL"),
+    # Revisions that must be looked for.
+    Row("log -r TAG..TAG", "log -n0 -r date:2023-11-14.. URL"),
+    Row("log -r TAG..TAG", "log -n0 -r before:v1 URL"),
+    Row("log -r TAG..TAG", "log -n0 -r v1..tag:v1 URL"),
+    Row("log -r TAG..TAG", "log -r v1.. URL"),
+    Row("log -r TAG..TAG", "log -r 1..v1 URL"),
+    Row("log, one file", "log --line -n0 URL/doc/index.txt"),
+    Row("log, one file", "log -l 1 URL/doc/walk"),
+    Row("log, one file", "log --short -r ..4 URL/doc/deep/b.txt"),
+    # Breezy looks for a renamed path in the first revision, too, and then for the texts of a file without an id.
+    Row("log", "log --line URL/run"),
+    Row("log, one file", "log --line -r 1 URL/run"),
+    # Breezy compares each tree with the one before, which takes the whole history.
+    Row("log", "log --line URL/doc"),
+    Row("diff -r", "diff -r 1..-1 URL", 1),
+    Row("diff -r", "diff -c 5 URL/doc/index.txt", 1),
+    # A merged revision has a number that depends on the whole graph.
+    Row("revision-info", "revision-info -d URL"),
+    Row("revision-info", "revision-info -d URL 2 1 last:1"),
+    Row("revision-info", "revision-info -d URL -r 2..-1"),
+    Row("revno", "revno -r tag:side URL"),
+    Row("revno", "revno -r tag:none URL", 3),
+    Row("testament", "testament -r 2 URL"),
+    Row("tags", "tags --show-ids -d URL"),
+    Row("tags", "tags -d SIDE"),
+    Row("find-merge-base", "find-merge-base URL SIDE"),
+    Row("ancestry", "revision-history URL"),
+]
 
 
-@pytest.mark.parametrize(
-    ("words", "said"),
-    [
-        (["URL/doc/index.txt"], "one\n2\nthree\nfour\n"),
-        (["URL/doc/index.txt", "-r", "1"], "one\ntwo\nthree\n"),
-        (["-d", "URL", "doc/walk", "-r", "-5"], "#!/bin/sh\n"),  # It was called `run` then.
-        (["URL/run", "-r", "last:5", "--name-from-revision"], "#!/bin/sh\n"),
-        (["URL/doc/index.txt", "-r", "tag:v1"], "one\n2\nthree\n"),
-        (["URL/doc/index.txt", "-r", "v1"], "one\n2\nthree\n"),
-        (["URL/doc/index.txt", "-r", "date:2023-11-14"], "one\ntwo\nthree\n"),
-        (["URL/doc/index.txt", "-r", "3.1.1"], "one\n2\nthree\nfour\n"),
-    ],
-)
-def test_cat(users: Users, words: list[str], said: str) -> None:
+@pytest.mark.parametrize("row", ROWS, ids=lambda row: row.words)
+def test_it_prints_the_same_as_of_a_local_branch(users: Users, row: Row) -> None:
     users.forget("empty")
-    assert users.ask("cat", "empty", "cat", *[word.replace("URL", users.url()) for word in words]) == said
+    words = row.words.split()
+    there = [word.replace("URL", users.url()).replace("SIDE", users.url("side")) for word in words]
+    here = [word.replace("URL", str(users.path("a"))).replace("SIDE", str(users.path("side"))) for word in words]
+    remote = users.ask(row.budget, "empty", *there, status=row.status)
+    local = users.run("empty", *here)
+    assert local.status == row.status, local.said
+    assert remote.replace("URL/trunk", "HERE/a") == local.said
+    assert bool(remote) == (row.words != "log --line URL/run")
 
 
 def test_names_that_a_url_escapes(users: Users) -> None:
@@ -131,11 +163,6 @@ def test_cat_of_what_is_not_there(users: Users) -> None:
     done = users.run("empty", "cat", users.url("trunk/doc/index.txt"), "-r", "99")
     assert done.err == "brz: ERROR: Requested revision: '99' does not exist in branch: URL/trunk/\n"
     assert "Not a branch" in users.run("empty", "cat", users.url("none/doc")).err
-
-
-def test_ls(both: Both) -> None:
-    both.ask("ls", "ls", "-R", "--kind=file", "-d", "URL")
-    assert "index.txt" in both.ask("ls", "ls", "-v", "-r", "2", "URL/doc")
 
 
 def test_export(users: Users) -> None:
@@ -180,73 +207,8 @@ def times(archive: Path) -> list[tuple[str, float]]:
         return [(each.name, each.mtime) for each in opened.getmembers()]
 
 
-def test_annotate(both: Both) -> None:
-    said = both.ask("annotate", "annotate", "--all", "URL/doc/index.txt")
-    assert [line.split()[0] for line in said.splitlines()] == ["1", "2", "1", "3.1.1"]
-    both.ask("annotate", "annotate", "-r", "1", "-d", "URL", "doc/index.txt")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["-l", "2"],
-        ["-v"],
-        ["-p", "-l", "3"],
-        ["-r", "2..3", "-v"],
-        ["-r", "-2.."],
-        ["-r", "revno:4"],
-        ["-c", "5", "-p"],
-        ["-n0", "--line"],
-        ["--forward", "-m", "second"],
-    ],
-    ids=" ".join,
-)
-def test_log(both: Both, words: list[str]) -> None:
-    both.ask("log", "log", *words, "URL")
-
-
-@pytest.mark.parametrize(
-    "words",
-    [
-        ["-n0", "-r", "date:2023-11-14.."],
-        ["-n0", "-r", "before:v1"],
-        ["-n0", "-r", "v1..tag:v1"],
-        ["-r", "v1.."],
-        ["-r", "1..v1"],
-    ],
-)
-def test_log_of_revisions_that_must_be_looked_for(both: Both, words: list[str]) -> None:
-    both.ask("log -r TAG..TAG", "log", *words, "URL")
-
-
-def test_log_of_a_number_that_is_not_there(both: Both) -> None:
-    both.users.ask("log -r, not there", "empty", "log", "-r", "9999", both.users.url(), status=3)
-
-
-def test_log_of_one_file(both: Both) -> None:
-    said = both.ask("log, one file", "log", "--line", "-n0", "URL/doc/index.txt")
-    assert [line.split()[-1] for line in said.splitlines()] == ["merged", "beside", "second", "first"]
-    both.ask("log, one file", "log", "-l", "1", "URL/doc/walk")
-    both.ask("log, one file", "log", "--short", "-r", "..4", "URL/doc/deep/b.txt")
-
-
-def test_log_of_a_path_that_was_renamed(both: Both) -> None:
-    """Breezy looks for the path in the first revision, too, and then for the texts of a file without an id."""
-    assert both.ask("log", "log", "--line", "URL/run") == ""
-    both.ask("log, one file", "log", "--line", "-r", "1", "URL/run")
-
-
-def test_diff(both: Both) -> None:
-    said = both.ask("diff -r", "diff", "-r", "1..-1", "URL", status=1)
-    assert "=== renamed file 'run' => 'doc/walk'" in said
-    assert "+four\n" in said
-    assert "+four\n" in both.ask("diff -r", "diff", "-c", "5", "URL/doc/index.txt", status=1)
-
-
-def test_log_of_a_folder(both: Both) -> None:
-    """Breezy compares each tree with the one before, which takes the whole history."""
-    said = both.ask("log", "log", "--line", "URL/doc")
-    assert said.splitlines()[-1].endswith("first")
+def test_log_of_a_number_that_is_not_there(users: Users) -> None:
+    users.ask("log -r, not there", "empty", "log", "-r", "9999", users.url(), status=3)
 
 
 def test_info(users: Users) -> None:
@@ -256,27 +218,11 @@ def test_info(users: Users) -> None:
     assert "7 revisions\n" in said, "those of the repository"
 
 
-def test_what_a_revision_is(both: Both) -> None:
-    """A merged revision has a number that depends on the whole graph."""
-    for revision in ([], ["2", "1", "last:1"], ["-r", "2..-1"]):
-        both.ask("revision-info", "revision-info", "-d", "URL", *revision)
-    both.ask("revno", "revno", "-r", "tag:side", "URL")
-    both.ask("revno", "revno", "-r", "tag:none", "URL", status=3)
-    both.ask("testament", "testament", "-r", "2", "URL")
-    both.ask("tags", "tags", "--show-ids", "-d", "URL")
-    both.ask("tags", "tags", "-d", "SIDE")
-
-
 def test_what_is_kept_of_a_revision(users: Users) -> None:
     """The stored text of a revision has no newline at its end."""
     users.forget("empty")
     there = users.run_within("cat-revision", "empty", "cat-revision", "-d", users.url(), "-r", "2")
     assert there.out == users.run("empty", "cat-revision", "-d", str(users.path("a")), "-r", "2").out
-
-
-def test_graphs(both: Both) -> None:
-    both.ask("find-merge-base", "find-merge-base", "URL", "SIDE")
-    both.ask("ancestry", "revision-history", "URL")
 
 
 def test_two_branches_are_compared(users: Users) -> None:
