@@ -187,10 +187,7 @@ def test_export_of_the_times_of_changes(users: Users) -> None:
         if number == 4:
             (folder / "made" / "link").symlink_to("nowhere")
             (folder / "made" / "early" / "late").mkdir()
-        with in_process():
-            tree = WorkingTree.open(str(folder))
-            tree.smart_add([str(folder)])
-            tree.commit(f"number {number}", committer="Joe <joe@example.org>", timestamp=1.7e9 + number, timezone=0)
+        users.commit_all("dated", f"number {number}", timestamp=1.7e9 + number)
     assert users.run("dated", "push", "-q", users.url("dated")).status == 0
     users.forget("empty")
     for name, more, of in (("a.tar", [], ""), ("b.tgz", ["-r", "5"], ""), ("c.tar", [], "/made")):

@@ -173,43 +173,14 @@ def test_each_is_there_and_changed_once(owner: object, name: str) -> None:
 
 WHERE = "localhost:4155"
 
-SECTIONS = """[all]
-host = localhost
-user = x
-password = hpss_all
-
-[web]
-scheme = https
-host = localhost
-user = x
-password = hpss_web
-
-[secret]
-scheme = hpss
-host = localhost
-port = 4157
-user = x
-password = secret
-
-[other]
-scheme = hpss
-host = localhost
-port = 4156
-user = x
-token = hpss_other
-
-[tls]
-scheme = hpss+tls
-host = ::1
-user = x
-password = hpss_tls
-
-[ours]
-scheme = hpss
-host = localhost
-user = x
-password = hpss_kept
-"""
+SECTIONS = """
+[all] host=localhost password=hpss_all
+[web] scheme=https host=localhost password=hpss_web
+[secret] scheme=hpss host=localhost port=4157 password=secret
+[other] scheme=hpss host=localhost port=4156 token=hpss_other
+[tls] scheme=hpss+tls host=::1 password=hpss_tls
+[ours] scheme=hpss host=localhost password=hpss_kept
+""".replace("] ", "] user=x ").replace(" ", "\n")
 """Sections of which three are for other servers: one has no scheme, one another, and one no token."""
 
 
