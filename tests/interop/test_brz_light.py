@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
+from browse_sides import files_in
+from brz_histories import contents
 from brz_sides import START, Users, copy_start, in_process
 from git_sides import Served
 
@@ -125,16 +127,10 @@ def ordinary_checkout(users: Users) -> str:
     """Make a branch whose tree equals that of the lightweight checkout."""
     assert users.run("", "branch", "-q", users.url(), "ordinary").status == 0
     place = users.path("ordinary")
-    for each in place.iterdir():
-        if each.name != ".bzr":
-            shutil.rmtree(each) if each.is_dir() and not each.is_symlink() else each.unlink()
-    for each in users.path(LIGHT).iterdir():
-        if each.name == ".bzr":
-            continue
-        if each.is_dir() and not each.is_symlink():
-            shutil.copytree(each, place / each.name, symlinks=True)
-        else:
-            shutil.copy2(each, place / each.name, follow_symlinks=False)
+    shutil.move(place / ".bzr", users.path(".bzr-of-it"))
+    shutil.rmtree(place)
+    shutil.copytree(users.path(LIGHT), place, symlinks=True, ignore=shutil.ignore_patterns(".bzr"))
+    shutil.move(users.path(".bzr-of-it"), place / ".bzr")
     inside = Path(".bzr") / "checkout" / "dirstate"
     shutil.copyfile(users.path(LIGHT) / inside, place / inside)
     return "ordinary"
@@ -165,18 +161,12 @@ def content(branch: Branch) -> dict[object, object]:
     """Return everything that the tip has and introduces."""
     repository, revision = branch.repository, branch.last_revision()
     tree = repository.revision_tree(revision)
-    found: dict[object, object] = {
+    texts = [key for key in repository.texts.keys() if key[1] == revision]  # noqa: SIM118  # It is no mapping.
+    return {
         "tip": branch.last_revision_info(),
         "tree": [(path, entry.file_id, entry.revision, entry.kind) for path, entry in tree.iter_entries_by_dir()],
+        **contents(repository, {"revisions": [(revision,)], "inventories": [(revision,)], "texts": texts}),
     }
-    for name in ("revisions", "inventories", "signatures"):
-        for each in getattr(repository, name).get_record_stream([(revision,)], "unordered", True):
-            if each.storage_kind != "absent":
-                found[name] = (each.parents, each.get_bytes_as("fulltext"))
-    texts = [key for key in repository.texts.keys() if key[1] == revision]  # noqa: SIM118  # It is no mapping.
-    for each in repository.texts.get_record_stream(texts, "unordered", True):
-        found[each.key] = (each.parents, each.get_bytes_as("fulltext"))
-    return found
 
 
 def test_commit_of_nothing(users: Users) -> None:
@@ -291,16 +281,10 @@ def test_revert_to_a_revision(users: Users) -> None:
     light, heavy = [users.run(where, "status", "--short").out for where in (LIGHT, "heavy")]
     assert light == heavy
     assert " M  run\n" in light
-    assert contents(users.path(LIGHT)) == contents(users.path("heavy"))
+    assert files_in(users.path(LIGHT), b".bzr") == files_in(users.path("heavy"), b".bzr")
     done = users.fine(LIGHT, "revert", "-r", "2", "only-in-trunk")
     assert (users.path(LIGHT) / "only-in-trunk").read_text() == "new\n"
     assert done.counts.bytes_down < WHOLE_TREE // 10, done.counts
-
-
-def contents(folder: Path) -> dict[str, bytes]:
-    """Return every file in a tree."""
-    found = [path for path in folder.rglob("*") if ".bzr" not in path.parts and path.is_file()]
-    return {str(path.relative_to(folder)): path.read_bytes() for path in found}
 
 
 def test_uncommit(users: Users) -> None:

@@ -93,12 +93,16 @@ def test_what_a_program_asks_that_cannot_be_done_is_breezy_s_own_error(users: Us
                 lambda: new.create_branch(),
                 lambda: control.cloning_metadir(require_stacking=True),
                 lambda: there.repository.reconcile_canonicalize_chks(),
+                lambda: there.repository.set_make_working_trees(False),
                 lambda: control.push_branch(here, lossy=True),
                 lambda: here.controldir.sprout(users.url("other"), stacked=True),
+                lambda: control.destroy_repository(),
             ):
                 with pytest.raises(NotOnServer) as caught:
                     refused()  # type: ignore[no-untyped-call]
                 assert isinstance(caught.value, errors.UnsupportedOperation)
+            assert str(caught.value).endswith(f"`smartserver delete {users.url('')}` deletes all of it")
+            here.repository.copy_content_into(there.repository)  # What it would do of that policy, it is not told.
             with pytest.raises(errors.NotLocalUrl):
                 control.create_workingtree()
             for wrong in (lambda: there.tags.set_tag("x" * 2000, b"any"), lambda: here.push(new.unasked(), lossy=True)):

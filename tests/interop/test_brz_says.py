@@ -53,18 +53,9 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
     """The files are those that pip installs from a wheel; then `smartserver setup brz` is run from there."""
     place = tmp_path / "site-packages"
+    words = f"setup.py -q build --build-base {tmp_path} build_py --build-lib {place}"
     built = subprocess.run(
-        [
-            sys.executable,
-            "setup.py",
-            "-q",
-            "build",
-            "--build-base",
-            str(tmp_path),
-            "build_py",
-            "--build-lib",
-            str(place),
-        ],
+        [sys.executable, *words.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -165,17 +156,9 @@ def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
 def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[str], Side]) -> None:
     url = ours("shared").url
     said = f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
-    for words in (
-        ["branch", url, "c"],
-        ["ls", url],
-        ["log", url],
-        ["push", "-d", "a", url],
-        ["config", "-d", url],
-        ["config", "-d", url, "nickname"],
-        ["config", "-d", url, "nickname=x"],
-    ):
-        refused = users.run("", *words)
-        assert (refused.status, refused.out, refused.err) == (3, "", said), words
+    for command in ("branch", "ls", "log", "push -d a", "config -d", "config nickname -d", "config nickname=x -d"):
+        refused = users.run("", *command.split(), url)
+        assert (refused.status, refused.out, refused.err) == (3, "", said), command
 
 
 def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:

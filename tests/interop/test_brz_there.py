@@ -179,7 +179,7 @@ def test_what_is_not_there_changes_nothing_here(users: Users) -> None:
     assert users.ask("bind, nothing there", "b", "bind", users.url("none"), status=3) == none
     for words in (
         "branch {} made", "missing -d b {}", "pull -d b --remember {}", "pull -d new {}", "merge -d b --remember {}",
-        "bind -d b {}", "reconfigure --bind-to {} b", "reconfigure --lightweight-checkout --bind-to {} b",
+        "bind -d b {}", "reconfigure --checkout --bind-to {} b", "reconfigure --lightweight-checkout --bind-to {} b",
         "checkout {} made", "checkout {} full", "checkout {} full/made", "checkout --lightweight {} made",
         "checkout --lightweight {} full", "checkout --lightweight {} full/made",
     ):  # fmt: skip
