@@ -157,7 +157,7 @@ def same_revision(users: Users, ordinary: str, where: str = "got") -> None:
         assert content(branch) == got
 
 
-def content(branch: Branch) -> dict[object, object]:
+def content(branch: Branch) -> dict[str, object]:
     """Return everything that the tip has and introduces."""
     repository, revision = branch.repository, branch.last_revision()
     tree = repository.revision_tree(revision)
@@ -165,7 +165,7 @@ def content(branch: Branch) -> dict[object, object]:
     return {
         "tip": branch.last_revision_info(),
         "tree": [(path, entry.file_id, entry.revision, entry.kind) for path, entry in tree.iter_entries_by_dir()],
-        **contents(repository, {"revisions": [(revision,)], "inventories": [(revision,)], "texts": texts}),
+        "stored": contents(repository, {"revisions": [(revision,)], "inventories": [(revision,)], "texts": texts}),
     }
 
 
