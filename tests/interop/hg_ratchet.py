@@ -45,14 +45,10 @@ class Commands:
         first, *pushed = script.partition(HISTORY)[1:]
         side.prepare(first)
         grow(side.folder / "a")
-        self.make(name)
+        if isinstance(self.served, StockServed):  # A push over http cannot make it.
+            subprocess.run(["hg", "init", str(self.served.root / name)], check=True)
         side.prepare("a hg update -q default" + "".join(pushed))
         return side
-
-    def make(self, name: str) -> None:
-        """Make the repository for stock: a push over http cannot."""
-        if isinstance(self.served, StockServed):
-            subprocess.run(["hg", "init", str(self.served.root / name)], check=True)
 
     def run(self, number: int, start: str, before: str, command: str) -> Ran:
         """Run one command from its start state, and return its results and what its users have then."""
