@@ -1,6 +1,6 @@
 """Each command of brz over hpss:// has its usual effect, in the round trips of `budgets.toml` and without a VFS call:
-plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.target, plugins.breezy.history, plugins.breezy.inter,
-plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository, plugins.breezy.server, plugins.breezy.tags,
+plugins.breezy.branch, plugins.breezy.controldir, plugins.breezy.history, plugins.breezy.inter,
+plugins.breezy.push, plugins.breezy.remote, plugins.breezy.repository, plugins.breezy.server, plugins.breezy.change,
 plugins.breezy.transport."""
 
 from __future__ import annotations

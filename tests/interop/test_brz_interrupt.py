@@ -1,5 +1,5 @@
 """^C at random moments of a push and of a pull, which uses a mirror: one line is printed, nothing that blocks is left,
-and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.shadow."""
+and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.mirror."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Lightweight checkouts of hpss:// branches with the real brz. A commit takes one request to read and one to send, and
 makes the revision that an ordinary checkout would; any other command takes one request: plugins.breezy.checkouts,
-plugins.breezy.commit."""
+plugins.breezy.remote."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from pathlib import Path
 import pytest
 from breezy.branch import Branch
 from breezy.workingtree import WorkingTree
-from browse_sides import files_in
 from brz_histories import contents
 from brz_sides import START, Users, copy_start, in_process
 from git_sides import Served
@@ -22,9 +21,6 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 LIGHT = "light"
 MANY = 300
 """Files in the tree; their inventory takes several pages."""
-
-WHOLE_TREE = 30_000
-"""The bytes of this tree on the wire."""
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +46,7 @@ def begun(served: Served, tmp_path_factory: pytest.TempPathFactory) -> Users:
     users.commit_all("a", "second")
     users.tag("a", "v1", 1)
     assert users.run("a", "push", "-q", users.url()).status == 0
-    assert users.run("", "checkout", "--lightweight", "-q", users.url(), LIGHT).status == 0
+    users.ask("checkout --lightweight", "", "checkout", "--lightweight", "-q", users.url(), LIGHT)
     return users
 
 
@@ -269,24 +265,6 @@ def test_diff_and_revert(users: Users) -> None:
     assert (folder / "folder3").is_dir()
 
 
-def test_revert_to_a_revision(users: Users) -> None:
-    """Only the content that differs is sent, and the result equals that of an ordinary checkout."""
-    assert users.run("", "checkout", "-q", users.url(), "heavy").status == 0
-    for where in (LIGHT, "heavy"):
-        changed(users.path(where), users)
-        users.run(where, "mv", "folder2", "moved")
-    done = users.run_within("revert -r, lightweight", LIGHT, "revert", "-r", "1")
-    assert done.counts.bytes_down < WHOLE_TREE // 3, done.counts  # The pages in which anything differs are sent whole.
-    assert users.run("heavy", "revert", "-r", "1").status == 0
-    light, heavy = [users.run(where, "status", "--short").out for where in (LIGHT, "heavy")]
-    assert light == heavy
-    assert " M  run\n" in light
-    assert files_in(users.path(LIGHT), b".bzr") == files_in(users.path("heavy"), b".bzr")
-    done = users.fine(LIGHT, "revert", "-r", "2", "only-in-trunk")
-    assert (users.path(LIGHT) / "only-in-trunk").read_text() == "new\n"
-    assert done.counts.bytes_down < WHOLE_TREE // 10, done.counts
-
-
 def test_uncommit(users: Users) -> None:
     changed(users.path(LIGHT), users)
     assert users.run(LIGHT, "commit", "-q", "-m", "mine").status == 0
@@ -346,29 +324,6 @@ def test_commit_where_a_ghost_is_merged(users: Users) -> None:
     said = users.ask("commit, lightweight", LIGHT, "commit", "-m", "a ghost")
     assert said.endswith("Committed revision 3.\n")
     same_revision(users, ordinary)
-
-
-def test_log_of_a_folder(users: Users) -> None:
-    said = users.ask("log, a folder, lightweight", LIGHT, "log", "--line", "folder1")
-    assert said.endswith("first\n")
-    assert "second" not in said
-
-
-def test_update_with_changes(users: Users) -> None:
-    """Local changes are merged; their base is sent together with the new content."""
-    folder = users.path("a") / "folder1" / "deep1" / "file001.txt"
-    folder.write_text("1\n" * 20 + "theirs\n")
-    users.commit("a", "other")
-    assert users.run("a", "push", "-q", users.url()).status == 0
-    mine = users.path(LIGHT) / "folder1" / "deep1" / "file001.txt"
-    mine.write_text("mine\n" + "1\n" * 20)
-    said = users.ask("update, lightweight", LIGHT, "update")
-    assert "Updated to revision 3" in said
-    assert mine.read_text() == "mine\n" + "1\n" * 20 + "theirs\n"
-    assert "Tree is up to date" in users.ask("update, lightweight", LIGHT, "update")
-    assert "Updated to revision 1" in users.ask("update, lightweight", LIGHT, "update", "-r", "1")
-    assert not (users.path(LIGHT) / "only-in-trunk").exists()
-    assert mine.read_text() == "mine\n" + "1\n" * 20
 
 
 def test_push_remembers_where_to(users: Users) -> None:

@@ -1,4 +1,4 @@
-"""plugins.breezy.target, plugins.breezy.controldir, plugins.breezy.words: the branches that `brz` and a program create
+"""plugins.breezy.controldir, plugins.breezy.words: the branches that `brz` and a program create
 on a server, and the requests that they refuse."""
 
 from __future__ import annotations

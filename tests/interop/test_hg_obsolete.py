@@ -30,8 +30,6 @@ printf '[phases]\\npublish = no\\n' > peer/.hg/hgrc
 START = """
 prune() { hg update -q "$1^"; hg debugobsolete --record-parents "$(hg log -r "$1" -T '{node}')"; }
 amend() { echo "$1" >> amended; hg add -q amended; hg commit -q --amend -m "$1"; }
-node() { a hg log -r "$1" -T '{node}'; }
-obsolete() { a hg debugobsolete "$@"; }
 """
 
 HISTORY = """
@@ -80,20 +78,28 @@ ROWS = {
     "what others have published": (
         'b hg phase --public -r tip; b hg push -q "$URL" || :; a amend new', 'a hg push "$URL"', 2,
     ),
+}  # fmt: skip
+"""By name: the script that prepares, the command to compare, and its round trips besides the handshake."""
+
+
+LATER = {
     "a head that goes and comes back": (
-        'a amend new; a hg push -q "$URL"; obsolete "$(node .)"; a hg push -q "$URL" || :; b hg pull -q "$URL";'
-        ' a commit four; a hg push -q -f "$URL"',
-        'b hg pull "$URL"', 1,
+        'a amend new; a hg push -q "$URL"; obsolete "$(node .)"; a hg push -q "$URL" || :',
+        'a commit four; a hg push -q -f "$URL"',
     ),
     "a marker that comes before its changeset": (
         'old=$(node .); a hg update -q "$old^"; a commit one-part; part=$(node .); a commit the-other;'
         ' obsolete "$old" "$part" "$(node .)"; a hg push -q -r "$part" "$URL"; obsolete "$part";'
-        ' a hg push -q -r "$part" --hidden "$URL" || :; b hg pull -q "$URL"; a hg push -q -f -r tip "$URL"',
-        'b hg pull "$URL"', 1,
+        ' a hg push -q -r "$part" --hidden "$URL" || :',
+        'a hg push -q -f -r tip "$URL"',
     ),
 }  # fmt: skip
-"""By name: the script that prepares, the command to compare, and its round trips besides the handshake. In the last two
-a marker concerns no head on the server when user b, who has the replaced changeset, pulls, and later does again."""
+"""By name: the script after which a marker concerns no head on the server, and the one after which it does again."""
+
+MARKERS = """
+node() { a hg log -r "$1" -T '{node}'; }
+obsolete() { a hg debugobsolete "$@"; }
+"""
 
 
 def evolve(side: HgSide) -> None:
@@ -142,6 +148,18 @@ def test_it_is_as_over_a_path(pair: HgPair, served: Served, name: str) -> None:
     done, expected = pair.run(START + command)
     assert done.status == expected.status, (done.said, expected.said)
     assert done.counts.rounds == rounds + (rounds > 0), (done.said, expected.said)
+    compared(pair, served)
+
+
+@pytest.mark.parametrize("name", LATER)
+def test_a_marker_that_begins_to_matter_later(pair: HgPair, served: Served, name: str) -> None:
+    """A user who pulled in between, and has the replaced changeset, receives the marker later."""
+    before, after = LATER[name]
+    pair.prepare(f'{START}{MARKERS}{before}; b hg pull -q "$URL"')
+    assert server_markers(served, pair.ours.path) == peer_markers(pair.hgs) != set()
+    pair.prepare(START + MARKERS + after)
+    done, expected = pair.run('b hg pull "$URL"')
+    assert done.status == expected.status == 0, (done.said, expected.said)
     compared(pair, served)
 
 
