@@ -95,7 +95,7 @@ class Ratchet:
     about: str
     """A description of the history."""
     rows: list[Compared] = field(default_factory=list)
-    circumstances: str = field(default_factory=circumstances)
+    when: str = field(default_factory=circumstances)
 
     def add(self, row: CommandRow, stock: Ran, ours: Ran, budget: int, times: float | None, *more: str) -> None:
         """Compare the results of a command, and what users and servers have then; `more`: problems of its output."""
@@ -134,7 +134,7 @@ class Ratchet:
         """Return notes on the circumstances of the measurement, and its results."""
         ours, stock = [each.ours for each in self.rows], [each.stock for each in self.rows]
         return [
-            f"History: {self.about}. {self.tool} on both sides; {self.circumstances}",
+            f"History: {self.about}. {self.tool} on both sides; {self.when}",
             f"{plural(len(self.rows), 'command')}: {plural(sum(cost.rounds for cost in ours), 'round trip')} over "
             f"hpss:// where {self.scheme} takes {sum(cost.rounds for cost in stock)}, without those of handshakes; "
             f"{plural(sum(cost.vfs for cost in ours), 'VFS call')}",
