@@ -144,6 +144,7 @@ def test_cat_of_what_is_not_there(users: Users) -> None:
 
 
 def test_log_of_a_number_that_is_not_there(users: Users) -> None:
+    users.forget("empty")
     users.ask("log -r, not there", "empty", "log", "-r", "9999", users.url(), status=3)
 
 
