@@ -5,6 +5,7 @@ plugins.breezy.mirror."""
 from __future__ import annotations
 
 import os
+import re
 from typing import NamedTuple
 
 import pytest
@@ -151,8 +152,9 @@ def test_log_of_a_number_that_is_not_there(users: Users) -> None:
 def test_info(users: Users) -> None:
     users.forget("empty")
     said = users.ask("info -v", "empty", "info", "-v", users.url())
-    assert "6 revisions\n" in said
-    assert "7 revisions\n" in said, "those of the repository"
+    assert " 6 revisions\n" in said
+    (count,) = re.findall(r"Repository:\n +(\d+) revisions\n", said)
+    assert int(count) > 6, "those of the repository"
 
 
 def test_what_is_kept_of_a_revision(users: Users) -> None:
