@@ -194,11 +194,15 @@ def measure(source: Path | None, only: Sequence[str]) -> Ratchet:
     return found
 
 
-@click.command(help=__doc__)
+@click.command()
 @options.path(required=False)
 @options.only(NAMES, "NAME", "Some commands: push, 'push, diverged'")
 @options.write("doc/measurements/brz_commands.md")
 def command(path: Path | None, only: Sequence[str], write: bool) -> None:
+    """Every remote command of brz, stock over bzr:// beside our plugin over hpss://: trips and bytes.
+
+    PATH is a bzr branch, or a git repository or bundle, of which the first 3,000 revisions are converted.
+    """
     pages = options.Pages("brz_ratchet", *([options.MEASUREMENTS / "brz_commands.md"] if write else []))
     measure(path, only).finish(pages)
 

@@ -95,7 +95,7 @@ def measure(only: tuple[str, ...]) -> Ratchet:
 @options.only(NAMES, "NAME", "Some commands: clone, 'push of one'")
 @options.write("doc/measurements/hg_commands.md")
 def command(only: tuple[str, ...], write: bool) -> None:
-    """Every remote command of hg, stock over http beside our extension over hpss://: calls, trips, bytes."""
+    """Every remote command of hg, stock over http beside our extension over hpss://: trips and bytes."""
     pages = options.Pages("hg_ratchet", *([options.MEASUREMENTS / "hg_commands.md"] if write else []))
     measure(only).finish(pages)
 
