@@ -13,7 +13,7 @@
 #                (fewer histories: make fuzz-asan EXAMPLES=200)
 #   make wheels  wheels with the native parts, of the platforms that can be built for here (others: see pyproject.toml)
 #   make docs    write the reference pages that are generated (commands, verbs, errors, bans, counters) into doc/built
-#   make bench   count the round trips of every git operation, ours beside git's, in half a minute
+#   make bench   count the round trips of git operations, ours beside git's, in half a minute
 #                (other measurements: make bench ARGS="history PATH"; what there is: make bench ARGS=--help)
 #   make hg-versions   the tests of hg with Mercurial 6.9, which comes from PyPI into a folder of the user's cache, and with 6.3
 #                if it is the system's (some of them: make hg-versions ARGS="tests/interop/test_hg_loader.py")
@@ -27,7 +27,7 @@
 #                hour (some of them: make git-suite ARGS="t5510 t5541"; another git: make git-suite ARGS="--source FOLDER")
 #   make hg-suite   Mercurial's own tests of push, pull, clone, bookmarks, phases and obsolescence over hpss:// (some of them:
 #                make hg-suite ARGS="test-push test-pull-r"; with Mercurial alone: make hg-suite ARGS=--plain)
-#   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: calls, round trips, bytes, in
+#   make ratchet every remote command of brz, stock over bzr:// beside our plugin over hpss://: round trips and bytes, in
 #                three minutes (make ratchet ARGS="PATH --write" writes doc/measurements; PATH: a bzr branch, a git
 #                repository or bundle). The same of hg, over http beside hpss://: make ratchet ARGS=--hg
 #   make brz-suite   Breezy's own tests over hpss://, and those that fail there over bzr://: which fail over hpss:// alone
@@ -147,13 +147,10 @@ papers: $(TOOLS)
 	-$(BENCH) papers imports --write
 	-$(BENCH) papers null --write
 
-# With --hg among ARGS it is that of hg, which is beside the tests that it takes its commands from.
+# With --hg among ARGS it is that of hg. Both are beside the tests.
 ratchet: $(TOOLS)
-ifneq ($(filter --hg,$(ARGS)),)
-	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=tests:tests/interop $(BIN)/python tests/interop/hg_ratchet.py $(filter-out --hg,$(ARGS))
-else
-	$(BENCH) ratchet $(ARGS)
-endif
+	PATH=$(CURDIR)/$(BIN):$$PATH PYTHONPATH=tests:tests/interop $(BIN)/python \
+	  tests/interop/$(if $(filter --hg,$(ARGS)),hg,brz)_ratchet.py $(filter-out --hg,$(ARGS))
 
 fuzz: $(TOOLS)
 	EXAMPLES=20000 $(BIN)/python -m pytest $(FUZZED)

@@ -312,12 +312,18 @@ def create(transaction: Transaction) -> None:
 
 
 def upload(
-    repository: PackRepository, body: bytes, segments: int, *, graph_first: bool = False, chunk: int = 4096
+    repository: PackRepository,
+    body: bytes,
+    segments: int,
+    *,
+    graph_first: bool = False,
+    chunk: int = 4096,
+    first: Callable[[Transaction], object] = create,
 ) -> Upload:
     """Upload a whole body, as a server would receive it."""
     transaction = repository.begin()
     if not transaction.exists:
-        create(transaction)
+        first(transaction)
     made = repository.receive(transaction, graph_first)
     try:
         for at in range(0, len(body), chunk):
@@ -357,6 +363,25 @@ def push(
     body = history.body(listed, graph_first=graph_first)
     sent = upload(repository, body, len(listed), graph_first=graph_first) if listed else None
     return repository.commit(request or request_id(), age, "user", plan, sent)
+
+
+def creating(vcs: str) -> Callable[[Transaction], object]:
+    """Return a function that does the work of `Repository.create` for any system."""
+    return lambda transaction: transaction.create(vcs, system_of(vcs).kinds, {})
+
+
+def bring(repository: PackRepository, vcs: str, segments: Sequence[bytes], refs: Mapping[bytes, Tip]) -> None:
+    """Push segments of any system: create the repository, bring them, move refs."""
+
+    def plan(transaction: Transaction) -> bytes:
+        creating(vcs)(transaction)
+        transaction.check_parents()
+        for name, tip in refs.items():
+            transaction.set_ref(name, (tip,))
+        return b""
+
+    sent = upload(repository, b"".join(segments), len(segments), first=creating(vcs))
+    repository.commit(request_id(), 0, "user", plan, sent)
 
 
 def locate(snapshot: Snapshot, kind: int, key: bytes) -> list[Location]:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
 
-from builders import ancestors, request_id
+from builders import ancestors, bring
 
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Key, Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, SIGNATURE, TEXT
 
 BZR = "bzr 2a"
@@ -104,23 +103,7 @@ class BzrHistory:
 
     def push(self, repository: PackRepository, revisions: Iterable[bytes], refs: Mapping[bytes, Tip]) -> None:
         """Push these revisions and refs."""
-        segments = [self.segment(revision) for revision in revisions]
-        transaction = repository.begin()
-        if not transaction.exists:
-            transaction.create(BZR, KINDS, {})
-        upload = repository.receive(transaction, False)
-        for segment in segments:
-            upload.write(segment)
-        upload.finish(len(segments), sum(map(len, segments)))
-
-        def plan(changing: Transaction) -> bytes:
-            changing.create(BZR, KINDS, {})
-            changing.check_parents()
-            for name, tip in refs.items():
-                changing.set_ref(name, (tip,))
-            return b""
-
-        repository.commit(request_id(), 0, "user", plan, upload)
+        bring(repository, BZR, [self.segment(revision) for revision in revisions], refs)
 
     def _last(
         self, revision: bytes, path: bytes, text: bytes | None, parents: Sequence[bytes], changed: dict[bytes, bytes]

@@ -4,14 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from builders import request_id
+from builders import bring
+from bzr_builders import inventory_text
+from bzr_maps import leaf
 
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Parent, Record, Tip
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.transaction import Transaction
 from smartserver.vcs.bzr.kinds import CHK, INVENTORY, REVISION, TEXT
+
+BY_ID = b"sha1:9b20a1d1288e5985176c966ce51e8840906fb542"
+ENTRIES = {
+    b"lib-id": b"dir: lib-id\nroot-id\nlib\njoe@example.org-1",
+    b"link-id": b"symlink: link-id\nroot-id\nlink\njoe@example.org-1\nlib/run",
+    b"readme-id": b"file: readme-id\nroot-id\nREADME\njoe@example.org-1\n"
+    b"46b6444596287e43e619610542bfb9d982232032\n8\nN",
+    b"root-id": b"dir: root-id\n\n\njoe@example.org-1",
+    b"run-id": b"file: run-id\nlib-id\nrun\njoe@example.org-1\nbd971bec88149956458a10fc9c5ecb3eb99dd452\n10\nY",
+}
+BY_NAME = b"sha1:ae657ccdc8c8d98dcf4399771c65a36fe0da37cb"
+NAMES = {
+    b"\0": b"root-id",
+    b"lib-id\0run": b"run-id",
+    b"root-id\0README": b"readme-id",
+    b"root-id\0lib": b"lib-id",
+    b"root-id\0link": b"link-id",
+}
 
 FIRST_PARENTS: tuple[Parent, ...] = ()
 FIRST = (
@@ -31,85 +50,9 @@ FIRST = (
             b"l7:message5:Firstee"
         ),
     ),
-    Record(
-        INVENTORY,
-        b"joe@example.org-1",
-        b"",
-        (
-            b"chkinventory:\n"
-            b"search_key_name: hash-255-way\n"
-            b"root_id: root-id\n"
-            b"parent_id_basename_to_file_id: sha1:ae657ccdc8c8d98dcf4399771c65a36fe0da37cb\n"
-            b"revision_id: joe@example.org-1\n"
-            b"id_to_entry: sha1:9b20a1d1288e5985176c966ce51e8840906fb542\n"
-        ),
-    ),
-    Record(
-        CHK,
-        b"sha1:9b20a1d1288e5985176c966ce51e8840906fb542",
-        b"",
-        (
-            b"chkleaf:\n"
-            b"65536\n"
-            b"1\n"
-            b"5\n"
-            b"\n"
-            b"lib-id\x004\n"
-            b"dir: lib-id\n"
-            b"root-id\n"
-            b"lib\n"
-            b"joe@example.org-1\n"
-            b"link-id\x005\n"
-            b"symlink: link-id\n"
-            b"root-id\n"
-            b"link\n"
-            b"joe@example.org-1\n"
-            b"lib/run\n"
-            b"readme-id\x007\n"
-            b"file: readme-id\n"
-            b"root-id\n"
-            b"README\n"
-            b"joe@example.org-1\n"
-            b"46b6444596287e43e619610542bfb9d982232032\n"
-            b"8\n"
-            b"N\n"
-            b"root-id\x004\n"
-            b"dir: root-id\n"
-            b"\n"
-            b"\n"
-            b"joe@example.org-1\n"
-            b"run-id\x007\n"
-            b"file: run-id\n"
-            b"lib-id\n"
-            b"run\n"
-            b"joe@example.org-1\n"
-            b"bd971bec88149956458a10fc9c5ecb3eb99dd452\n"
-            b"10\n"
-            b"Y\n"
-        ),
-    ),
-    Record(
-        CHK,
-        b"sha1:ae657ccdc8c8d98dcf4399771c65a36fe0da37cb",
-        b"",
-        (
-            b"chkleaf:\n"
-            b"65536\n"
-            b"2\n"
-            b"5\n"
-            b"\n"
-            b"\x00\x001\n"
-            b"root-id\n"
-            b"lib-id\x00run\x001\n"
-            b"run-id\n"
-            b"root-id\x00README\x001\n"
-            b"readme-id\n"
-            b"root-id\x00lib\x001\n"
-            b"lib-id\n"
-            b"root-id\x00link\x001\n"
-            b"link-id\n"
-        ),
-    ),
+    Record(INVENTORY, b"joe@example.org-1", b"", inventory_text(b"joe@example.org-1", b"root-id", BY_ID, BY_NAME)),
+    Record(CHK, BY_ID, b"", leaf(ENTRIES)),
+    Record(CHK, BY_NAME, b"", leaf(NAMES, parts=2)),
     *(
         Record(TEXT, b"%b-id\x00joe@example.org-1" % name, b"", text)
         for name, text in (
@@ -176,18 +119,4 @@ def segment(records: Sequence[Record], parents: Sequence[Parent]) -> bytes:
 
 def push(repository: PackRepository, *segments: bytes, refs: Mapping[bytes, bytes]) -> None:
     """A whole push."""
-
-    def plan(transaction: Transaction) -> bytes:
-        transaction.create("bzr 2a", KINDS, {})
-        for ref, tip in refs.items():
-            transaction.set_ref(ref, (Tip(tip, b"1"),))
-        return b""
-
-    transaction = repository.begin()
-    if not transaction.exists:
-        transaction.create("bzr 2a", KINDS, {})
-    sent = repository.receive(transaction, False)
-    for each in segments:
-        sent.write(each)
-    sent.finish(len(segments), sum(map(len, segments)))
-    repository.commit(request_id(), 0, "user", plan, sent)
+    bring(repository, "bzr 2a", segments, {ref: Tip(tip, b"1") for ref, tip in refs.items()})

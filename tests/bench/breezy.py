@@ -7,8 +7,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import smartserver
-from bench.store import opened
-from smartserver.store.repository import PackRepository
 
 BRZ = (sys.executable, "-m", "breezy")
 """The command of brz for this interpreter."""
@@ -43,16 +41,3 @@ def serve_options(served: Path, host: str, port: int) -> Sequence[str]:
     """Return the words after `brz` that serve a folder, writable."""
     where = (f"--listen={host}", f"--port={port}", f"--directory={served}")
     return "serve", "--protocol=bzr", "--allow-writes", *where
-
-
-def stored(served: Path, branch: str) -> tuple[PackRepository, bytes]:
-    """Return the repository of a Breezy branch and the branch's ref. `branch` begins with the repository's path."""
-    repository, _, name = branch.partition("/")
-    return opened(served, repository), name.encode() or b"."
-
-
-def stored_tip(served: Path, branch: str) -> str:
-    """Return revno and tip of a Breezy branch as Breezy's `last-revision` writes them; empty if there is none."""
-    repository, name = stored(served, branch)
-    value = repository.snapshot().state.refs().get(name) if repository.exists() else None
-    return "" if value is None else f"{value[0].attributes.decode()} {value[0].id.decode()}"

@@ -9,8 +9,8 @@ from typing import Any
 import click
 
 COMMANDS = (
-    "demo", "cluster", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "ratchet", "near", "papers",
-    "shared", "gateway",
+    "demo", "cluster", "trips", "history", "brz", "hg", "commits", "pushes", "writers", "near", "papers", "shared",
+    "gateway",
 )  # fmt: skip
 """Each is a module or package of `bench` with a `command`."""
 

@@ -1,7 +1,4 @@
-"""The links of the measurements: a proxy, which counts and keeps time, and packets, which behave as TCP does.
-
-Each has one server behind it, and an RTT that can be changed while it runs.
-"""
+"""The link of measurements: packets, which behave as TCP does, with one server behind them."""
 
 from __future__ import annotations
 
@@ -10,36 +7,22 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self, TypeVar
+from typing import Self
 
 from certificates import Authority
 
-from bench import servers
 from bench.process import MODULES
-from bench.servers import (
-    HOST,
-    LinkCost,
-    Serve,
-    Workspace,
-    attempt,
-    free_port,
-    serving,
-    until_it_listens,
-    written,
-)
+from bench.servers import Workspace, serving, until_it_listens, written
 from netem.link import Link
 from netem.packets.errors import PacketsError, Unavailable
 from netem.packets.network import CLIENT, SERVER, Packets
-from netem.proxy import Proxy
 from smartserver.cli.errors import CommandError
 
 PORT = 4000
 """The port of a server in its own namespace, where every port is free."""
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -68,32 +51,6 @@ def server(network: Packets, command: Sequence[str], folder: Path, environment: 
             yield
         finally:
             running.close()
-
-
-def measured(link: Proxy | Packets, rtt: float, act: Callable[[], T]) -> tuple[T, LinkCost]:
-    """Do something at this RTT, and return its result and its cost. Before and after, the RTT is 0."""
-    link.change(Link(rtt))
-    found = servers.measured(link, act)
-    link.change(Link(0.0))
-    return found
-
-
-class ProxyLine:
-    """A proxy on this machine with a server behind it, until the stack is closed."""
-
-    def __init__(self, stack: ExitStack) -> None:
-        self._server = free_port()
-        self.network = stack.enter_context(Proxy(0.0, (HOST, self._server)))
-        self.host, self.port = HOST, self.network.port
-
-    def serve(self, work: Workspace, serve: Serve, environment: Mapping[str, str]) -> None:
-        """Start the server and wait until it listens."""
-        work.serve(serve(HOST, self._server), self._server, environment)
-
-    def run(self, command: Sequence[str], folder: Path, environment: Mapping[str, str]) -> Done:
-        """Run a client's command to its end."""
-        done = attempt(command, folder, environment)
-        return Done(done.returncode, done.stdout, done.stderr)
 
 
 class Across:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -10,9 +11,6 @@ from mercurials import LIBRARIES, LOADER
 SETTINGS: Mapping[str, str] = {"HGRCPATH": "", "HGPLAIN": "1", "HGUSER": "Demo <demo@example.org>"}
 """The environment of an hg without a configuration."""
 
-
-LOG = "hgweb.log"
-"""The file in which a server logs its requests, a line each."""
 
 OURS = ("hg", "--config", f"extensions.hpss={LOADER}", "--config", f"hpss.path={LIBRARIES}")
 """The first words of a command with our extension."""
@@ -24,5 +22,5 @@ def serve_options(served: Path, folder: Path, host: str, port: int) -> Sequence[
     collection.write_text(f"[paths]\n/ = {served}/*\n[web]\nrefreshinterval = 0\n", encoding="utf-8")
     return (
         "hg", "serve", "--address", host, "--port", str(port), "--webdir-conf", str(collection),
-        "--accesslog", str(folder / LOG), "--config", "web.push_ssl=False", "--config", "web.allow-push=*",
+        "--accesslog", os.devnull, "--config", "web.push_ssl=False", "--config", "web.allow-push=*",
     )  # fmt: skip

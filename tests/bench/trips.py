@@ -26,79 +26,30 @@ SMALL = 1_000_000
 
 
 class AllOperations(Comparison):
-    """The operations of the demo and the others that a user has, among them first contact without a cache."""
+    """The operations of the demo and some others, among them first contact without a cache."""
 
     def operations(self) -> list[Operation]:
-        found = [o for o in super().operations() if not o.name.startswith("diverged")]
         return [
-            *found,
-            Operation("ls-remote", lambda side: self.git(side, 0, "ls-remote", "origin")),
+            *super().operations(),
             Operation("push two tags", self.push("bench-light", "bench-annotated"), before=self.make_tags),
-            Operation(
-                "atomic push of two branches",
-                self.push("--atomic", "bench-one", "bench-two"),
-                before=self.make_branches,
-            ),
-            Operation("delete a branch", self.push("--delete", "bench-two")),
-            Operation("tag that must not move, refused", self.move_tag, before=self.change_tag),
-            Operation("diverged push, refused", self.push_diverged, before=self.put_things_right),
-            Operation("atomic push, refused", self.push_atomic_refused),
+            Operation("delete a branch", self.push("--delete", "demo-topic"), before=self.delete_here),
             Operation("no cache: push one commit", self.push(self.branch), self.commit_one_and_forget, FIRST_CONTACT),
-            Operation(
-                "no cache: push a new branch", self.push("bench-third"), self.commit_third_and_forget, FIRST_CONTACT
-            ),
-            Operation("no cache: diverged push, refused", self.push_diverged, self.forget, FIRST_CONTACT),
-            Operation("no cache: delete a branch", self.push("--delete", "bench-third"), self.forget, FIRST_CONTACT),
-            Operation("no cache: fetch nothing", self.fetch, self.forget_and_drop_third),
         ]
 
     def make_tags(self, side: Side) -> None:
         self.git(side, 0, "tag", "bench-light")
         self.git(side, 0, "tag", "-a", "-m", "annotated", "bench-annotated")
 
-    def make_branches(self, side: Side) -> None:
-        for branch in ("bench-one", "bench-two"):
-            self.commit_branch(side, branch)
-
-    def change_tag(self, side: Side) -> None:
-        self.git(side, 0, "tag", "--force", "bench-light", "HEAD~1")
-
-    def move_tag(self, side: Side) -> None:
-        self.refused(side, 0, ("already exists",), "bench-light")
-
-    def put_things_right(self, side: Side) -> None:
-        """Repeat here the deletion and the refused move of refs, and let the second user diverge again."""
-        self.git(side, 0, "branch", "--quiet", "-D", "bench-two")
-        self.git(side, 0, "tag", "--force", "bench-light", "HEAD")
-        self.commit_diverged(side)
-
-    def push_atomic_refused(self, side: Side) -> None:
-        """Push a branch that could be accepted with one that must be refused."""
-        self.refused(
-            side, 1, ("atomic", "non-fast-forward", "fetch first"), "--atomic",
-            f"HEAD:refs/heads/{self.branch}", "HEAD:refs/heads/bench-both",
-        )  # fmt: skip
+    def delete_here(self, side: Side) -> None:
+        """Delete the branch here too, so that both have the same at the end."""
+        self.git(side, 0, "branch", "--quiet", "-D", "demo-topic")
 
     def commit_one_and_forget(self, side: Side) -> None:
+        """Commit, and make the user and the repository forget all remotes."""
         self.commit_one(side)
-        self.forget(side)
-
-    def commit_third_and_forget(self, side: Side) -> None:
-        self.commit_branch(side, "bench-third")
-        self.forget(side)
-
-    def forget(self, side: Side) -> None:
-        """Make both users, and their repositories, forget all remotes."""
-        for environment in side.environments:
-            shutil.rmtree(Path(environment["XDG_CACHE_HOME"]) / "smartserver", ignore_errors=True)
+        shutil.rmtree(Path(side.environments[0]["XDG_CACHE_HOME"]) / "smartserver", ignore_errors=True)
         for name in self.git(side, 0, "for-each-ref", "--format=%(refname)", "refs/remotes").split():
             self.git(side, 0, "update-ref", "--no-deref", "-d", name)
-
-    def forget_and_drop_third(self, side: Side) -> None:
-        """Delete the third branch here too before the last check, so that nothing is left to fetch."""
-        self.git(side, 0, "branch", "--quiet", "-D", "bench-third")
-        self.fetch(side)
-        self.forget(side)
 
 
 @click.command()
@@ -106,7 +57,7 @@ class AllOperations(Comparison):
 @options.rtts()
 @options.number("--repeat", 5, "Runs at each RTT.")
 def command(path: Path | None, rtts: Sequence[float], repeat: int) -> None:
-    """Round trips of every git operation on a fresh connection.
+    """Round trips of git operations on a fresh connection.
 
     Round trips are counted by a proxy, and measured as the slope of wall time over the RTT (200, 600 and 1000 ms). The
     slope must be 2.00 +- 0.05 if PATH is under 1 MB; without PATH a history is made. The shortest run at each RTT

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from suite_names import ARRANGEMENTS, SUITES
-from suite_reasons import PAGE, read
+from suite_reasons import ARRANGEMENTS, PAGE, SUITES, read
 
 
 def _lines() -> list[str]:

@@ -18,13 +18,13 @@ from breezy.controldir import format_registry
 from breezy.repository import Repository
 from breezy.revision import NULL_REVISION, Revision
 from breezy.transport import get_transport
+from builders import bring
 from memory_transport import MemoryTransport
 
 from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.records.system import system_of
 from smartserver.store.repository import PackRepository
-from smartserver.store.upload import Upload
 from smartserver.vcs.bzr.insert import insert
 from smartserver.vcs.bzr.plan import plan
 from smartserver.vcs.bzr.repository import BrzRepository
@@ -272,43 +272,16 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent revisions."""
-        sending = plan(BrzRepository(local), tips, haves)
-        segments = list(sending.segments())
+        segments = list(plan(BrzRepository(local), tips, haves).segments())
         self.bring(segments, tips)
         return len(segments)
 
-    def upload(self, segments: Sequence[bytes]) -> Upload:
-        """Receive and prove segments, as a server does for a push."""
-        transaction = self.repository.begin()
-        if not transaction.exists:
-            transaction.create(BrzRepository.vcs, KINDS, {})
-        upload = self.repository.receive(transaction, False)
-        try:
-            for segment in segments:
-                upload.write(segment)
-            upload.finish(len(segments), sum(map(len, segments)))
-        except BaseException:
-            upload.abandon()
-            raise
-        return upload
-
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
         """Store segments, and move refs."""
-        upload = self.upload(segments)
-
-        def settle(changing: Any) -> bytes:
-            changing.create(BrzRepository.vcs, KINDS, {})
-            changing.check_parents()
-            for tip in tips:
-                changing.set_ref(tip, (Tip(tip, b"1"),))
-            return b""
-
-        self._requests += 1
-        self.repository.commit(b"%016d" % self._requests, 0, "user", settle, upload)
+        bring(self.repository, BrzRepository.vcs, segments, {tip: Tip(tip, b"1") for tip in tips})
 
     def segments(
         self, wanted: Sequence[bytes], haves: Sequence[bytes] = (), absent: Sequence[bytes] = ()

@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 import breezy
 import breezy.bzr
@@ -192,12 +193,13 @@ class Users:
             revision: bytes = tree.commit(f"commit {name}", committer=f"{where} <{where}@example.org>")
             return revision
 
-    def commit_all(self, where: str, message: str) -> bytes:
+    def commit_all(self, where: str, message: str, **options: Any) -> bytes:
         """Commit everything, at a time that is the same in every run, and return the revision."""
         with in_process():
             tree = WorkingTree.open(str(self.path(where)))
             tree.smart_add([str(self.path(where))])
-            revision: bytes = tree.commit(message, committer="Joe <joe@example.org>", timestamp=1.7e9, timezone=0)
+            same = {"committer": "Joe <joe@example.org>", "timestamp": 1.7e9, "timezone": 0}
+            revision: bytes = tree.commit(message, **{**same, **options})
             return revision
 
     def make(self, where: str, format_name: str = "2a", *, shared: bool = False) -> None:
@@ -289,10 +291,10 @@ def make_start(folder: Path, served: Served) -> Users:
     return users
 
 
-def copy_start(start: Users, folder: Path, place: str) -> Users:
-    """Copy the users and their repository; branches and checkouts then name the copies."""
+def copy_start(start: Users, folder: Path, place: str, *without: str) -> Users:
+    """Copy the users, except some, and their repository; branches and checkouts then name the copies."""
     start.served.copy(start.place, place)
-    shutil.copytree(start.folder, folder, symlinks=True)
+    shutil.copytree(start.folder, folder, symlinks=True, ignore=shutil.ignore_patterns(*without))
     users = Users(folder, start.served, place)
     for name in ("branch.conf", "location"):
         for config in folder.rglob(f".bzr/branch/{name}"):

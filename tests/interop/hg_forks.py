@@ -12,21 +12,11 @@ from forks import Forks
 FORKS = Forks(
     "encodings.idna",
     "mercurial.__version__",
-    "mercurial.archival",
-    "mercurial.bundlerepo",
-    "mercurial.commands",
     "mercurial.dispatch",
-    "mercurial.graphmod",
-    "mercurial.httppeer",
-    "mercurial.rewriteutil",
-    "mercurial.strip",
-    "smartserver.client.media.tcp",
     "smartserver.plugins.mercurial.credentials",
     "smartserver.plugins.mercurial.extension",
     "smartserver.trace.bans",
-    "smartserver.trace.text",
     "sysconfig",
-    "xml.dom.minidom",
     "zstandard",
 )
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import msgspec
-from builders import ancestors
+from builders import ancestors, bring
 from memory_transport import MemoryTransport
 from mercurial import changegroup, context, hg, initialization, phases, util
 from mercurial import ui as mercurial_ui
@@ -18,7 +18,7 @@ from smartserver.records.model import Tip
 from smartserver.records.segment import SegmentStream
 from smartserver.store.repository import PackRepository
 from smartserver.vcs.hg.insert import Arrived
-from smartserver.vcs.hg.kinds import KINDS, NULL
+from smartserver.vcs.hg.kinds import NULL
 from smartserver.vcs.hg.plan import plan
 from smartserver.vcs.hg.repository import HgRepository
 
@@ -153,7 +153,6 @@ class Served:
 
     def __init__(self) -> None:
         self.repository = PackRepository(MemoryTransport(), "project")
-        self._requests = 0
 
     def push(self, local: Any, tips: Sequence[bytes], haves: Sequence[bytes] = ()) -> int:
         """Push `tips` to refs of their own, and return the number of sent changesets."""
@@ -163,23 +162,7 @@ class Served:
 
     def bring(self, segments: Sequence[bytes], tips: Sequence[bytes]) -> None:
         """Store segments, and move refs, as a server does for a push."""
-        transaction = self.repository.begin()
-        if not transaction.exists:
-            transaction.create(HgRepository.vcs, KINDS, {})
-        upload = self.repository.receive(transaction, False)
-        for segment in segments:
-            upload.write(segment)
-        upload.finish(len(segments), sum(map(len, segments)))
-
-        def settle(changing: Any) -> bytes:
-            changing.create(HgRepository.vcs, KINDS, {})
-            changing.check_parents()
-            for tip in tips:
-                changing.set_ref(tip.hex().encode(), (Tip(tip),))
-            return b""
-
-        self._requests += 1
-        self.repository.commit(b"%016d" % self._requests, 0, "user", settle, upload)
+        bring(self.repository, HgRepository.vcs, segments, {tip.hex().encode(): Tip(tip) for tip in tips})
 
     def segments(self, wanted: Sequence[bytes], haves: Sequence[bytes] = ()) -> list[bytes]:
         """Return the segments of a pull, read from a bulk stream, which hg asks for."""

@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import random
 import re
+import select
 import signal
 import subprocess
 import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import AnyStr, Final
 
 from git_sides import TIMEOUT
@@ -58,3 +61,48 @@ def without_theirs(said: str, more: str) -> str:
     ours = _THEIRS.sub("", said)
     assert not re.search(f"{_NOISE}|{more}", ours, re.MULTILINE), said
     return ours
+
+
+@dataclass
+class Turn:
+    """A command that is interrupted so many seconds after it began."""
+
+    seconds: float
+    is_cut: bool = False
+    """True if it ended with a line on the interrupt."""
+    took: float = 0.0
+    """The seconds for which it ran."""
+
+    def interrupt(self, start: Callable[[int], subprocess.Popen[bytes]]) -> tuple[int, str]:
+        """Start a command, which writes to the given descriptor when it has begun, and interrupt it. Return its status
+        and its errors."""
+        reads, writes = os.pipe()
+        with open(reads, "rb", buffering=0) as begun:
+            process = start(writes)
+            os.close(writes)
+            assert select.select([begun], [], [], TIMEOUT)[0], "it never begins"
+        _, err, self.took = interrupted(process, self.seconds)
+        return process.returncode, err.decode("utf-8", "replace")
+
+
+def turns(command: str, run: Callable[[Turn], object]) -> Iterator[Turn]:
+    """Yield turns of a command, one in each part of the time that a first run took; they must be `run`.
+
+    At least one must interrupt the command. If all runs were faster than that, they are repeated with earlier
+    interrupts.
+    """
+    whole = Turn(TIMEOUT)
+    run(whole)
+    assert not whole.is_cut
+    made: list[Turn] = []
+    for part in (1, 2, 4, 8, 16):
+        for each in moments(command, whole.took / part):
+            made.append(Turn(each))
+            try:
+                yield made[-1]
+            except BaseException as wrong:
+                wrong.add_note(f"{command}, interrupted after {each} s of {whole.took}")
+                raise
+        if any(turn.is_cut for turn in made):
+            return
+    raise AssertionError((made, whole))

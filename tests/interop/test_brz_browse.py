@@ -19,80 +19,55 @@ PLACE = "brz-browsed"
 MESSAGE = "second \u20ac\n\nwith a body\n  and spaces"
 
 
-class Author:
-    """Commits to a branch of a user, at dates that are the same in every run."""
-
-    def __init__(self, users: Users, name: str) -> None:
-        self.users = users
-        self.name = name
-        self.folder = users.path(name)
-
-    def write(self, path: str, content: bytes, *, executable: bool = False) -> None:
-        place = self.folder / path
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(content)
-        place.chmod(0o755 if executable else 0o644)
-
-    def commit(self, message: str, number: int, *, zone: int = 0, who: str = "Joe", **options: Any) -> bytes:
-        """Commit everything."""
-        with in_process():
-            tree = WorkingTree.open(str(self.folder))
-            tree.smart_add([str(self.folder)])
-            when = 1_000_000_000.5 + 100 * number
-            made: bytes = tree.commit(message, committer=who, timestamp=when, timezone=zone, **options)
-            return made
-
-    def move(self, path: str, to: str) -> None:
-        with in_process():
-            WorkingTree.open(str(self.folder)).rename_one(path, to)
-
-    def remove(self, *paths: str) -> None:
-        with in_process():
-            WorkingTree.open(str(self.folder)).remove(list(paths), keep_files=False, force=True)
-
-    def merge(self, name: str) -> None:
-        with in_process():
-            tree = WorkingTree.open(str(self.folder))
-            assert not tree.merge_from_branch(Branch.open(str(self.users.path(name))))
-
-
 def make(users: Users) -> None:
     """Make two branches, merge one into the other, and push both."""
+
+    def write(path: str, content: bytes, mode: int = 0o644) -> None:
+        place = users.path(path)
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.write_bytes(content)
+        place.chmod(mode)
+
+    def commit(where: str, message: str, number: int, zone: int = 0, who: str = "Joe", **options: Any) -> None:
+        """Commit everything, at a date that is the same in every run."""
+        when = {"timestamp": 1_000_000_000.5 + 100 * number, "timezone": zone}
+        users.commit_all(where, message, committer=who, **when, **options)
+
+    def tree(where: str) -> Any:
+        return WorkingTree.open(str(users.path(where)))
+
     users.make("a")
-    a = Author(users, "a")
-    a.write("doc/guide.txt", b"guide\n")
-    a.write("doc/deep/marked", b"\1\ntext\n")
-    a.write("src/run", b"#!/bin/sh\n", executable=True)
-    (a.folder / "src" / "link").symlink_to("../doc/\u00fc")
-    (a.folder / "broken").symlink_to("nowhere")
-    (a.folder / "hollow" / "empty").mkdir(parents=True)
+    write("a/src/run", b"#!/bin/sh\n", 0o755)
+    (users.path("a") / "src" / "link").symlink_to("../doc/\u00fc")
+    (users.path("a") / "broken").symlink_to("nowhere")
+    (users.path("a") / "hollow" / "empty").mkdir(parents=True)
     for name, content in {
-        "empty": b"", 'a folder/odd \\ "name"': b"x", "\u00fc.txt": b"y", "-dash": b"z", "doc.txt": b"beside",
-        "doc0": b"behind", "binary": b"\0\xff\r\n",
+        "doc/guide.txt": b"guide\n", "doc/deep/marked": b"\1\ntext\n", "empty": b"", 'a folder/odd \\ "name"': b"x",
+        "\u00fc.txt": b"y", "-dash": b"z", "doc.txt": b"beside", "doc0": b"behind", "binary": b"\0\xff\r\n",
     }.items():  # fmt: skip
-        a.write(name, content)
-    a.commit("first", 1, zone=5400, who="Jos\u00e9 <jo@example.org>")
+        write(f"a/{name}", content)
+    commit("a", "first", 1, 5400, "Jos\u00e9 <jo@example.org>")
     users.tag("a", "v1")
-    a.write("doc/guide.txt", b"guide\nmore\n")
-    a.write("src/run", b"#!/bin/sh\n")
-    a.write("empty", b"", executable=True)
-    a.commit(MESSAGE, 2, zone=-12600, authors=["Ann <ann@example.org>", "Bob"])
+    write("a/doc/guide.txt", b"guide\nmore\n")
+    write("a/src/run", b"#!/bin/sh\n")
+    write("a/empty", b"", 0o755)
+    commit("a", MESSAGE, 2, -12600, authors=["Ann <ann@example.org>", "Bob"])
     assert users.run("", "branch", "-q", "a", "t").status == 0
-    t = Author(users, "t")
-    t.move("doc/deep/marked", "doc/moved")
-    t.move("src", "source")
-    t.remove("source/link")
-    t.commit("on topic", 3)
-    a.remove("broken")
-    a.write("broken/file", b"no link\n")
-    a.commit("a folder where a link was", 4)
-    a.merge("t")
-    a.write("doc/guide.txt", b"guide\nmore\nmerged\n")
-    a.commit("a merge", 5)
-    a.remove("hollow", "doc0")
-    a.commit("two are gone", 6)
-    t.write("doc/later", b"later\n")
-    t.commit("later on topic", 7)
+    with in_process():
+        tree("t").rename_one("doc/deep/marked", "doc/moved")
+        tree("t").rename_one("src", "source")
+        tree("t").remove(["source/link"], keep_files=False, force=True)
+        commit("t", "on topic", 3)
+        tree("a").remove(["broken"], keep_files=False, force=True)
+        write("a/broken/file", b"no link\n")
+        commit("a", "a folder where a link was", 4)
+        assert not tree("a").merge_from_branch(Branch.open(str(users.path("t"))))
+        write("a/doc/guide.txt", b"guide\nmore\nmerged\n")
+        commit("a", "a merge", 5)
+        tree("a").remove(["hollow", "doc0"], keep_files=False, force=True)
+        commit("a", "two are gone", 6)
+    write("t/doc/later", b"later\n")
+    commit("t", "later on topic", 7)
     assert users.run("", "init-shared-repository", "-q", users.url("")).status == 0
     for name, branch in (("a", "trunk"), ("t", "topic")):
         users.fine(name, "push", "-q", users.url(branch))

@@ -1,4 +1,4 @@
-"""plugins.breezy.sending, plugins.breezy.repository: a lightweight checkout's branch takes what commands insert into
+"""plugins.breezy.inter, plugins.breezy.repository: a lightweight checkout's branch takes what commands insert into
 its repository (bundles, rebase), and is compared with others, as a local one."""
 
 from __future__ import annotations

@@ -1,21 +1,17 @@
 """^C at random moments of a push and of a pull, which uses a mirror: one line is printed, nothing that blocks is left,
-and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.shadow."""
+and the next command works: plugins.breezy.push, plugins.breezy.inter, plugins.breezy.mirror."""
 
 from __future__ import annotations
 
-import os
 import random
 import re
-import select
 import shutil
-from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
 import pytest
 from brz_sides import SHIM, Users
-from git_sides import TIMEOUT, Done, Served
-from interrupts import SEED, interrupted, interruptible, moments, without_theirs
+from git_sides import Served
+from interrupts import SEED, Turn, interruptible, turns, without_theirs
 
 from smartserver.store.repository import PackRepository
 from transports.local import LocalTransport
@@ -67,56 +63,18 @@ _AFTER_ITS_END: Final = re.compile(
 """What an interrupt shows that comes while Breezy's own `main` logs that the command has ended."""
 
 
-@dataclass
-class Turn:
-    """A command that is interrupted so many seconds after it began."""
-
-    seconds: float
-    said_so: bool = False
-    """True if it ended with a line on the interrupt."""
-    took: float = 0.0
-    """The seconds for which it ran."""
-
-    def run(self, users: Users, where: str, *words: str) -> None:
-        """Run the command, and interrupt it."""
-        (users.folder / "begun.py").write_text(BEGUN)
-        plugins = f"hpss@{SHIM}:begun@{users.folder / 'begun.py'}"
-        reads, writes = os.pipe()
-        with open(reads, "rb", buffering=0) as begun:
-            process = users.start(where, *words, plugin=plugins, passed=[writes], BEGUN=str(writes))
-            os.close(writes)
-            ready, _, _ = select.select([begun], [], [], TIMEOUT)
-            assert ready, "it never begins"
-        out, err, self.took = interrupted(process, self.seconds)
-        done = Done(process.returncode, out.decode("utf-8", "replace"), err.decode("utf-8", "replace"))
-        self.said_so = done.status == 3
-        if _AFTER_ITS_END.search(done.err):
-            return
-        without_theirs(done.err, r"^Python|\.py\b")
-        assert done.err.endswith("brz: interrupted\n") if self.said_so else done.status == 0, done
-
-
-def turns(users: Users, where: str, *words: str) -> Iterator[Turn]:
-    """Yield turns of a command, one in each part of the time that a first run took.
-
-    At least one must interrupt the command. If all runs were faster than that, they are repeated with earlier
-    interrupts.
-    """
-    whole = Turn(TIMEOUT)
-    whole.run(users, where, *words)
-    assert not whole.said_so
-    made: list[Turn] = []
-    for part in (1, 2, 4, 8, 16):
-        for each in moments(words[0], whole.took / part):
-            made.append(Turn(each))
-            try:
-                yield made[-1]
-            except BaseException as wrong:
-                wrong.add_note(f"{words[0]}, interrupted after {each} s of {whole.took}")
-                raise
-        if any(turn.said_so for turn in made):
-            return
-    raise AssertionError((made, whole))
+def run(turn: Turn, users: Users, where: str, *words: str) -> None:
+    """Run a command, and interrupt it."""
+    (users.folder / "begun.py").write_text(BEGUN)
+    plugins = f"hpss@{SHIM}:begun@{users.folder / 'begun.py'}"
+    status, said = turn.interrupt(
+        lambda begun: users.start(where, *words, plugin=plugins, passed=[begun], BEGUN=str(begun))
+    )
+    turn.is_cut = status == 3
+    if _AFTER_ITS_END.search(said):
+        return
+    without_theirs(said, r"^Python|\.py\b")
+    assert said.endswith("brz: interrupted\n") if turn.is_cut else status == 0, (status, said)
 
 
 def break_lock(users: Users, where: str) -> None:
@@ -133,12 +91,13 @@ def test_first_push(users: Users) -> None:
     """A push that sends the history."""
     tip = users.tip("a")
     place = users.served.url(f"{users.place}-new")
-    for number, turn in enumerate(turns(users, "a", "push", "--no-remember", f"{place}-measured")):
-        turn.run(users, "a", "push", "--no-remember", f"{place}{number}")
+    push = ("a", "push", "--no-remember")
+    for number, turn in enumerate(turns("push", lambda turn: run(turn, users, *push, f"{place}-measured"))):
+        run(turn, users, *push, f"{place}{number}")
         break_lock(users, "a")
         assert users.served_tip(".", f"{users.place}-new{number}") in (None, tip)
         users.check("a")
-        assert users.run("a", "push", "--no-remember", f"{place}{number}").status == 0
+        assert users.run(*push, f"{place}{number}").status == 0
         assert users.served_tip(".", f"{users.place}-new{number}") == tip
         check_store(users, f"{users.place}-new{number}")
 
@@ -146,10 +105,10 @@ def test_first_push(users: Users) -> None:
 def test_pull(users: Users) -> None:
     before, tip = users.tip("b"), users.tip("a")
     shutil.copytree(users.path("b"), users.path("kept"), symlinks=True)
-    for turn in turns(users, "b", "pull"):
+    for turn in turns("pull", lambda turn: run(turn, users, "b", "pull")):
         shutil.rmtree(users.path("b"))
         shutil.copytree(users.path("kept"), users.path("b"), symlinks=True)
-        turn.run(users, "b", "pull")
+        run(turn, users, "b", "pull")
         break_lock(users, "b")
         assert users.tip("b") in (before, tip)
         assert users.run("b", "check").status == 0

@@ -40,9 +40,21 @@ def test_a_parent_that_was_removed_is_none(users: Users) -> None:
     assert users.refused("light", "pull") == "brz: ERROR: No pull location known or specified.\n"
 
 
-def test_a_number_beyond_the_branch_is_out_of_bounds(users: Users) -> None:
-    source = "print(branch.get_rev_id(0).decode(), raised(branch.get_rev_id, 4), raised(branch.get_rev_id, -1))"
-    assert run(users, source) == ["null:", "RevnoOutOfBounds", "RevnoOutOfBounds"]
+def test_what_cannot_be_done_is_breezys_own_error(users: Users) -> None:
+    users.commit("a", "four")
+    source = """
+from breezy.controldir import ControlDir
+here = Branch.open(".")
+print(
+    branch.get_rev_id(0).decode(), raised(branch.get_rev_id, 4), raised(branch.get_rev_id, -1),
+    *[raised(ControlDir.open(to).push_branch, here, revision_id=b"none") for to in (url, other)],
+    *[raised(branch.repository.fetch, place.repository, b"none") for place in (here, Branch.open(url))],
+    raised(branch.pull, here, local=True),
+)
+"""
+    found = run(users, source)
+    assert found == ["null:", *["RevnoOutOfBounds"] * 2, *["NoSuchRevision"] * 4, "LocalRequiresBoundBranch"]
+    assert users.served_tip() == users.tip("b")
 
 
 def test_a_clone_has_the_history_that_another_local_branch_has(users: Users) -> None:
@@ -98,22 +110,6 @@ print(len(made.repository.search_missing_revision_ids(Branch.open(url).repositor
 # -- changes
 
 
-@pytest.mark.parametrize("to", ["new", "there"])
-def test_a_push_of_a_revision_that_is_not_here_says_so(users: Users, to: str) -> None:
-    users.commit("a", "four")
-    source = f"""
-from breezy.controldir import ControlDir
-place = ControlDir.open({"other" if to == "new" else "url"})
-print(raised(place.push_branch, Branch.open("."), revision_id=b"none"))
-"""
-    assert run(users, source) == ["NoSuchRevision"]
-
-
-@pytest.mark.parametrize("source", ["Branch.open('.').repository", "Branch.open(url).repository"])
-def test_a_fetch_of_a_revision_that_is_not_there_says_so(users: Users, source: str) -> None:
-    assert run(users, f"print(raised(branch.repository.fetch, {source}, b'none'))") == ["NoSuchRevision"]
-
-
 def test_hooks_of_a_pull_and_a_push_are_run_while_the_branch_is_locked(users: Users) -> None:
     source = """
 said = []
@@ -146,12 +142,6 @@ print(here.get_parent() is not None and Branch.open(other).get_parent() == here.
     assert run(users, source) == ["True"]
 
 
-def test_a_branch_on_a_server_is_bound_to_none(users: Users) -> None:
-    users.commit("a", "four")
-    assert run(users, "print(raised(branch.pull, Branch.open('.'), local=True))") == ["LocalRequiresBoundBranch"]
-    assert users.served_tip() == users.tip("b")
-
-
 def test_signatures_go_from_server_to_server(users: Users) -> None:
     """Signatures that came after their revisions go, too; a server stores these apart."""
     source = """
@@ -180,33 +170,6 @@ print(Branch.open(url).last_revision() == revision)
     assert run(users, source) == ["True"]
     assert users.run("b", "pull", "-q").status == 0
     assert (users.path("b") / "one").read_text() == "other\n"
-
-
-# -- what a server does not do
-
-
-def test_a_repository_is_not_deleted_by_one_of_its_branches(users: Users) -> None:
-    source = """
-try:
-    branch.controldir.destroy_repository()
-except errors.UnsupportedOperation as wrong:
-    print(str(wrong).rpartition(": ")[2])
-"""
-    (said,) = [" ".join(run(users, "from breezy import errors\n" + source))]
-    assert said == f"`smartserver delete {users.url('')}` deletes all of it"
-
-
-def test_whether_clones_get_trees_is_not_set(users: Users) -> None:
-    """The setting for trees in clones is not implemented, and copying to a repository does not fail on that."""
-    source = """
-from breezy import errors
-try:
-    branch.repository.set_make_working_trees(False)
-except errors.UnsupportedOperation as wrong:
-    print(isinstance(wrong, NotImplementedError))
-Branch.open(".").repository.copy_content_into(branch.repository)
-"""
-    assert run(users, source) == ["True"]
 
 
 # -- Loggerhead, which nobody here wrote, uses Breezy as a library

@@ -17,12 +17,14 @@ from breezy.bzr import inventory
 from breezy.bzr.testament import StrictTestament3
 from breezy.bzr.versionedfile import FulltextContentFactory
 from brz_histories import KINDS, RandomHistory, Served, all_keys, contents, new_repository, quiet
+from builders import creating, upload
 
 from smartserver.errors import CorruptRecord, MissingReference
 from smartserver.records.bases import NewRecord, SegmentWriter
 from smartserver.records.model import Key, RecordName
 from smartserver.records.segment import decode_segment
 from smartserver.records.system import system_of
+from smartserver.store.upload import Upload
 from smartserver.vcs import received
 from smartserver.vcs.bzr import insert as brz_insert
 from smartserver.vcs.bzr import plan as brz_plan
@@ -152,6 +154,10 @@ def test_every_record_that_lacks_is_missed(history: RandomHistory, served: Serve
     writer = SegmentWriter(KINDS, bulk=False, texts=lambda kind, key: b"")
     named: dict[bytes, set[RecordName]] = {}
     seen: Counter[int] = Counter()
+
+    def sent(segment: bytes) -> Upload:
+        return upload(stored.repository, segment, 1, first=creating(BrzRepository.vcs))
+
     for segment in served.segments(list(history.parents)[:40]):
         read = decode_segment(segment, 0, KINDS)
         name, records = read.revision, list[NewRecord]()
@@ -164,15 +170,15 @@ def test_every_record_that_lacks_is_missed(history: RandomHistory, served: Serve
         for record in chance.sample(records, min(25, len(records))):
             altered = writer.segment(name, read.parents, [each for each in records if each is not record])
             if record.kind == SIGNATURE or (record.kind, record.key) in above:
-                stored.upload([altered]).abandon()
+                sent(altered).abandon()
                 continue
             seen[record.kind] += 1
             if record.kind == REVISION:
                 with pytest.raises(CorruptRecord, match="the record that is the revision itself"):
-                    stored.upload([altered])
+                    sent(altered)
                 continue
             with pytest.raises(MissingReference) as caught:
-                stored.upload([altered])
+                sent(altered)
             assert (caught.value.revision, caught.value.missing) == (name, record.key)
             shown = " ".join(part.decode() for part in record.key.split(b"\0"))
             assert str(caught.value).endswith(f"of revision {name.decode()} refers to {shown}, which is missing")

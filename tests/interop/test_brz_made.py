@@ -1,4 +1,4 @@
-"""plugins.breezy.target, plugins.breezy.controldir, plugins.breezy.words: the branches that `brz` and a program create
+"""plugins.breezy.controldir, plugins.breezy.words: the branches that `brz` and a program create
 on a server, and the requests that they refuse."""
 
 from __future__ import annotations
@@ -12,22 +12,9 @@ from breezy.controldir import ControlDir
 from breezy.transport import get_transport
 from brz_sides import Users, in_process
 
-from smartserver.plugins.breezy.words import BOUND, RECONFIGURED, NotOnServer
+from smartserver.plugins.breezy.words import NotOnServer
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
-
-
-@pytest.mark.parametrize(
-    ("command", "target", "refusal"),
-    [
-        ("branch", "b", 'Already a branch: "b".'),
-        ("branch", "none/new", 'Parent of "none/new" does not exist.'),
-        ("checkout", "b", 'A control directory already exists: "file://HERE/b/".'),
-    ],
-)
-def test_a_target_that_is_taken_is_refused(users: Users, command: str, target: str, refusal: str) -> None:
-    users.path("folder").mkdir()
-    assert users.refused("", command, users.url(), target) == f"brz: ERROR: {refusal}\n"
 
 
 def test_a_folder_that_may_be_used(users: Users) -> None:
@@ -41,37 +28,6 @@ def test_a_checkout_into_a_control_directory_without_a_branch(users: Users) -> N
     for where, target in (("", "shared"), ("shared", "below")):
         users.fine(where, "checkout", users.url(), target)
         assert users.tip(os.path.join(where, target)) == users.served_tip()
-
-
-@pytest.mark.parametrize(
-    "option",
-    [
-        "--lightweight-checkout", "--tree", "--use-shared", "--unstacked",
-    ],
-)  # fmt: skip
-def test_what_is_on_a_server_is_not_reconfigured(users: Users, option: str) -> None:
-    """Breezy would remove the branch first, and only then find that nothing can replace it."""
-    bound = [f"--bind-to={users.path('a')}"] if "checkout" in option else []
-    done = users.run("", "reconfigure", option, *bound, users.url())
-    assert (done.status, done.said) == (3, f"brz: ERROR: {RECONFIGURED}\n")
-    assert done.counts.rounds == 0
-    assert users.served_tip() == users.tip("a")
-
-
-def test_a_branch_on_a_server_is_not_bound(users: Users) -> None:
-    """Breezy would report the error only after it made the branch."""
-    assert users.refused("", "branch", "--bind", "a", users.url("bound")) == f"brz: ERROR: {BOUND}\n"
-    assert users.run("", "revno", users.url("bound")).status == 3
-
-
-def test_there_is_no_checkout_on_a_server(users: Users) -> None:
-    there, refusal = users.url("there"), "there are no working trees on an hpss:// server: URL/there/"
-    for words in (["a"], ["--lightweight", "a"], ["--lightweight", users.url()]):
-        assert users.refused("", "checkout", *words, there) == f"brz: ERROR: {refusal}\n"
-    for words in ([there], ["-b", "there"], ["--force", "a"]):
-        switched = users.run("", "switch", "-d", users.url(), *words)
-        assert (switched.status, switched.said) == (3, 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n')
-    assert users.run("", "revno", there).status == 3
 
 
 def test_a_repository_is_told_from_nothing(users: Users) -> None:
@@ -137,12 +93,16 @@ def test_what_a_program_asks_that_cannot_be_done_is_breezy_s_own_error(users: Us
                 lambda: new.create_branch(),
                 lambda: control.cloning_metadir(require_stacking=True),
                 lambda: there.repository.reconcile_canonicalize_chks(),
+                lambda: there.repository.set_make_working_trees(False),
                 lambda: control.push_branch(here, lossy=True),
                 lambda: here.controldir.sprout(users.url("other"), stacked=True),
+                lambda: control.destroy_repository(),
             ):
                 with pytest.raises(NotOnServer) as caught:
                     refused()  # type: ignore[no-untyped-call]
                 assert isinstance(caught.value, errors.UnsupportedOperation)
+            assert str(caught.value).endswith(f"`smartserver delete {users.url('')}` deletes all of it")
+            here.repository.copy_content_into(there.repository)  # What it would do of that policy, it is not told.
             with pytest.raises(errors.NotLocalUrl):
                 control.create_workingtree()
             for wrong in (lambda: there.tags.set_tag("x" * 2000, b"any"), lambda: here.push(new.unasked(), lossy=True)):

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from agents import of_its_own
 from brz_sides import SHIM, Users
-from git_sides import environment
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -41,18 +40,10 @@ def push(here, there):
 
 def program(users: Users, where: str, source: str, **named: str) -> list[str]:
     """Run a program that uses Breezy in one process, and return the last words that it prints."""
-    user = where.partition("/")[0]
     done = subprocess.run(
         [sys.executable, "-c", BEGIN + "".join(f"{name} = {value!r}\n" for name, value in named.items()) + source],
         cwd=users.folder / where,
-        env={
-            **environment(users.folder / ".home"),
-            "BRZ_EMAIL": f"{user} <{user}@example.org>",
-            "BRZ_LOG": str(users.log),
-            "BRZ_PLUGINS_AT": f"hpss@{SHIM}",
-            "BRZ_PROGRESS_BAR": "none",
-            "XDG_CACHE_HOME": str(users.cache(user)),
-        },
+        env=users._environment(where, f"hpss@{SHIM}", {}),
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,

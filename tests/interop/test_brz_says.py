@@ -18,6 +18,9 @@ from git_sides import Served, Side, environment
 
 from smartserver.plugins import breezy_shim as hpss
 from smartserver.plugins.breezy import tracer
+from smartserver.plugins.breezy.words import BOUND, RECONFIGURED
+from smartserver.store.repository import PackRepository
+from transports.local import LocalTransport
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -50,18 +53,9 @@ def test_other_commands_load_nothing_of_it(users: Users) -> None:
 def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
     """The files are those that pip installs from a wheel; then `smartserver setup brz` is run from there."""
     place = tmp_path / "site-packages"
+    words = f"setup.py -q build --build-base {tmp_path} build_py --build-lib {place}"
     built = subprocess.run(
-        [
-            sys.executable,
-            "setup.py",
-            "-q",
-            "build",
-            "--build-base",
-            str(tmp_path),
-            "build_py",
-            "--build-lib",
-            str(place),
-        ],
+        [sys.executable, *words.split()],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -82,23 +76,44 @@ def test_an_ordinary_install_is_found(users: Users, tmp_path: Path) -> None:
     assert "No revisions or tags to pull" in done_there.out, done_there.said
 
 
-def test_a_mistake_is_one_line(users: Users) -> None:
-    """Breezy itself would show a traceback or two lines for some of these errors."""
-    url, other = users.url(), users.url("other")
+def test_a_mistake_is_one_line_and_changes_nothing(users: Users) -> None:
+    """Breezy itself would show a traceback or two lines for some of these errors, or find that nothing can replace a
+    branch only after it has removed it."""
+    url, other, there = users.url(), users.url("other"), users.url("there")
     assert users.run("a", "push", other).status == 0
+    repository = PackRepository(LocalTransport(users.served.root), users.place)
+    before = dict(repository.snapshot().state.refs())
+    no_trees = "there are no working trees on an hpss:// server: URL/there/"
+    no_tree = 'No WorkingTree exists for "URL/trunk/".'
     for words, said in {
-        ("log", "hpss://localhost:abc/x"): 'Invalid url supplied to transport: "hpss://localhost:abc/x": '
+        "log hpss://localhost:abc/x": 'Invalid url supplied to transport: "hpss://localhost:abc/x": '
         "'hpss://localhost:abc/x' is not a URL of a repository: 'abc' is not a port of 1 to 65535",
-        ("log", "hpss://me:secret@h/x"): 'Invalid url supplied to transport: "hpss://me:***@h/x": '
+        "log hpss://me:secret@h/x": 'Invalid url supplied to transport: "hpss://me:***@h/x": '
         "'hpss://me:***@h/x' is not a URL of a repository: a user or password has no meaning for plain hpss",
-        ("cat", "-r", "revid:none", f"{url}/one"): "URL/ has no revision none",
-        ("export", "-r", "revid:none", "e", url): "URL/ has no revision none",
-        ("unbind", "-d", url): "Local branch is not bound",
-        ("diff", "-r1..2", url, other): "Path(s) are not versioned: URL/other",
+        f"cat -r revid:none {url}/one": "URL/ has no revision none",
+        f"export -r revid:none e {url}": "URL/ has no revision none",
+        f"unbind -d {url}": "Local branch is not bound",
+        f"diff -r1..2 {url} {other}": "Path(s) are not versioned: URL/other",
+        f"remove-branch {there}": 'Not a branch: "URL/there/".',
+        f"push --lossy -d ../a {there}": "a push to hpss:// loses nothing: leave out --lossy",
+        "log :submit/one": "No submit/one location assigned.",
+        f"branch {url} ../b": 'Already a branch: "../b".',
+        f"branch {url} ../none/new": 'Parent of "../none/new" does not exist.',
+        f"checkout {url} ../b": 'A control directory already exists: "file://HERE/b/".',
+        f"reconfigure --lightweight-checkout --bind-to={users.path('a')} {url}": RECONFIGURED,
+        f"reconfigure --tree {url}": RECONFIGURED,
+        f"reconfigure --use-shared {url}": RECONFIGURED,
+        f"reconfigure --unstacked {url}": RECONFIGURED,
+        f"branch --bind ../a {there}": BOUND,
+        f"checkout ../a {there}": no_trees,
+        f"checkout --lightweight ../a {there}": no_trees,
+        f"checkout --lightweight {url} {there}": no_trees,
+        f"switch -d {url} {there}": no_tree,
+        f"switch -d {url} -b there": no_tree,
+        f"switch -d {url} --force ../a": no_tree,
     }.items():
-        refused = users.run("", *words)
-        assert (refused.status, refused.out) == (3, ""), refused.said
-        assert refused.err == f"brz: ERROR: {said}\n"
+        assert users.refused("b", *words.split()) == f"brz: ERROR: {said}\n", words
+    assert dict(repository.snapshot().state.refs()) == before
 
 
 def test_a_command_that_writes_files_is_told_that_there_are_none(users: Users) -> None:
@@ -141,17 +156,9 @@ def test_who_may_only_read_is_told(users: Users, tmp_path: Path) -> None:
 def test_a_repository_of_git_is_none_of_breezys(users: Users, ours: Callable[[str], Side]) -> None:
     url = ours("shared").url
     said = f'brz: ERROR: Not a branch: "{url}/": there is a repository of git sha1, which git clones and pushes to.\n'
-    for words in (
-        ["branch", url, "c"],
-        ["ls", url],
-        ["log", url],
-        ["push", "-d", "a", url],
-        ["config", "-d", url],
-        ["config", "-d", url, "nickname"],
-        ["config", "-d", url, "nickname=x"],
-    ):
-        refused = users.run("", *words)
-        assert (refused.status, refused.out, refused.err) == (3, "", said), words
+    for command in ("branch", "ls", "log", "push -d a", "config -d", "config nickname -d", "config nickname=x -d"):
+        refused = users.run("", *command.split(), url)
+        assert (refused.status, refused.out, refused.err) == (3, "", said), command
 
 
 def test_a_local_branch_of_git_is_pushed_by_git(users: Users) -> None:
@@ -178,11 +185,6 @@ def test_what_lies_in_the_served_folder_as_its_own_tool_made_it(users: Users) ->
         f"to have it served, run `brz push {there}` in it.\n"
     )
     assert done.status == 3
-
-
-def test_a_push_that_is_to_lose_something(users: Users) -> None:
-    refused = users.refused("a", "push", "--lossy", users.url("lossy"))
-    assert refused == "brz: ERROR: a push to hpss:// loses nothing: leave out --lossy\n"
 
 
 def test_what_follows_the_path_has_no_meaning(users: Users) -> None:

@@ -1,5 +1,5 @@
 """An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
-plugins.breezy.moves, plugins.breezy.selection."""
+plugins.breezy.patches, plugins.breezy.remote."""
 
 from __future__ import annotations
 

@@ -1,5 +1,6 @@
 """plugins.breezy.history: of a branch only the history of the
-revision that was named is sent, in one round trip, or in two where a look at the branch must tell which it is."""
+revision that was named is sent, in one round trip, or in two where a look at the branch must tell which it is; and
+commands do their work where the knowledge of a remote is missing or old."""
 
 from __future__ import annotations
 
@@ -8,6 +9,7 @@ import random
 import pytest
 from breezy.workingtree import WorkingTree
 from brz_sides import Begin, Users, in_process
+from git_sides import Done
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -90,3 +92,65 @@ def test_numbers_begin_above_a_ghost(users: Users) -> None:
     assert users.tip("c") == (1, users.revision("a", 8))
     done = users.run("", "branch", "-r", "8", users.url(), "d")
     assert (done.status, "Traceback" in done.said) == (3, False), done.said
+
+
+# -- what is remembered is missing or old: one more round trip at most
+
+
+MUCH = 400_000
+"""A size of content that no client would send twice; a push of this much announces its graph first."""
+
+
+def fine(done: Done, trips: int = 1) -> Done:
+    """Check that a command succeeded in so many round trips at most, and one to connect; return its results."""
+    assert done.status == 0, done.said
+    assert done.counts.rounds <= trips + 1, (done.counts, done.said)
+    return done
+
+
+def with_much(users: Users) -> None:
+    """Much content, which user a has pushed and user b has pulled."""
+    users.commit("a", "large", random.Random(1).randbytes(MUCH))
+    assert users.run("a", "push").status == 0
+    assert users.run("b", "pull").status == 0
+
+
+@pytest.fixture
+def known(changed: Begin) -> Users:
+    return changed(with_much)
+
+
+def test_nothing_is_remembered(known: Users) -> None:
+    known.forget("a")
+    known.commit("a", "more")
+    assert "Pushed up to revision 5." in known.ask("push, first contact, large", "a", "push")
+    known.forget("a")
+    pushed = known.run_within("push, first contact, large", "a", "push", known.url("topic"))
+    assert pushed.counts.bytes_up < MUCH / 2
+    known.forget("b")
+    assert "No new revisions or tags" in fine(known.run("b", "push", known.url()), 2).err
+    known.forget("b")
+    pulled = fine(known.run("b", "pull"))
+    assert pulled.counts.bytes_down < MUCH / 2
+    assert known.tip("b") == known.served_tip()
+
+
+def test_what_is_remembered_is_old(known: Users) -> None:
+    (file,) = known.knowledge_files("a")
+    old = file.read_bytes()
+    for name in ("four", "five"):
+        known.commit("a", name)
+        known.tag("a", name)
+        fine(known.run("a", "push"))
+        file.write_bytes(old)
+    fine(known.run("b", "pull"))
+    known.commit("b", "six")
+    fine(known.run("b", "push", known.url()))
+    # The tip is one user a does not have, and not the one remembered.
+    assert "No new revisions or tags" in fine(known.run("a", "push")).err
+    fine(known.run("a", "pull", known.url()))
+    assert known.tip("a") == known.tip("b") == known.served_tip()
+    # A tag that is remembered, and was removed meanwhile.
+    assert known.run("", "tag", "-d", known.url(), "--delete", "four").status == 0
+    assert "1 tag updated." in fine(known.run("a", "push"), 2).err
+    assert "four" in known.served_entries("tags")

@@ -275,11 +275,6 @@ def test_send_and_switch(users: Users) -> None:
     assert "Cannot switch as local commits found in the checkout." in said
 
 
-def test_a_branch_that_is_not_there_is_not_removed(users: Users) -> None:
-    said = users.ask("remove-branch", "", "remove-branch", users.url("none"), status=3)
-    assert said == 'brz: ERROR: Not a branch: "URL/none/".\n'
-
-
 def test_there_is_no_tree(users: Users) -> None:
     said = users.ask("status, of a server", "", "status", users.url(), status=3)
     assert said == 'brz: ERROR: No WorkingTree exists for "URL/trunk/".\n'

@@ -135,22 +135,21 @@ def test_a_repository_is_made_at_once(
     assert fine(side.run('a hg push "$URL"')).out.endswith("added 5 changesets\n")
 
 
-def test_where_nothing_is(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
-    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url("hg-nowhere"))
-    for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing"):
-        done = side.run(f'{command} "$URL"')
-        assert (done.status, done.err) == (255, "abort: repository URL not found\n"), command
-
-
-def test_where_a_repository_of_git_is(served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path) -> None:
-    side = copy_hg_side(hg_starts("history").ours, tmp_path / "ours", served.url("hg-git"))
+def test_where_nothing_or_a_repository_of_git_is(
+    served: Served, hg_starts: Callable[[str], HgPair], tmp_path: Path
+) -> None:
     history = History()
     (first,) = history.line(1)
     push(PackRepository(LocalTransport(served.root), "hg-git"), history, [first], {MAIN: first})
-    for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing", "a hg push"):
-        done = side.run(f'{command} "$URL"')
-        said = "abort: hg-git is a repository of git sha1, not of Mercurial\n"
-        assert (done.status, done.err) == (255, said), command
+    for path, said in (
+        ("hg-nowhere", "repository URL not found"),
+        ("hg-git", "hg-git is a repository of git sha1, not of Mercurial"),
+    ):
+        side = copy_hg_side(hg_starts("history").ours, tmp_path / path, served.url(path))
+        for command in ("a hg pull", "a hg incoming", "as c hg clone", "a hg identify", "a hg outgoing"):
+            done = side.run(f'{command} "$URL"')
+            assert (done.status, done.err) == (255, f"abort: {said}\n"), command
+    assert side.run('a hg push "$URL"').err == f"abort: {said}\n"
 
 
 def test_a_branch_with_a_long_name(served: Served, tmp_path: Path) -> None:

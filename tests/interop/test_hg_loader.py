@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import ast
-import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from git_sides import Served
 from mercurials import HGRC, LIBRARIES, LOADER, Mercurial
 from sources import ROOT
 
 from hgext3rd import hpss
 
-pytestmark = pytest.mark.interop
+pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
 AT_EXIT = """
 import sys
+from mercurial import exchange, extensions, hg
 
 def uisetup(ui):
     ui.atexit(lambda: ui.write(b"%s\\n" % report(ui).encode()))
@@ -28,54 +29,6 @@ def report(ui):
 """An extension that prints something at the end of a command."""
 
 LOADED = '" ".join(sorted(n for n, m in sys.modules.items() if n[:11] == "smartserver" and "Lazy" not in str(type(m))))'
-
-STUB = """
-from mercurial import extensions, localrepo
-from smartserver.plugins.mercurial import compat
-
-class Made(compat.BasePeer):
-    def capabilities(self):
-        return {b"lookup"}
-
-    def url(self):
-        return compat.location(self.path)
-
-    def commandexecutor(self):
-        return localrepo.localcommandexecutor(self)
-
-    def lookup(self, key):
-        return b"1" * 20
-
-    def listkeys(self, namespace):
-        return {}
-
-    def close(self):
-        pass
-
-class Scheme:
-    @staticmethod
-    def make_peer(ui, path, create=False, **named):
-        ui.status(b"make %s%s\\n" % (compat.location(path), b" create" if create else b""))
-        return Made(ui, path)
-
-    instance = make_peer
-    islocal = staticmethod(lambda path: False)
-
-def uisetup(ui):
-    ui.status(b"uisetup\\n")
-    for scheme in (b"hpss", b"hpss+tls", b"hpss+ssh", b"hpss+sftp", b"hpss+s3"):
-        compat.peer_schemes()[scheme] = Scheme
-    extensions.wrapfunction(compat.FACTORY, "peer", peer)
-
-def extsetup(ui):
-    ui.status(b"extsetup\\n")
-
-def peer(orig, uiorrepo, opts, path, *args, **named):
-    whose = b"repository" if hasattr(uiorrepo, "changelog") else b"user"
-    getattr(uiorrepo, "ui", uiorrepo).status(b"peer for a %s\\n" % whose)
-    return orig(uiorrepo, opts, path, *args, **named)
-"""
-"""A stub of the modules that the loader loads; it prints each call."""
 
 CUT = """
 import sys
@@ -95,23 +48,6 @@ def uisetup(ui):
 def hg(tmp_path: Path) -> Mercurial:
     """A user with a repository `here`."""
     user = Mercurial(tmp_path)
-    user("init", "here")
-    return user
-
-
-@pytest.fixture
-def stubbed(tmp_path: Path) -> Mercurial:
-    """The same user, with `STUB` in place of the extension."""
-    folder = tmp_path / "stubbed"
-    inner = folder / "smartserver/plugins/mercurial"
-    inner.mkdir(parents=True)
-    for package in (inner, inner.parent, inner.parents[1]):
-        (package / "__init__.py").touch()
-    shutil.copy(ROOT / "smartserver/plugins/mercurial/compat.py", inner)
-    (inner / "extension.py").write_text(STUB)
-    (folder / "hgext3rd").mkdir()
-    shutil.copy(LOADER, folder / "hgext3rd")
-    user = Mercurial(tmp_path, HGRC.replace("{loader}", f"{folder}/hgext3rd/hpss.py"))
     user("init", "here")
     return user
 
@@ -142,37 +78,27 @@ def test_our_folders_are_the_last(hg: Mercurial) -> None:
     assert set(after) == {*before, str(ROOT), str(hg.home / "libraries")}
 
 
-@pytest.mark.parametrize("scheme", ["hpss", "hpss+s3"])
-def test_the_first_url_loads_the_rest(stubbed: Mercurial, scheme: str) -> None:
-    said = stubbed("-R", "here", "identify", "-r", "1", f"{scheme}://host/x")
-    assert said.splitlines() == [
-        "uisetup",
-        "extsetup",
-        "peer for a repository",
-        f"make {scheme}://host/x",
-        "313131313131",
-    ]
+def test_it_is_loaded_once(hg: Mercurial, served: Served) -> None:
+    """By the first URL; the second finds one wrapper around each function of Mercurial's."""
+    first, second = [served.url(f"hg-loaded-{number}") for number in range(2)]
+    hg("init", first)
+    hg("init", second)
+    wrappers = 'str(len(extensions.getwrapperchain(exchange, "push")))'
+    report = f'hg.peer(ui, {{}}, b"{second}").url().decode() + " " + {wrappers}'
+    assert at_exit(hg, report, "identify", first).splitlines() == ["0" * 12, f"{second} 2"]
 
 
-def test_it_is_loaded_once(stubbed: Mercurial) -> None:
-    second = '__import__("mercurial.hg").hg.peer(ui, {}, b"hpss://host/second").url().decode()'
-    said = at_exit(stubbed, second, "identify", "-r", "1", "hpss://host/first").splitlines()
-    assert said[-3:] == ["peer for a user", "make hpss://host/second", "hpss://host/second"]
-    assert said.count("uisetup") == said.count("extsetup") == 1
-
-
-def test_a_scheme_of_the_users_own(stubbed: Mercurial) -> None:
+def test_a_scheme_of_the_users_own(hg: Mercurial, served: Served) -> None:
     """The extension `schemes` uses Mercurial's table, and not the function that makes peers."""
-    words = ("--config", "extensions.schemes=", "--config", "schemes.code=hpss://host/")
-    said = stubbed(*words, "-R", "here", "identify", "-r", "1", "code://x")
-    lines = [line.removesuffix("/") for line in said.splitlines()]  # 6.3 ends the URL with one.
-    assert lines == ["uisetup", "extsetup", "make hpss://host/x", "313131313131"]
+    hg("init", served.url("hg-scheme"))
+    words = ("--config", "extensions.schemes=", "--config", f"schemes.code={served.url('')}")
+    assert hg(*words, "-R", "here", "identify", "code://hg-scheme") == "0" * 12 + "\n"
 
 
-def test_where_it_cannot_run_hg_goes_on(stubbed: Mercurial) -> None:
-    loader = stubbed.home / "stubbed/hgext3rd/hpss.py"
-    loader.write_text(loader.read_text().replace('"msgspec._core"', '"nowhere.compiled"'))
-    done = stubbed.run("-R", "here", "identify", "--num")
+def test_where_it_cannot_run_hg_goes_on(hg: Mercurial) -> None:
+    loader = hg.home / "hpss.py"
+    loader.write_text(LOADER.read_text().replace('"msgspec._core"', '"nowhere.compiled"'))
+    done = hg.run("--config", f"extensions.hpss={loader}", "-R", "here", "identify", "--num")
     assert (done.returncode, done.stdout) == (0, "-1\n")
     assert done.stderr.startswith("hpss is off: the Python of hg lacks nowhere; run /")
     assert done.stderr.endswith(" -m pip install smartserver\n")

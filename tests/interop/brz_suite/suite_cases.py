@@ -22,7 +22,7 @@ from breezy.tests import TestCase, TestUtil, iter_suite_tests
 from suite_breezy import hpss
 from suite_commands import RUNS
 from suite_moves import Places, forget
-from suite_names import ARRANGEMENTS, SUITES
+from suite_reasons import ARRANGEMENTS, SUITES
 from suite_scenarios import cases, watch_ends
 from suite_servers import SIDES, Server, serving
 

@@ -126,4 +126,4 @@ def run_bound(words: Sequence[str], places: Places, base: Path, command: Command
 
 
 RUNS = {"named": run_named, "defaults": run_defaults, "light": run_light, "bound": run_bound}
-"""The function of each of `suite_names.ARRANGEMENTS`."""
+"""The function of each of `suite_reasons.ARRANGEMENTS`."""

@@ -16,8 +16,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-from suite_names import ARRANGEMENTS, SUITES
-from suite_reasons import Reasons, read
+from suite_reasons import ARRANGEMENTS, SUITES, Reasons, read
 
 HERE = Path(__file__).parent
 MEMORY = Path("/dev/shm")

@@ -1,4 +1,5 @@
-"""The reasons for which a case may fail over hpss:// alone: a closed list, of doc/howto/use_breezy.md or of tests."""
+"""The suites of a run, and the reasons for which a case may fail over hpss:// alone: a closed list, of
+doc/howto/use_breezy.md or of tests."""
 
 from __future__ import annotations
 
@@ -11,6 +12,25 @@ PAGE = Path(__file__).parents[3] / "doc" / "howto" / "use_breezy.md"
 
 PREFIX = "breezy.tests."
 """The beginning of each case's name; the file leaves it out."""
+
+ARRANGEMENTS = {
+    "named": "the locations that a command names are remote",
+    "defaults": "so are those that a branch remembers",
+    "light": "the tree that a command works in is a lightweight checkout",
+    "bound": "the branch that a command works in is bound",
+}
+"""The part of a command that is remote in the blackbox suite, by arrangement."""
+
+SUITES = {
+    "per_branch": "(RemoteBranchFormat-default)",
+    "per_controldir": "(RemoteBzrDirFormat-default)",
+    "per_controldir_colo": "(RemoteBzrDirFormat-default)",
+    "per_interbranch": "(GenericInterBranch,BzrBranchFormat7,BzrBranchFormat7)",
+    "per_interrepository": "(InterDifferingSerializer,RepositoryFormat2a,RepositoryFormatKnitPack6RichRoot)",
+    "per_repository": "(RemoteRepositoryFormat-default)",
+    "per_transport": "(RemoteTCPTransport,SmartTCPServer_for_testing)",
+}
+"""By interface suite: the end of the names of the cases to run."""
 
 
 class Reasons(NamedTuple):

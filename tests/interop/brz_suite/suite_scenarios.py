@@ -24,7 +24,7 @@ from breezy.tests import TestCaseWithTransport, TestUtil, apply_scenario, iter_s
 from breezy.tests.per_interbranch import TestCaseWithInterBranch
 from breezy.tests.per_interrepository import TestCaseWithInterRepository
 from breezy.transport import memory
-from suite_names import SUITES
+from suite_reasons import SUITES
 from suite_servers import Server
 
 from smartserver.plugins.breezy import controldir

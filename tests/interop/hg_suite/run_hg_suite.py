@@ -10,22 +10,128 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import shutil
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from shutil import rmtree
+from typing import NamedTuple
 
-from hg_cases import bridged, outcome
-from hg_source import installed, tests_of
 from suites import CannotRun, Cases, Report, end, read_reasons, run_main, suite_server
 
 HERE = Path(__file__).resolve().parent
 REASONS = HERE / "reasons.toml"
 LOADER = HERE.parents[2] / "hgext3rd" / "hpss.py"
 HG = Path(sys.executable).with_name("hg")
+
+
+# -- the tests of a release
+
+
+def installed(hg: Path) -> str:
+    """The release of an hg.
+
+    Raises:
+        CannotRun: there is none.
+    """
+    try:
+        done = subprocess.run([hg, "version", "-T", "{ver}"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        raise CannotRun(f"{hg} is not installed: make .venv/tools") from None
+    return done.stdout.strip()
+
+
+def tests_of(release: str, work: Path) -> Path:
+    """The folder of the tests of a release.
+
+    Raises:
+        CannotRun: it cannot be downloaded.
+    """
+    source = work / f"mercurial-{release}"
+    if not (source / "tests" / "run-tests.py").exists():
+        work.mkdir(parents=True, exist_ok=True)
+        words = ["--no-deps", "--no-binary", ":all:", "--disable-pip-version-check", "--quiet", f"mercurial=={release}"]
+        command = [sys.executable, "-m", "pip", "download", "--dest", str(work), *words]
+        print(f"downloading the source of Mercurial {release}", file=sys.stderr)
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        archive = work / f"mercurial-{release}.tar.gz"
+        if done.returncode or not archive.exists():
+            lines = done.stderr.strip().splitlines() or ["nothing was downloaded"]
+            raise CannotRun(f"the source of Mercurial {release} cannot be had: {lines[-1]}")
+        shutil.rmtree(source, ignore_errors=True)
+        subprocess.run(["tar", "-xf", archive, "-C", work], check=True)
+    return source / "tests"
+
+
+# -- the cases of a test file: each command, with what it prints, is one
+
+
+START = "  $ "
+FURTHER = "  > "
+
+
+class Case(NamedTuple):
+    """One command, and the output that follows it."""
+
+    line: int
+    command: str
+    printed: tuple[str, ...]
+
+
+def cases_in(text: str) -> list[Case]:
+    """Read the cases of a test file, or of a run's output."""
+    found: list[Case] = []
+    for number, line in enumerate(text.splitlines(), 1):
+        if line.startswith(START):
+            found.append(Case(number, line[len(START) :], ()))
+        elif line.startswith(FURTHER) and found and not found[-1].printed:
+            case = found[-1]
+            found[-1] = case._replace(command=f"{case.command}\n{line[len(FURTHER) :]}")
+        elif found and line.startswith("  "):
+            case = found[-1]
+            found[-1] = case._replace(printed=(*case.printed, line))
+    return found
+
+
+def compared(expected: str, printed: str | None) -> Cases:
+    """Return the cases of a file, with those that printed something else; None: the run printed the expected output."""
+    cases = Cases()
+    wanted = cases_in(expected)
+    given = wanted if printed is None else cases_in(printed)
+    if [case.command for case in given] != [case.command for case in wanted][: len(given)]:
+        cases.problem = "printed lines that look like commands"
+        return cases
+    if len(given) < len(wanted):
+        cases.problem = f"ended at line {wanted[len(given)].line}"
+    for want, got in zip(wanted, given, strict=False):
+        if want.printed == got.printed:
+            cases.passed.add(want.line)
+        else:
+            cases.failed[want.line] = want.command.partition("\n")[0]
+    return cases
+
+
+def outcome(tests: Path, results: Path, name: str, result: str) -> Cases:
+    """Return the outcomes of a test, by its name and the verdict of run-tests.py."""
+    expected = (tests / name.partition("#")[0]).read_text(errors="replace")
+    if result == "success":
+        return compared(expected, None)
+    error = results / f"{name}.err"
+    if result == "failure" and error.exists():
+        return compared(expected, error.read_text(errors="replace"))
+    return Cases(problem=result)
+
+
+def bridged(log: Path) -> Counter[str]:
+    """Count the operations over hpss, by test: the bridge writes a line for each."""
+    return Counter(log.read_text().splitlines() if log.exists() else ())
+
+
+# -- the runs
 
 
 @dataclass

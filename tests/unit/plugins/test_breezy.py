@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import time
 from pathlib import Path
-from typing import Any
 
 import pytest
 from breezy import errors, ui, uncommit
@@ -174,40 +173,9 @@ CHANGED = [
 ]
 
 
-class Above:
-    """A class of Breezy's, as far as this is concerned."""
-
-    @classmethod
-    def of_class(cls, name: str) -> str:
-        return f"{cls.__name__}: {name}"
-
-    def own(self, name: str) -> str:
-        """The original."""
-        return name
-
-
-class Below(Above):
-    """One that has its methods from another."""
-
-
-def loud(stock: Any, owner: object, name: str) -> str:
-    found: str = stock(owner, name)
-    return found.upper()
-
-
-def test_a_method_is_put_around_once() -> None:
-    for _ in range(3):
-        put_around(Below, "own", loud)
-        put_around(Below, "of_class", loud)
-    assert Below().own("a") == "A"
-    assert Below.own.__doc__ == "The original."
-    assert Below.of_class("b") == Below().of_class("b") == "BELOW: B"
-    assert (Above().own("a"), Above.of_class("b")) == ("a", "Above: b")
-
-
 def test_what_a_release_does_not_have_is_left_out() -> None:
-    put_around(Above, "another", loud)
-    assert not hasattr(Above, "another")
+    put_around(ControlDir, "another", lambda stock, control: stock(control))
+    assert not hasattr(ControlDir, "another")
 
 
 @pytest.mark.parametrize(("owner", "name"), CHANGED, ids=[name for _, name in CHANGED])
@@ -223,43 +191,14 @@ def test_each_is_there_and_changed_once(owner: object, name: str) -> None:
 
 WHERE = "localhost:4155"
 
-SECTIONS = """[all]
-host = localhost
-user = x
-password = hpss_all
-
-[web]
-scheme = https
-host = localhost
-user = x
-password = hpss_web
-
-[secret]
-scheme = hpss
-host = localhost
-port = 4157
-user = x
-password = secret
-
-[other]
-scheme = hpss
-host = localhost
-port = 4156
-user = x
-token = hpss_other
-
-[tls]
-scheme = hpss+tls
-host = ::1
-user = x
-password = hpss_tls
-
-[ours]
-scheme = hpss
-host = localhost
-user = x
-password = hpss_kept
-"""
+SECTIONS = """
+[all] host=localhost password=hpss_all
+[web] scheme=https host=localhost password=hpss_web
+[secret] scheme=hpss host=localhost port=4157 password=secret
+[other] scheme=hpss host=localhost port=4156 token=hpss_other
+[tls] scheme=hpss+tls host=::1 password=hpss_tls
+[ours] scheme=hpss host=localhost password=hpss_kept
+""".replace("] ", "] user=x ").replace(" ", "\n")
 """Sections of which three are for other servers: one has no scheme, one another, and one no token."""
 
 

@@ -17,9 +17,6 @@ from smartserver.plugins.breezy.change import (
     TIP_FILE,
     changed_tags,
     files_of,
-    is_linear,
-    is_on_top,
-    objection,
     options_change,
     tags_updates,
     tip_of,
@@ -173,20 +170,6 @@ def test_tags_that_are_set_moved_and_removed() -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("tag", "why"),
-    [
-        ("v1", ""),
-        ("x" * MAX_NAME, ""),
-        ("x" * (MAX_NAME + 1), f"has {MAX_NAME + 1} bytes, expected no more than {MAX_NAME}"),
-        ("\udc80", "its name is not UTF-8"),
-    ],
-)
-def test_names_of_tags(tag: str, why: str) -> None:
-    assert why in objection(tag)
-    assert bool(why) == bool(objection(tag))
-
-
 def test_a_change_goes_with_what_it_was_and_many_tags_in_several_calls() -> None:
     update = options_change(b"b", b"a")
     assert update.strict
@@ -195,24 +178,3 @@ def test_a_change_goes_with_what_it_was_and_many_tags_in_several_calls() -> None
     entries = [EntryChange(b"%d" % number, b"r") for number in range(MAX_IDS + 1)]
     assert [len(each.entries) for each in tags_updates(entries)] == [MAX_IDS, 1]
     assert tags_updates([]) == []
-
-
-class Graph:
-    """Parents by revision."""
-
-    PARENTS = {b"r1": (b"null:",), b"r2": (b"r1",), b"side": (b"r1",), b"r3": (b"r2", b"side"), b"r4": (b"r3",)}
-
-    def get_parent_map(self, revisions: list[bytes]) -> Any:
-        return {each: self.PARENTS[each] for each in revisions if each in self.PARENTS}
-
-
-def test_the_line_of_first_parents() -> None:
-    graph = Graph()
-    assert is_on_top(graph, b"r4", b"r1")
-    assert is_on_top(graph, b"r4", b"r4")
-    assert not is_on_top(graph, b"r4", b"side")
-    assert not is_on_top(graph, b"r1", b"r4")
-    assert is_linear(graph, b"r4", b"r3")
-    assert is_linear(graph, b"r2", None)
-    assert not is_linear(graph, b"r4", b"r2"), "something was merged"
-    assert not is_linear(graph, b"r2", b"other")

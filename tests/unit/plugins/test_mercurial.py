@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from mercurial import changegroup, context, error, hg, localrepo, obsolete, ui
@@ -16,7 +14,6 @@ from smartserver.plugins.mercurial.credentials import source_of
 from smartserver.plugins.mercurial.markers import (
     Marker,
     MarkerMemory,
-    are_exchanged,
     encode,
     marker_updates,
     stream,
@@ -292,21 +289,3 @@ def test_updates_of_the_map() -> None:
     assert entry.value is not None
     assert (entry.key, parse(entry.value).predecessor) == (key_of(entry.value), many[-1][0])
     assert list(obsolete._readmarkers(stream(entry.value))[1]) == [many[-1]]
-
-
-@pytest.mark.parametrize(
-    ("settings", "expected"),
-    [({}, False), ({b"evolution": b"all"}, True), ({b"evolution": b"createmarkers"}, False)],
-)
-def test_whether_they_are_exchanged(settings: dict[bytes, bytes], expected: bool) -> None:
-    def configbool(section: bytes, name: bytes) -> Any:
-        if name == b"evolution" and settings:
-            raise AttributeError  # A list.
-        return None
-
-    ui = SimpleNamespace(
-        configbool=configbool,
-        configlist=lambda section, name: settings.get(name, b"").split(),
-        config=lambda section, name: None,
-    )
-    assert bool(are_exchanged(SimpleNamespace(ui=ui))) is expected

@@ -79,18 +79,6 @@ def test_a_folder_after_one_that_lies_deeper() -> None:
     assert folders == [b"", b"a-b", b"a", b"a/b", b"a/b/c", b"a/bb", b"aa", b"aa/b"]
 
 
-def test_a_path_that_spells_lines() -> None:
-    """A path is a part of what is looked for, and no more."""
-    stored = Stored()
-    node = stored.commit(FILES)
-    here = contents(stored)
-    manifest = next(record.text for record in stored.records.values() if record.kind == MANIFEST)
-    for path in (manifest[:-1], manifest[: manifest.index(b"\na/link")] + b"\na"):
-        assert here.state(node, path) is None
-        with pytest.raises(NoSuchPart):
-            list(here.nodes(node, path, deep=False))
-
-
 def test_an_empty_tree() -> None:
     assert listed({}) == [(b"", FOLDER)]
     stored = Stored()
@@ -169,12 +157,6 @@ def test_odd_dates(date: bytes, seconds: int, zone: int) -> None:
     header = contents(stored).header(stored.commit({}, date=date))
     assert header is not None
     assert (header.seconds, header.zone) == (seconds, zone)
-
-
-def test_a_date_that_cannot_be_read() -> None:
-    stored = Stored()
-    with pytest.raises(ValueError, match="cannot be read as a changeset"):
-        contents(stored).header(stored.commit({}, date=b"now"))
 
 
 def test_what_a_clone_checks_out() -> None:

@@ -103,18 +103,24 @@ def test_extras_that_mercurial_cannot_read() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "source", "content"),
     [
-        (b"no metadata", None),
-        (b"\1\n\1\ntext", None),
-        (b"\1\ncopy: d/a b\ncopyrev: " + B.hex().encode() + b"\n\1\ntext\1\n", (b"d/a b", B)),
-        (b"\1\nother: x\n\1\ncopy: a\n", None),
-        (b"\1\ncopy: a\n\1\n", None),
-        (b"\1\ncopyrev: %b\n\1\n" % B.hex().encode(), None),
+        (b"", None, b""),
+        (b"no metadata", None, b"no metadata"),
+        (b"\1\n\1\ntext", None, b"text"),
+        (b"\1\n\1\n\1\ntext", None, b"\1\ntext"),
+        (b"\1\ncopy: d/a b\ncopyrev: " + B.hex().encode() + b"\n\1\ntext\1\n", (b"d/a b", B), b"text\1\n"),
+        (b"\1\nother: x\n\1\ncopy: a\n", None, b"copy: a\n"),
+        (b"\1\ncopy: a\n\1\n", None, b""),
+        (b"\1\ncopyrev: %b\n\1\n" % B.hex().encode(), None, b""),
     ],
 )
-def test_what_a_file_was_copied_from(text: bytes, found: tuple[bytes, bytes] | None) -> None:
-    assert copied_from(text) == found
+def test_what_a_file_was_copied_from_and_its_content(
+    text: bytes, source: tuple[bytes, bytes] | None, content: bytes
+) -> None:
+    assert (copied_from(text), file_text(text)) == (source, content)
+    with pytest.raises(ValueError, match="have no end"):
+        file_text(b"\1\n" + text.replace(b"\1", b""))
 
 
 @pytest.mark.parametrize(
@@ -128,21 +134,6 @@ def test_what_a_file_was_copied_from(text: bytes, found: tuple[bytes, bytes] | N
 def test_metadata_that_cannot_be_read(text: bytes, why: str) -> None:
     with pytest.raises(ValueError, match=why):
         copied_from(text)
-
-
-@pytest.mark.parametrize(
-    ("text", "found"),
-    [
-        (b"", b""),
-        (b"text", b"text"),
-        (b"\1\n\1\n\1\ntext", b"\1\ntext"),
-        (b"\1\ncopy: a\ncopyrev: b\n\1\n", b""),
-    ],
-)
-def test_the_content_of_a_file(text: bytes, found: bytes) -> None:
-    assert file_text(text) == found
-    with pytest.raises(ValueError, match="have no end"):
-        file_text(b"\1\n" + text.replace(b"\1", b""))
 
 
 @pytest.mark.parametrize(
@@ -188,6 +179,11 @@ def test_a_manifest_names_files() -> None:
         (line(b"a", A, b"t"), "cannot be read"),
         (line(b""), "cannot be read"),
         (line(b"a", A[:-1]), "cannot be read"),
+        (line(b"a\rb"), "cannot be read"),
+        *[
+            (line(path), "cannot be checked out")
+            for path in (b"..", b"a/../b", b"/abs", b"a//b", b"a/", b"./a", b".hg/hgrc", b".HG/x", b".hg./x")
+        ],
     ],
 )
 def test_what_is_no_manifest(text: bytes, why: str) -> None:
@@ -221,16 +217,6 @@ def test_a_changeset_is_read_as_mercurial_reads_it(text: bytes) -> None:
     seconds, offset = theirs.date
     raw = fromlocal(theirs.user), int(seconds), offset, fromlocal(theirs.description)
     assert read_changeset(text) == Changeset(theirs.manifest, *raw)
-
-
-@pytest.mark.parametrize(
-    "path", [b"..", b"a/../b", b"/abs", b"a//b", b"a/", b"./a", b".hg/hgrc", b".HG/x", b".hg./x", b"a\rb"]
-)
-def test_paths_that_no_checkout_can_have(path: bytes) -> None:
-    with pytest.raises(ValueError, match=r"cannot be checked out|cannot be read"):
-        all_entries(line(path))
-    with pytest.raises(ValueError, match=r"cannot be checked out|cannot be read"):
-        differing(manifest(line(b"a"), line(path)), manifest(line(b"a")))
 
 
 def test_paths_that_look_like_those() -> None:

@@ -69,22 +69,6 @@ def test_a_version_that_was_taken_away() -> None:
     assert needs(FILE, b"f\0" + A, b"", b"\1\nx: censored: \n\1\n") == {}
 
 
-@pytest.mark.parametrize(
-    ("key", "value", "why"),
-    [
-        (b"mark", A, ""), ("bü".encode(), NULL, ""), (b"a:b", A, ""), (b" a\x1b[31m", A, ""),
-        (b"x\ny", A, "end of a line"), (b"x\ty", A, "tab"), (b"x\ry", A, "end of a line"), (b"x ", A, "space at"),
-        (b"b\xfc", A, "not UTF-8"), (b"x", A[1:], "on 19 bytes, expected the 20"),
-        (b"x", b"", "on 0"), (b"x", A.hex().encode(), "on 40"),
-    ],
-)  # fmt: skip
-def test_bookmarks_that_would_end_every_pull(key: bytes, value: bytes, why: str) -> None:
-    said = RULES.entry_problem("bookmarks", key, value)
-    assert why in said
-    assert bool(said) is bool(why)
-    assert RULES.entry_problem("another", key, value) == ""
-
-
 def test_whether_a_repository_publishes() -> None:
     assert [RULES.setting_problem(PUBLISHING, value) for value in (b"yes", b"no")] == ["", ""]
     assert RULES.setting_problem(PUBLISHING, b"maybe") == "expected yes or no"
@@ -174,8 +158,18 @@ MARKER = struct.pack(">IdhHBBB", 59, 0.0, 0, 0, 1, 3, 0) + A + B
         ("public", A, b"1", "not the id"),
         ("public", A.hex().encode(), b"1" * 1000, "not 1"),
         ("another", b"x", b"y", ""),
+        # Bookmarks that would end every pull.
+        *[
+            ("bookmarks", key, value, why)
+            for key, value, why in (
+                (b"mark", A, ""), ("bü".encode(), NULL, ""), (b"a:b", A, ""), (b" a\x1b[31m", A, ""),
+                (b"x\ny", A, "end of a line"), (b"x\ty", A, "tab"), (b"x\ry", A, "end of a line"),
+                (b"x ", A, "space at"), (b"b\xfc", A, "not UTF-8"), (b"x", A[1:], "on 19 bytes, expected the 20"),
+                (b"x", b"", "on 0"), (b"x", A.hex().encode(), "on 40"),
+            )
+        ],
     ],
-)
+)  # fmt: skip
 def test_entries_that_are_none(table: str, key: bytes, value: bytes, why: str) -> None:
     said = RULES.entry_problem(table, key, value)
     assert why in said
