@@ -203,8 +203,10 @@ class FolderImport:
 
     def _is_still(self, base: Base) -> bool:
         """Ask the server whether a branch is still at the cached tip."""
-        with contextlib.suppress(NoSuchRepository):
+        try:
             self._remote.learn_refs()
+        except NoSuchRepository:
+            return False
         value = self._remote.knowledge.ref(base.branch)
         return value is not None and value[0].id == base.tip
 

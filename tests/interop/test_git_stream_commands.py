@@ -71,9 +71,11 @@ def test_import_beside_another_user(side: Side) -> None:
         side.prepare(f"rm d/{gone}")
         done = fine(side.run(f'as {user} smartserver import d "$URL"'), rounds=4)
         assert done.out.endswith(" 0 sent\n")
-    side.prepare('git clone -q "$URL" r; smartserver delete --yes "$URL"; echo new >d/two')
+    side.prepare('git clone -q "$URL" r')
     assert side.git("r", "rev-list", "--count", "HEAD") == "5"
-    assert "1 sent (a new repository)" in side.run('as a smartserver import d "$URL"').out
+    for change in ("true", "echo new >d/two"):
+        side.prepare(f'smartserver delete --yes "$URL"; {change}')
+        assert "1 sent (a new repository)" in side.run('as a smartserver import d "$URL"').out
 
 
 def test_import_into_a_folder(side: Side) -> None:
