@@ -1,4 +1,4 @@
-"""The imports between our modules follow the table of CONTRIBUTING.md, and those of libraries follow `LIBRARIES`.
+"""The imports between our modules follow the table of CONTRIBUTING.md, in no circle; those of libraries `LIBRARIES`.
 
 To bend a rule, change the table and say why in the commit; there is no exception list.
 """
@@ -6,6 +6,7 @@ To bend a rule, change the table and say why in the commit; there is no exceptio
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
 import sys
 
@@ -142,3 +143,14 @@ def test_every_package_is_in_the_table() -> None:
     assert LAYERS.keys() <= modules
     for names in (*LAYERS.values(), SPEAKS):
         assert modules.issuperset(set(names) - {VERSION})
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Late imports and those for types alone are included."""
+    found = sources(*PACKAGES)
+    names = {source.module for source in found}
+    imports = {
+        source.module: {name if name in names else name.rpartition(".")[0] for _, name in source.imports}
+        for source in found
+    }
+    graphlib.TopologicalSorter({name: (to & names) - {name} for name, to in imports.items()}).prepare()
