@@ -9,7 +9,7 @@ import itertools
 import os
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Self
+from typing import Self, TypeVar
 
 from smartserver.errors import DivergedBranches
 from smartserver.records.bases import Candidate, NewRecord, SegmentWriter
@@ -26,7 +26,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.store.upload import Upload
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
 from smartserver.vcs.git.system import git_key
-from transports.base import Capability, ReadFile, Stat, Step, Transport, WriteFile
+from transports.base import Capability, Transport
 from transports.decorators.passing import PassingTransport
 
 GIT = "git sha1"
@@ -66,6 +66,7 @@ register(_Silent(), _Texts())
 system_of(GIT).maps = MAPS  # Of its own git has none.
 
 Files = Mapping[str, bytes]
+Made = TypeVar("Made")
 
 
 for lock in (threading.Lock, threading.RLock):  # A copy of a storage has locks of its own.
@@ -124,59 +125,30 @@ class Stepwise(PassingTransport):
     def before(self, call: str, path: str) -> None:
         """Called before each call; `path` is relative to the outermost transport."""
 
+    def around(self, call: str, path: str, do: Callable[[], Made]) -> Made:
+        """Make a call."""
+        self.before(call, path)
+        return do()
+
     def wrap(self, inner: Transport, prefix: str) -> Self:
         made = copy.copy(self)
         PassingTransport.__init__(made, inner, prefix=prefix)
         made.__dict__["before"] = self.before
         return made
 
-    def perform(self, steps: Sequence[Step]) -> None:
-        for step in steps:
-            step.do(self)
 
-    def get(self, path: str) -> bytes:
-        self.before("get", self.full(path))
-        return super().get(path)
+def _made_by_around(call: str) -> Callable[..., object]:
+    def make(self: Stepwise, *paths: str) -> object:
+        return self.around(call, self.full(paths[-1]), lambda: getattr(self.inner, call)(*paths))
 
-    def open_read(self, path: str) -> ReadFile:
-        self.before("open_read", self.full(path))
-        return super().open_read(path)
+    return make
 
-    def create(self, path: str) -> WriteFile:
-        self.before("create", self.full(path))
-        return super().create(path)
 
-    def rename(self, source: str, target: str) -> None:
-        self.before("rename", self.full(target))
-        super().rename(source, target)
-
-    def link(self, source: str, target: str) -> None:
-        self.before("link", self.full(target))
-        super().link(source, target)
-
-    def delete(self, path: str) -> None:
-        self.before("delete", self.full(path))
-        super().delete(path)
-
-    def make_directory(self, path: str) -> None:
-        self.before("make_directory", self.full(path))
-        super().make_directory(path)
-
-    def remove_directory(self, path: str) -> None:
-        self.before("remove_directory", self.full(path))
-        super().remove_directory(path)
-
-    def list_directory(self, path: str) -> list[str]:
-        self.before("list_directory", self.full(path))
-        return super().list_directory(path)
-
-    def stat(self, path: str) -> Stat:
-        self.before("stat", self.full(path))
-        return super().stat(path)
-
-    def sync_directory(self, path: str) -> None:
-        self.before("sync_directory", self.full(path))
-        super().sync_directory(path)
+for _call in (
+    "get", "open_read", "create", "rename", "link", "delete", "make_directory", "remove_directory", "list_directory",
+    "stat", "sync_directory",
+):  # fmt: skip
+    setattr(Stepwise, _call, _made_by_around(_call))
 
 
 class History:

@@ -16,14 +16,18 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Literal, TypeVar
 
-from transports.base import ReadFile, Stat, Transport, WriteFile
-from transports.decorators.passing import PassingTransport
+from builders import Stepwise
+
+from transports.base import ReadFile, Transport, WriteFile
 from transports.errors import TransportFailed
 
 FaultMode = Literal["fail", "tear", "die", "lose"]
 """The fault at call n. `fail`: the call is not done. `tear`: a write writes the first half of its bytes, and any other
 call is not done. `lose`: the call is done but reported as failed. `die`: neither this call nor a later one is done,
 reads included: the process is dead. In all other modes later calls work."""
+
+READS = ("get", "open_read", "list_directory", "stat")
+"""The calls that change nothing."""
 
 T = TypeVar("T")
 
@@ -99,23 +103,15 @@ class _FaultyWriteFile(WriteFile):
         self._inner.close()  # A dead process closes its files too.
 
 
-class FaultyTransport(PassingTransport):
+class FaultyTransport(Stepwise):
     """The tree of `inner`, until the changing call number `fail_at` of the whole tree fails; 0: none fails.
 
     `calls`: the number of changing calls. `log`: these calls, for the message of a failed test.
     """
 
-    def __init__(
-        self,
-        inner: Transport,
-        *,
-        fail_at: int = 0,
-        mode: FaultMode = "fail",
-        prefix: str = "",
-        _fuse: _Fuse | None = None,
-    ) -> None:
-        super().__init__(inner, prefix=prefix)
-        self._fuse = _fuse if _fuse is not None else _Fuse(fail_at, mode)
+    def __init__(self, inner: Transport, *, fail_at: int = 0, mode: FaultMode = "fail") -> None:
+        super().__init__(inner)
+        self._fuse = _Fuse(fail_at, mode)
 
     @property
     def calls(self) -> int:
@@ -127,47 +123,18 @@ class FaultyTransport(PassingTransport):
         """The changing calls, each as name and path."""
         return list(self._fuse.log)
 
-    def wrap(self, inner: Transport, prefix: str) -> FaultyTransport:
-        return FaultyTransport(inner, prefix=prefix, _fuse=self._fuse)
-
-    def get(self, path: str) -> bytes:
-        self._fuse.alive(self.full(path))
-        return self.inner.get(path)
+    def around(self, call: str, path: str, do: Callable[[], T]) -> T:
+        if call not in READS:
+            return self._fuse.change(call, path, do)
+        self._fuse.alive(path)
+        return do()
 
     def open_read(self, path: str) -> ReadFile:
-        self._fuse.alive(self.full(path))
-        return _FaultyReadFile(self.inner.open_read(path), self._fuse, self.full(path))
-
-    def list_directory(self, path: str) -> list[str]:
-        self._fuse.alive(self.full(path))
-        return self.inner.list_directory(path)
-
-    def stat(self, path: str) -> Stat:
-        self._fuse.alive(self.full(path))
-        return self.inner.stat(path)
+        return _FaultyReadFile(super().open_read(path), self._fuse, self.full(path))
 
     def create(self, path: str) -> WriteFile:
-        file = self._fuse.change("create", self.full(path), lambda: self.inner.create(path))
-        return _FaultyWriteFile(file, self._fuse, self.full(path))
+        return _FaultyWriteFile(super().create(path), self._fuse, self.full(path))
 
     def append(self, path: str) -> WriteFile:
         self._fuse.alive(self.full(path))
         return _FaultyWriteFile(self.inner.append(path), self._fuse, self.full(path))
-
-    def rename(self, source: str, target: str) -> None:
-        self._fuse.change("rename", self.full(target), lambda: self.inner.rename(source, target))
-
-    def link(self, source: str, target: str) -> None:
-        self._fuse.change("link", self.full(target), lambda: self.inner.link(source, target))
-
-    def delete(self, path: str) -> None:
-        self._fuse.change("delete", self.full(path), lambda: self.inner.delete(path))
-
-    def make_directory(self, path: str) -> None:
-        self._fuse.change("make_directory", self.full(path), lambda: self.inner.make_directory(path))
-
-    def remove_directory(self, path: str) -> None:
-        self._fuse.change("remove_directory", self.full(path), lambda: self.inner.remove_directory(path))
-
-    def sync_directory(self, path: str) -> None:
-        self._fuse.change("sync_directory", self.full(path), lambda: self.inner.sync_directory(path))
