@@ -24,27 +24,6 @@ from netem.proxy_connection import KERNEL_BUFFER, ProxyConnection, unsent
 pytestmark = pytest.mark.sockets
 
 
-def test_a_server_that_speaks_first() -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.sendall(b"hello")
-        echo(connection)
-
-    with serving(serve) as server, Proxy(RTT, server.address) as proxy:
-        begun = time.monotonic()
-        with connect(proxy) as client:
-            assert read(client, 5) == b"hello"
-            assert time.monotonic() - begun >= 2 * RTT - 0.001
-            assert proxy.counts().rounds == 2
-            ask(client)
-            assert proxy.take().rounds == 3
-
-
-def test_the_handshake_may_be_left_out() -> None:
-    with serving(echo) as server, Proxy(RTT, server.address, handshake=False) as proxy, connect(proxy) as client:
-        ask(client)
-        assert proxy.take().rounds == 1
-
-
 def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
     def serve(connection: socket.socket) -> None:
         connection.sendall(connection.recv(9))
