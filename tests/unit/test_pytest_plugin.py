@@ -87,30 +87,6 @@ def test_of_all():
     result.stdout.fnmatch_lines(["*Server.info is banned by the rule duplicate: the same was answered before;*"])
 
 
-def test_rules_for_all_and_a_test_that_says_why_not(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-def test_all():
-    ask(Client(Medium))
-
-@pytest.mark.unbanned("it measures what this costs")
-def test_unbanned():
-    ask(Client(Medium))
-    assert "SMARTSERVER_DEBUG" not in os.environ
-
-@pytest.fixture
-def client():
-    return Client(Medium)
-
-def test_fixtures_too(client):
-    ask(client)
-""",
-        "hpss_bans = rpc:Server.info vfs:*",
-    )
-    result.assert_outcomes(failed=2, passed=1)
-
-
 def test_what_fixtures_do_fails_their_test_though_they_catch_the_error(pytester: pytest.Pytester) -> None:
     """Each time once: what is told of one test is not told of the next."""
     result = run(
