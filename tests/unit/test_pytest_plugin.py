@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 import pytest
+from traces import RECORDING
 
 from smartserver import pytest_plugin
 
@@ -208,18 +209,8 @@ def test_it_is_offered_to_pytest() -> None:
     assert {("smartserver.pytest_plugin", "smartserver.pytest_plugin")} <= {(each.name, each.value) for each in points}
 
 
-RECORD = '''
-COMMAND = """
-import os
-from smartserver.spans import Part, span
-from smartserver.trace.flags import read
-from smartserver.trace.tracing import Tracing
-
-tracing = Tracing(read([os.environ.get("SMARTSERVER_DEBUG", "")]), print, "a command", os.environ)
-with tracing.listening(), span(Part.LOCAL, "dream"):
-    pass
-tracing.close()
-"""
+RECORD = f"""
+COMMAND = {RECORDING!r}
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_some(fails):
@@ -228,7 +219,7 @@ def test_some(fails):
 
 def test_that_runs_nothing():
     assert False
-'''
+"""
 
 
 def test_a_test_that_fails_keeps_its_trace_as_a_page_if_that_is_asked_for(pytester: pytest.Pytester) -> None:
