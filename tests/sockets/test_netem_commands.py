@@ -16,8 +16,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from on_threads import PATIENCE, serving
-from proxied import ask, echo, nobody
+from on_threads import PATIENCE, echo, serving
+from proxied import ask, nobody
 
 pytestmark = pytest.mark.sockets
 

@@ -13,8 +13,8 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from on_threads import PATIENCE, read, serving
-from proxied import RTT, ask, connect, echo, nobody, read_all
+from on_threads import PATIENCE, echo, read, serving
+from proxied import RTT, ask, connect, nobody, read_all
 
 from netem.effects import Cut
 from netem.link import Link

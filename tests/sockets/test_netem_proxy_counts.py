@@ -7,8 +7,8 @@ import socket
 import threading
 
 import pytest
-from on_threads import PATIENCE, read, serving
-from proxied import LONG, RTT, ask, connect, echo, read_all
+from on_threads import PATIENCE, echo, read, serving
+from proxied import LONG, RTT, ask, connect, read_all
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Stall
