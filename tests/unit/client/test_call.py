@@ -41,7 +41,7 @@ from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
-from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.events import Body, End, Error, Event, Reply, Request
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -105,17 +105,6 @@ def test_a_repeat_that_is_done_in_part_leaves_the_rest_unknown() -> None:
     assert unknown.why.startswith("sent again, it was refused: ")
 
 
-def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
-    def leaving(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Error(event.id, CHANGED), GoAway(b"the server is stopping"))
-
-    server = Server([leaving])
-    with server.client() as client, pytest.raises(CannotConnect):
-        client.request(DELETE)
-    assert server.tried == 2
-
-
 def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost):
@@ -162,14 +151,6 @@ def test_a_server_of_another_version_has_changed_nothing() -> None:
     with server.client() as client, pytest.raises(NotOurProtocol):
         client.request(DELETE)
     assert server.tried == 1
-
-
-def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
-    """The lines in front of an answer may not be the server's: the same change is asked for again."""
-    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n"), reply(done(BranchDeleteResult([])))])
-    with server.client() as client:
-        client.request(DELETE)
-    assert server.ids == [DELETE.id] * 2
 
 
 @pytest.mark.parametrize(
