@@ -200,6 +200,16 @@ def test_a_change_just_after_connecting_lets_bytes_overtake_the_handshake() -> N
     assert [(bytes(sink.received), sink.eof) for sink in kept.made] == [(b"x", True)]
 
 
+def test_an_end_may_overtake_the_handshake_too() -> None:
+    network = SimulatedNetwork(Link(rtt=1.0))
+    kept = Kept()
+    stream = network.connect(kept)
+    network.change(Link(0))
+    stream.close()
+    network.clock.run()
+    assert [sink.eof for sink in kept.made] == [True]
+
+
 def test_a_take_in_the_middle_of_a_wait_divides_it() -> None:
     net = network(1.0)
     stream = net.connect(Echo, handshake=False)
