@@ -127,7 +127,7 @@ setup(
             "mypy>=1.10",
             "types-paramiko",
             "types-setuptools",
-            "dulwich>=0.22",  # a program of other people, watched: tests/examples; and a client of the gateway
+            "dulwich>=0.22",  # git in Python, as a client of the gateway: tests/interop/test_gateway_git.py
             "pygit2>=1.14",  # libgit2 as a client of the gateway: tests/interop/test_gateway_git.py
             "loggerhead==2.0.3",  # the same, that uses Breezy as a library: tests/interop/test_brz_library.py
             "setuptools>=70.1",  # builds netem alone without asking an index: tests/house

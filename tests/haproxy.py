@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import re
-import socket
-import subprocess
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Self
 
 from needs import program
+from processes import Listening, free_port
 
 PAGE = Path(__file__).parents[1] / "doc" / "howto" / "run_several_servers.md"
 
@@ -24,26 +22,10 @@ def configuration(port: int, servers: Sequence[tuple[int, int]]) -> str:
     return text + "".join(lines)
 
 
-class Haproxy:
+class Haproxy(Listening):
     """The process, as a context."""
 
     def __init__(self, folder: Path, servers: Sequence[tuple[int, int]]) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
-        self._file = folder / "haproxy.cfg"
-        self._file.write_text(configuration(self.port, servers), encoding="utf-8")
-
-    def __enter__(self) -> Self:
-        command = [program("haproxy"), "-db", "-q", "-f", str(self._file)]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-            except ConnectionRefusedError:
-                assert self._process.poll() is None, f"haproxy -c -f {self._file} says why"
-            else:
-                return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        port, file = free_port(), folder / "haproxy.cfg"
+        file.write_text(configuration(port, servers), encoding="utf-8")
+        super().__init__([program("haproxy"), "-db", "-q", "-f", str(file)], port, f"haproxy -c -f {file} says why")

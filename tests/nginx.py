@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import re
-import socket
-import subprocess
 from pathlib import Path
-from typing import Self
 
 from needs import program
+from processes import Listening, free_port
 
 PAGE = Path(__file__).parents[1] / "doc" / "howto" / "serve_stock_git.md"
 
@@ -30,37 +28,22 @@ http {{
 """
 
 
-class Nginx:
+class Nginx(Listening):
     """The process, as a context."""
 
     def __init__(self, folder: Path, backend: int, certificate: Path, key: Path) -> None:
         """`backend`: the port of the server."""
         folder.mkdir()
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port: int = free.getsockname()[1]
+        port, file = free_port(), folder / "nginx.conf"
         (text,) = re.findall(r"```nginx\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
         for old, new in (
             ("127.0.0.1:8080", f"127.0.0.1:{backend}"),
-            ("listen 443 ssl", f"listen 127.0.0.1:{self.port} ssl"),
+            ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
             ("/etc/ssl/code.pem", str(certificate)),
             ("/etc/ssl/code.key", str(key)),
         ):
             assert text.count(old) == 1
             text = text.replace(old, new)
-        self._folder, self._file = folder, folder / "nginx.conf"
-        self._file.write_text(AROUND.format(folder=folder, text=text))
-
-    def __enter__(self) -> Self:
-        command = [program("nginx"), "-p", str(self._folder), "-c", str(self._file), "-e", "stderr"]
-        self._process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        while True:
-            try:
-                socket.create_connection(("127.0.0.1", self.port)).close()
-            except ConnectionRefusedError:
-                assert self._process.poll() is None, f"nginx -t -c {self._file} says why"
-            else:
-                return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.kill()
-        self._process.wait()
+        file.write_text(AROUND.format(folder=folder, text=text))
+        command = [program("nginx"), "-p", str(folder), "-c", str(file), "-e", "stderr"]
+        super().__init__(command, port, f"nginx -t -c {file} says why")

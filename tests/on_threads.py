@@ -70,6 +70,11 @@ def serving(
         server.close()
 
 
+def echo(connection: socket.socket) -> None:
+    while data := connection.recv(65536):
+        connection.sendall(data)
+
+
 def read(client: socket.socket, size: int) -> bytes:
     got = bytearray()
     while len(got) < size:

@@ -1,9 +1,14 @@
-"""The processes of this machine, as /proc shows them."""
+"""The processes of this machine, as /proc shows them, and programs that listen on a port of it."""
 
 from __future__ import annotations
 
 import os
+import signal
+import socket
+import subprocess
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Self
 
 
 def read(pid: int, name: str) -> bytes:
@@ -43,3 +48,33 @@ def group(leader: int) -> list[int]:
 def peak(pid: int) -> int:
     """Return the most bytes of memory that a process has used."""
     return status_of(pid)["VmHWM"] * 1024
+
+
+def free_port() -> int:
+    """Return a port of loopback on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port: int = free.getsockname()[1]
+    return port
+
+
+class Listening:
+    """A program that listens on a port of loopback, as a context. `why`: where it is said why it does not."""
+
+    def __init__(self, command: Sequence[str], port: int, why: str = "") -> None:
+        self.port = port
+        self._command, self._why = command, why
+
+    def __enter__(self) -> Self:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", self.port)).close()
+            except ConnectionRefusedError:
+                assert self.process.poll() is None, self._why
+            else:
+                return self
+
+    def __exit__(self, *_: object) -> None:
+        self.process.send_signal(signal.SIGCONT)
+        self.process.kill()
+        self.process.wait()

@@ -27,6 +27,19 @@ HOSTILE = (
 )  # fmt: skip
 """Names that would do harm where they were taken for something else than text."""
 
+RECORDING = """
+import os
+from smartserver.spans import Part, span
+from smartserver.trace.flags import read
+from smartserver.trace.tracing import Tracing
+
+tracing = Tracing(read([os.environ.get("SMARTSERVER_DEBUG", "")]), print, "ours", os.environ)
+with tracing.listening(), span(Part.LOCAL, "dream"):
+    pass
+tracing.close()
+"""
+"""A program that records one span."""
+
 
 def push(name: str = "project", *, trace: str = ID, process: int = 7) -> list[Event]:
     """A push by a process that one command starts, and a late call over a file; `name` is in each text there is."""

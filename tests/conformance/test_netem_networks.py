@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 from needs import require
-from on_threads import PATIENCE, serving
+from on_threads import PATIENCE, echo, serving
+from simulated_servers import Echo
 
 from netem.budget import NothingCounted, TooManyRoundTrips, round_trips
 from netem.effects import Blackhole, Cut, Effect, Loss
@@ -18,7 +19,7 @@ from netem.link import Link
 from netem.network import Network
 from netem.packets.network import CLIENT, Packets
 from netem.proxy import Proxy
-from netem.simulated import ServerTransport, SimulatedNetwork
+from netem.simulated import SimulatedNetwork
 from netem.watched import Watched
 
 RTT = 0.1
@@ -120,20 +121,6 @@ class ExactHandshakes:
         assert (counts.rounds, counts.handshake_rounds, counts.connections) == (5, 5, 5)
 
 
-class _Echo:
-    def __init__(self, transport: ServerTransport) -> None:
-        self._transport = transport
-
-    def data_received(self, data: bytes) -> None:
-        self._transport.write(data)
-
-    def eof_received(self) -> None:
-        self._transport.close()
-
-    def connection_lost(self, error: ConnectionError | None) -> None:
-        pass
-
-
 class TestSimulated(NetworkSuite, ExactHandshakes):
     refused = Loss(0.5)
 
@@ -145,7 +132,7 @@ class TestSimulated(NetworkSuite, ExactHandshakes):
     @pytest.fixture
     def connect(self, network: SimulatedNetwork) -> Callable[[], Ask]:
         def connect() -> Ask:
-            stream = network.connect(_Echo)
+            stream = network.connect(Echo)
 
             def ask(line: bytes) -> bytes:
                 stream.send(line)
@@ -154,11 +141,6 @@ class TestSimulated(NetworkSuite, ExactHandshakes):
             return ask
 
         return connect
-
-
-def echo(connection: socket.socket) -> None:
-    while content := connection.recv(65536):
-        connection.sendall(content)
 
 
 @contextlib.contextmanager

@@ -5,7 +5,6 @@ from __future__ import annotations
 import http.client
 import json
 import threading
-import urllib.request
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -86,14 +85,3 @@ def test_at_once_is_one(real_network: Watched, port: int) -> None:
     connection = http.client.HTTPConnection("127.0.0.1", port)
     assert load_at_once(connection) == ITEMS
     connection.close()
-
-
-def test_urllib_opens_a_connection_for_each(real_network: Watched, port: int) -> None:
-    def load() -> None:
-        for name in ITEMS:
-            urllib.request.urlopen(f"http://127.0.0.1:{port}/items/{name}").read()  # also N+1
-
-    with pytest.raises(TooManyRoundTrips) as caught, round_trips(real_network, at_most=2):
-        load()
-    assert "took 10 round trips (5 of them opening connections), 5 connections" in str(caught.value)
-    assert f"test_example_http.py:{line_of('# also N+1')} in load" in str(caught.value)

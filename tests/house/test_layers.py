@@ -1,14 +1,17 @@
-"""The imports between our modules follow the table of CONTRIBUTING.md, and those of libraries follow `LIBRARIES`.
+"""The imports between our modules follow the table of CONTRIBUTING.md, in no circle; those of libraries `LIBRARIES`. A
+package's `__init__` costs its importer nothing. The protocol, the store and both ends know no version-control system.
 
-To bend a rule, change the table and say why in the commit; there is no exception list.
-"""
+To bend a rule, change the table and say why in the commit; there is no exception list."""
 
 from __future__ import annotations
 
 import ast
+import graphlib
 import re
+import subprocess
 import sys
 
+import pytest
 from sources import PACKAGES, ROOT, Source, sources
 
 VERSION = "smartserver.__version__"
@@ -142,3 +145,87 @@ def test_every_package_is_in_the_table() -> None:
     assert LAYERS.keys() <= modules
     for names in (*LAYERS.values(), SPEAKS):
         assert modules.issuperset(set(names) - {VERSION})
+
+
+def test_no_modules_import_each_other_in_a_circle() -> None:
+    """Late imports and those for types alone are included."""
+    found = sources(*PACKAGES)
+    names = {source.module for source in found}
+    imports = {
+        source.module: {name if name in names else name.rpartition(".")[0] for _, name in source.imports}
+        for source in found
+    }
+    graphlib.TopologicalSorter({name: (to & names) - {name} for name, to in imports.items()}).prepare()
+
+
+SPEAKS_FOR_ITS_PACKAGE = ("smartserver", "netem", "netem.describe", "netem.effects")
+"""Packages whose `__init__` has names; every other is a docstring alone."""
+
+OF_BREEZY = "smartserver.plugins.breezy_shim"
+"""A package of Breezy's, loaded as `breezy.plugins.hpss`: its only module is `__init__`."""
+
+MAX_LINES = 60
+"""The most lines of an `__init__` that has names; a longer one belongs in a module of its own."""
+
+
+def test_an_init_is_a_docstring() -> None:
+    for source in sources(*PACKAGES):
+        if not source.is_package or source.module == OF_BREEZY:
+            continue
+        assert ast.get_docstring(source.tree), f"{source.path}: says nothing of its package"
+        if source.module not in SPEAKS_FOR_ITS_PACKAGE:
+            assert len(source.tree.body) == 1, f"{source.path}: more than a docstring"
+        assert len((ROOT / source.path).read_text().splitlines()) <= MAX_LINES, source.path
+
+
+@pytest.mark.parametrize(
+    "package",
+    [source.module for source in sources(*PACKAGES) if source.is_package and source.module != OF_BREEZY],
+)
+def test_importing_a_package_loads_no_library(package: str) -> None:
+    """An import of a package loads neither a library nor another of our packages."""
+    script = f"import sys; import {package}; print(*sorted(sys.modules))"
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True, cwd=ROOT)
+    loaded = run.stdout.split()
+    heavy = {"twisted", "click", "zstandard", "msgspec", "paramiko", "fastimport", "pytest", "asyncio", "hypothesis"}
+    assert not heavy.intersection(loaded)
+    top = package.partition(".")[0]
+    assert {name.partition(".")[0] for name in loaded}.intersection(PACKAGES) == {top}
+    if package not in SPEAKS_FOR_ITS_PACKAGE:
+        above = {package.rsplit(".", count)[0] for count in range(package.count(".") + 1)}
+        assert {name for name in loaded if name.partition(".")[0] == top} == above
+
+
+NEUTRAL = ("wire", "records", "store", "verbs", "server", "client")
+
+SYSTEM = re.compile(
+    r"(?<![a-z])(?:git|bzr|brz|bazaar|breezy|hg|mercurial|revno|inventor|left[-_ ]?hand|mainline)", re.IGNORECASE
+)
+"""The names of systems, and words of theirs for what is not in others."""
+
+TELLS_OTHERS_APART = {
+    "smartserver/wire/frames.py": "names the protocol of a peer that speaks another one, from HTTP to TLS",
+    "smartserver/store/format.py": "names the tool whose folder this is: nothing is made inside it",
+}
+"""Files with words of systems that are no client's and no repository's of ours, and why."""
+
+
+def words(text: str) -> list[str]:
+    """Each line with such a word, and its number."""
+    return [f"{number}: {line.strip()}" for number, line in enumerate(text.splitlines(), 1) if SYSTEM.search(line)]
+
+
+def found() -> dict[str, list[str]]:
+    """The lines of each neutral file."""
+    files = [source.path for source in sources(*[f"smartserver/{package}" for package in NEUTRAL])]
+    lines = {path: words((ROOT / path).read_text(encoding="utf-8")) for path in files}
+    return {path: each for path, each in lines.items() if each or SYSTEM.search(path)}
+
+
+def test_no_word_of_a_system() -> None:
+    wrong = {path: lines for path, lines in found().items() if path not in TELLS_OTHERS_APART}
+    assert not wrong, "\n" + "\n".join(f"{path}:{line}" for path, lines in wrong.items() for line in lines or ["0"])
+
+
+def test_every_exception_is_used() -> None:
+    assert found().keys() >= TELLS_OTHERS_APART.keys()

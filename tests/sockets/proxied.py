@@ -23,11 +23,6 @@ def nobody() -> Iterator[tuple[str, int]]:
         yield bound.getsockname()
 
 
-def echo(connection: socket.socket) -> None:
-    while data := connection.recv(65536):
-        connection.sendall(data)
-
-
 def connect(proxy: Proxy) -> socket.socket:
     client = socket.create_connection((proxy.host, proxy.port), PATIENCE)
     client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

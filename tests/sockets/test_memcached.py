@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import signal
 import socket
-import subprocess
 import time
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from builders import MAIN, History, joined, push
 from counting import Counting
 from memory_transport import MemoryTransport
 from needs import needs, program
+from processes import Listening, free_port
 from strangers import stranger
 
 from smartserver.server.memcached import MOST, Memcached
@@ -25,45 +25,24 @@ from smartserver.store.repository import PackRepository
 pytestmark = [pytest.mark.sockets, needs("memcached")]
 
 
-class Process:
+class Process(Listening):
     """A memcached of its own."""
 
     def __init__(self) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as free:
-            self.port = free.getsockname()[1]
-        user = ["-u", "root"] if os.geteuid() == 0 else []
-        words = [program("memcached"), "-l", "127.0.0.1", "-p", str(self.port), "-U", "0", *user]
-        self.process = subprocess.Popen(words, stderr=subprocess.DEVNULL)
-        end = time.monotonic() + 60
-        while not self.is_there():
-            assert time.monotonic() < end
-            time.sleep(0.01)
-
-    def is_there(self) -> bool:
-        try:
-            socket.create_connection(("127.0.0.1", self.port)).close()
-        except OSError:
-            return False
-        return True
-
-    def end(self) -> None:
-        self.process.send_signal(signal.SIGCONT)
-        self.process.kill()
-        self.process.wait()
+        port, user = free_port(), ["-u", "root"] if os.geteuid() == 0 else []
+        super().__init__([program("memcached"), "-l", "127.0.0.1", "-p", str(port), "-U", "0", *user], port)
 
 
 @pytest.fixture
 def one() -> Iterator[Process]:
-    made = Process()
-    yield made
-    made.end()
+    with Process() as made:
+        yield made
 
 
 @pytest.fixture
 def other() -> Iterator[Process]:
-    made = Process()
-    yield made
-    made.end()
+    with Process() as made:
+        yield made
 
 
 class Texts:
@@ -153,7 +132,8 @@ def test_a_server_that_stalls_is_waited_for_once(one: Process, texts: Texts) -> 
 def test_of_two_servers_one_may_die(one: Process, other: Process, texts: Texts) -> None:
     with at(one, other) as remote:
         texts.read(remote)
-        one.end()
+        one.process.kill()
+        one.process.wait()
         found = texts.read(remote)
         assert found["memcached_failures"] in (1, 2)
         assert 0 < found["memcached_hits"] < len(texts.expected)

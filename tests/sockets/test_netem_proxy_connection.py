@@ -1,4 +1,4 @@
-"""netem.proxy_connection: how connections begin and end; times only from below."""
+"""netem.proxy_connection: how connections begin and end, what passes, and how much of it waits; times from below."""
 
 from __future__ import annotations
 
@@ -6,41 +6,22 @@ import contextlib
 import gc
 import socket
 import struct
+import sys
 import threading
 import time
 from collections.abc import Callable
 from functools import partial
 
 import pytest
-from on_threads import PATIENCE, read, serving
-from proxied import RTT, ask, connect, echo, nobody, read_all
+from on_threads import PATIENCE, echo, read, serving
+from proxied import RTT, ask, connect, nobody, read_all
 
+from netem.effects import Cut
 from netem.link import Link
 from netem.proxy import Proxy
-from netem.proxy_connection import KERNEL_BUFFER, ProxyConnection
+from netem.proxy_connection import KERNEL_BUFFER, ProxyConnection, unsent
 
 pytestmark = pytest.mark.sockets
-
-
-def test_a_server_that_speaks_first() -> None:
-    def serve(connection: socket.socket) -> None:
-        connection.sendall(b"hello")
-        echo(connection)
-
-    with serving(serve) as server, Proxy(RTT, server.address) as proxy:
-        begun = time.monotonic()
-        with connect(proxy) as client:
-            assert read(client, 5) == b"hello"
-            assert time.monotonic() - begun >= 2 * RTT - 0.001
-            assert proxy.counts().rounds == 2
-            ask(client)
-            assert proxy.take().rounds == 3
-
-
-def test_the_handshake_may_be_left_out() -> None:
-    with serving(echo) as server, Proxy(RTT, server.address, handshake=False) as proxy, connect(proxy) as client:
-        ask(client)
-        assert proxy.take().rounds == 1
 
 
 def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
@@ -159,3 +140,80 @@ def test_what_is_accepted_as_the_proxy_closes_is_closed_with_it(turns: int) -> N
         loop.call_soon_threadsafe(connect_and_close)
         thread.join(PATIENCE)
     gc.collect()  # what was lost is warned of, and a warning is an error
+
+
+# -- sockets
+
+
+@pytest.mark.parametrize("rtt", [0, 0.02])
+def test_much_passes_unharmed_both_ways(rtt: float) -> None:
+    text = bytes(range(256)) * 40_000
+    with serving(echo) as server, Proxy(rtt, server.address) as proxy, connect(proxy) as client:
+
+        def send() -> None:
+            client.sendall(text)
+            client.shutdown(socket.SHUT_WR)
+
+        sender = threading.Thread(target=send)
+        sender.start()
+        assert read_all(client) == text
+        sender.join()
+        counts = proxy.take()
+    assert (counts.bytes_up, counts.bytes_down) == (len(text), len(text))
+
+
+def test_a_receiver_that_does_not_read_stops_the_sender() -> None:
+    sent = [0]
+    finish = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        connection.recv(9)
+        while not finish.is_set():
+            connection.settimeout(0.3)
+            try:
+                sent[0] += connection.send(bytes(1 << 16))
+            except TimeoutError:
+                if sent[0] >= window:  # Before that it is the machine that pauses.
+                    finish.set()
+
+    window = 1 << 20
+    with serving(serve) as server, Proxy(0.01, server.address, window=window) as proxy, connect(proxy) as client:
+        client.sendall(b"x")
+        assert finish.wait(PATIENCE)
+        counts = proxy.counts()
+        assert counts.bytes_down >= window
+        # The window, one read of the loop, and what the kernel holds on the way to the client (at most 6 MiB on Linux).
+        assert counts.bytes_down <= window + (1 << 18) + (10 << 20)
+        read(client, sent[0])
+
+
+def test_what_the_kernel_still_holds_is_sent_before_the_reset() -> None:
+    """The cut has come out, and the server is reset, before the client reads the first byte."""
+    size = 1 << 18
+    lost = threading.Event()
+
+    def serve(connection: socket.socket) -> None:
+        with contextlib.suppress(ConnectionError):
+            while True:
+                connection.sendall(bytes(1 << 16))
+        lost.set()
+
+    with serving(serve) as server, Proxy(0.01, server.address, down=[Cut(size)]) as proxy, socket.socket() as client:
+        client.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 14)
+        client.settimeout(PATIENCE)
+        client.connect((proxy.host, proxy.port))
+        assert lost.wait(PATIENCE)
+        assert len(read(client, size)) == size
+        with pytest.raises(ConnectionResetError):
+            client.recv(9)
+
+
+def test_what_a_socket_took_and_has_not_sent() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener, socket.create_connection(listener.getsockname()) as client:
+        assert unsent(client) == 0
+        client.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                client.send(bytes(1 << 20))
+        assert (unsent(client) > 0) is (sys.platform == "linux")  # no other kernel tells
+    assert unsent(client) == 0

@@ -59,13 +59,7 @@ def test_ipv6(tmp_path: Path) -> None:
         line = process.stderr.readline()
         port = int(line.split("hpss://[::1]:")[1].split("/")[0])
         with Client(lambda: TcpMedium("::1", port)) as client:
-            remote = RemoteRepository(client, "p", Knowledge(None, "x"))
-            history = History()
-            first, second = history.line(1)[0], history.line(1, None, "other")[0]
-            assert push(remote, HistorySource(history), MAIN, first).outcome is Outcome.DONE
-            # Loopback: a client on this machine may force.
-            (done,) = remote.push(PushRequest([RefUpdate(MAIN, second, Rule.FORCE)], HistorySource(history), NEW)).refs
-            assert done.outcome is Outcome.DONE
+            client.call(server_ping, PingRequest())
     finally:
         process.terminate()
         process.communicate(timeout=PATIENCE)

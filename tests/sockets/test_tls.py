@@ -331,20 +331,6 @@ def test_trust_is_confirmed_once(secure: Secure, user: User, monkeypatch: pytest
     assert "is not a URL" in trust("http://example.org/")[1]
 
 
-def test_the_server_takes_only_what_it_can_use(secure: Secure, tmp_path: Path) -> None:
-    def serve(*words: str) -> tuple[int, str]:
-        done = run("-m", "smartserver.cli.main", "serve", str(tmp_path / "served"), *words)
-        return done.status, done.err
-
-    for words in (("--require-tls",), ("--tls-key", "x"), ("--tls", "x"), ("--tls", "auto", "--tls-key", "x")):
-        status, said = serve(*words)
-        assert (status, "--tls" in said) == (2, True), said
-    assert serve("--tls", "/nothing", "--tls-key", str(secure.key)) == (
-        1,
-        "smartserver: --tls: /nothing: No such file or directory\n",
-    )
-
-
 def test_a_certificate_of_its_own(secure: Secure, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STATE_DIRECTORY", str(secure.folder / "state"))
     found: list[str] = []

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.metadata import entry_points
 
 import pytest
+from traces import RECORDING
 
 from smartserver import pytest_plugin
 
@@ -85,30 +86,6 @@ def test_of_all():
     )
     result.assert_outcomes(failed=1, passed=1)
     result.stdout.fnmatch_lines(["*Server.info is banned by the rule duplicate: the same was answered before;*"])
-
-
-def test_rules_for_all_and_a_test_that_says_why_not(pytester: pytest.Pytester) -> None:
-    result = run(
-        pytester,
-        """
-def test_all():
-    ask(Client(Medium))
-
-@pytest.mark.unbanned("it measures what this costs")
-def test_unbanned():
-    ask(Client(Medium))
-    assert "SMARTSERVER_DEBUG" not in os.environ
-
-@pytest.fixture
-def client():
-    return Client(Medium)
-
-def test_fixtures_too(client):
-    ask(client)
-""",
-        "hpss_bans = rpc:Server.info vfs:*",
-    )
-    result.assert_outcomes(failed=2, passed=1)
 
 
 def test_what_fixtures_do_fails_their_test_though_they_catch_the_error(pytester: pytest.Pytester) -> None:
@@ -232,18 +209,8 @@ def test_it_is_offered_to_pytest() -> None:
     assert {("smartserver.pytest_plugin", "smartserver.pytest_plugin")} <= {(each.name, each.value) for each in points}
 
 
-RECORD = '''
-COMMAND = """
-import os
-from smartserver.spans import Part, span
-from smartserver.trace.flags import read
-from smartserver.trace.tracing import Tracing
-
-tracing = Tracing(read([os.environ.get("SMARTSERVER_DEBUG", "")]), print, "a command", os.environ)
-with tracing.listening(), span(Part.LOCAL, "dream"):
-    pass
-tracing.close()
-"""
+RECORD = f"""
+COMMAND = {RECORDING!r}
 
 @pytest.mark.parametrize("fails", [True, False])
 def test_some(fails):
@@ -252,7 +219,7 @@ def test_some(fails):
 
 def test_that_runs_nothing():
     assert False
-'''
+"""
 
 
 def test_a_test_that_fails_keeps_its_trace_as_a_page_if_that_is_asked_for(pytester: pytest.Pytester) -> None:

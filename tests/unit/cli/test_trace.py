@@ -12,7 +12,7 @@ import msgspec
 import pytest
 from cli_runs import run, why
 from click.testing import Result
-from traces import push, read
+from traces import RECORDING, push, read
 
 from smartserver.cli.reference import pages
 from smartserver.trace.events import CommandEnded, decode, encode
@@ -20,22 +20,11 @@ from smartserver.trace.html import html
 from smartserver.trace.perfetto import perfetto
 from smartserver.trace.report import lines
 
-RECORDING = """
-import os
-from smartserver.spans import Part, span
-from smartserver.trace.flags import read
-from smartserver.trace.tracing import Tracing
-
-tracing = Tracing(read([os.environ["SMARTSERVER_DEBUG"]]), print, "ours", os.environ)
-with tracing.listening(), span(Part.LOCAL, "dream"):
-    pass
-tracing.close()
-raise SystemExit(3)
-"""
-"""A command that records one span."""
+ENDING = f"{RECORDING}\nraise SystemExit(3)"
+"""A command that records one span, and fails."""
 
 
-def traced(script: str = RECORDING, *options: object) -> Result:
+def traced(script: str = ENDING, *options: object) -> Result:
     """Run a program in Python and trace it."""
     return run("trace", "run", *options, "--", sys.executable, "-c", script)
 
@@ -56,7 +45,7 @@ def test_it_is_appended_to_a_file_and_shown_later_or_compared(tmp_path: Path) ->
     """The schema is that of the lines: a reader in another language has the page alone."""
     first, second = tmp_path / "a", tmp_path / "b"
     for path in (first, first, second):
-        done = traced(RECORDING, "-o", path)
+        done = traced(ENDING, "-o", path)
         assert (done.exit_code, done.output) == (3, "")
     shown = run("trace", "show", first)
     assert shown.exit_code == 0

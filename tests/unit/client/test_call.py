@@ -1,4 +1,5 @@
-"""client.call, client.credentials: changes that are repeated and made, not made or unknown; tokens that are wanted."""
+"""client.call, certainty, retry, credentials: changes that are repeated and made, not made or unknown, and when; tokens
+that are wanted."""
 
 from __future__ import annotations
 
@@ -23,10 +24,11 @@ from scripted import (
     upload,
 )
 
+from smartserver.client.certainty import Certainty
 from smartserver.client.credentials import NoToken
 from smartserver.client.medium import CannotConnect, ConnectionLost
 from smartserver.client.request import NotOurProtocol, Outgoing, Refusal
-from smartserver.client.retry import PAUSES
+from smartserver.client.retry import PAUSES, may_help
 from smartserver.errors import (
     AccessDenied,
     DivergedBranches,
@@ -38,8 +40,8 @@ from smartserver.errors import (
 from smartserver.verbs.branch_delete import BranchDeleteResult
 from smartserver.verbs.repository_insert_pack import InsertPackRequest, InsertPackResult, repository_insert_pack
 from smartserver.verbs.server_ping import PingRequest, server_ping
-from smartserver.wire.errors import RemoteProtocolError
-from smartserver.wire.events import Body, End, Error, Event, GoAway, Reply, Request
+from smartserver.wire.errors import Interrupted, NotHpss, RemoteProtocolError
+from smartserver.wire.events import Body, End, Error, Event, Reply, Request
 from smartserver.wire.frames import PREFACE
 from smartserver.wire.messages import Outcome, RequestFlag, Status, decode_request, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -103,17 +105,6 @@ def test_a_repeat_that_is_done_in_part_leaves_the_rest_unknown() -> None:
     assert unknown.why.startswith("sent again, it was refused: ")
 
 
-def test_a_refusal_is_certain_though_nobody_is_there_afterwards() -> None:
-    def leaving(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.say(Error(event.id, CHANGED), GoAway(b"the server is stopping"))
-
-    server = Server([leaving])
-    with server.client() as client, pytest.raises(CannotConnect):
-        client.request(DELETE)
-    assert server.tried == 2
-
-
 def test_a_question_whether_a_change_could_be_made_is_a_read() -> None:
     server = Server([broken] * 3)
     with server.client() as client, pytest.raises(ConnectionLost):
@@ -160,14 +151,6 @@ def test_a_server_of_another_version_has_changed_nothing() -> None:
     with server.client() as client, pytest.raises(NotOurProtocol):
         client.request(DELETE)
     assert server.tried == 1
-
-
-def test_who_speaks_something_else_may_have_a_server_behind_him() -> None:
-    """The lines in front of an answer may not be the server's: the same change is asked for again."""
-    server = Server([banner(b"SSH-2.0-OpenSSH_9.6\r\n"), reply(done(BranchDeleteResult([])))])
-    with server.client() as client:
-        client.request(DELETE)
-    assert server.ids == [DELETE.id] * 2
 
 
 @pytest.mark.parametrize(
@@ -359,3 +342,53 @@ def test_a_change_that_may_have_been_made_is_still_a_repeat() -> None:
     ages = [decode_request(each.payload).age for each in server.connections[1].heard if isinstance(each, Request)]
     assert len(ages) == 2
     assert min(ages) >= 1
+
+
+UNMADE, HARDLY, PERHAPS = Certainty
+
+UNREAD = [
+    CannotConnect("h:1", "refused"),
+    ConnectionLost("reset"),
+    RemoteProtocolError("expected a reply"),
+    NotHpss("expected an opening line"),
+    NotOurProtocol("the server speaks version 2"),
+]
+STRANGER = NotHpss("expected an opening line")
+NO_ANSWER = [ConnectionLost("reset"), RemoteProtocolError("expected a reply"), Interrupted("in the middle")]
+
+TABLE = [
+    # How the sending ended; whether it may have been read; what is known then if it was UNMADE, HARDLY, PERHAPS.
+    *[(wrong, False, UNMADE, HARDLY, PERHAPS) for wrong in UNREAD],
+    (STRANGER, True, HARDLY, HARDLY, PERHAPS),
+    (CannotConnect("me@h", "ssh ended with status 1"), True, HARDLY, HARDLY, PERHAPS),
+    *[(wrong, True, PERHAPS, PERHAPS, PERHAPS) for wrong in NO_ANSWER],
+]
+
+
+@pytest.mark.parametrize(
+    ("wrong", "read", "unmade", "hardly", "perhaps"), TABLE, ids=[f"{type(row[0]).__name__}-{row[1]}" for row in TABLE]
+)
+def test_what_is_known_after(
+    wrong: Exception, read: bool, unmade: Certainty, hardly: Certainty, perhaps: Certainty
+) -> None:
+    after = [before.after(wrong, perhaps_read=read) for before in (UNMADE, HARDLY, PERHAPS)]
+    assert after == [unmade, hardly, perhaps]
+
+
+LOST, DOUBTFUL = {"lost"}, {"lost", "doubtful"}
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (ConnectionLost("reset"), [set(), LOST, DOUBTFUL]),
+        (CannotConnect("h:1", "refused"), [LOST, DOUBTFUL]),
+        (RemoteProtocolError("expected a reply"), [DOUBTFUL]),
+        (NotHpss("expected an opening line"), [DOUBTFUL]),
+        (NotOurProtocol("version 2"), []),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_when_sending_again_may_help(error: Exception, helps: list[set[str]]) -> None:
+    for known in (set(), LOST, DOUBTFUL):
+        assert may_help(error, lost="lost" in known, doubtful="doubtful" in known) is (known in helps), known

@@ -33,7 +33,6 @@ from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, Cancel, End, Error, Event, GoAway, Ping, Pong, Reply, Request
-from smartserver.wire.frames import PREFACE
 from smartserver.wire.messages import Fault, Outcome, RequestFlag, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
 
@@ -190,17 +189,6 @@ def test_a_server_that_refuses_and_closes_at_once_is_heard() -> None:
             client.request(upload(1000))
         client.request(READ)
     assert [connection.closed for connection in server.connections] == [1, 1]
-
-
-def test_a_broken_rule_before_all_was_sent_is_told_as_it_is() -> None:
-    def answering(medium: ScriptedMedium, event: Event) -> None:
-        if isinstance(event, Request):
-            medium.raw(PREFACE + bytes(40))
-
-    server = Server([answering] * 3)
-    with server.client() as client, pytest.raises(RemoteProtocolError):
-        client.request(upload(10))
-    assert server.tried == 1
 
 
 def test_a_bug_here_closes_the_connection() -> None:

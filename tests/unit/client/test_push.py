@@ -280,30 +280,6 @@ def test_a_large_one_need_not_announce_its_graph(bulk: bool) -> None:
     assert sum(ended for _, ended in body()) == len(LARGE)
 
 
-def test_a_segment_may_come_in_parts() -> None:
-    """It ends once, in the piece that has its last byte."""
-    whole = segment(NOISE.randbytes(5 * PIECE))
-    parts = [whole[:10], whole[10 : 3 * PIECE], whole[3 * PIECE :]]
-    _, body = sending(Made([*parts, *SMALL]), bulk=False, announced=False)
-    pieces = list(body())
-    assert b"".join(piece for piece, _ in pieces) == whole + b"".join(SMALL)
-    assert [ended for _, ended in pieces if ended] == [1, len(SMALL)]
-    _, body = sending(Made(parts), bulk=False, announced=False)
-    assert [ended for _, ended in body()][-2:] == [0, 1]
-
-
-def test_a_large_bulk_stream_says_its_graph_whole_before_anything_else() -> None:
-    flags, body = sending(Made(LARGE), bulk=True)
-    assert flags == RequestFlag.BULK | RequestFlag.GRAPH_FIRST
-    pieces = list(body())
-    assert max(len(piece) for piece, _ in pieces) <= PIECE
-    assert sum(ended for _, ended in pieces) == len(LARGE)
-    stream = read_bulk([pieces[0][0]])
-    assert next(stream) == encode_graph(GRAPH)
-    assert b"".join(read_bulk(piece for piece, _ in pieces)) == encode_graph(GRAPH) + b"".join(LARGE)
-    assert list(body()) == pieces
-
-
 def test_a_bulk_stream_holds_little_back() -> None:
     """The bytes made before are at the server while the next segment is made."""
     segments = [NOISE.randbytes(PIECE // 8) for _ in range(80)]

@@ -86,17 +86,7 @@ pytest_plugins = ["pytester"]
 
 PREAMBLE = """
 import pytest
-from netem.link import Link
-
-class Echo:
-    def __init__(self, transport):
-        self.transport = transport
-    def data_received(self, data):
-        self.transport.write(data)
-    def eof_received(self):
-        self.transport.close()
-    def connection_lost(self, error):
-        pass
+from simulated_servers import Echo
 
 def ping(stream, times=1):
     for _ in range(times):

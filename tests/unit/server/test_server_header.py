@@ -28,7 +28,6 @@ from smartserver.server.context import RequestContext
 from smartserver.server.header import RequestFailure, UndeclaredError, check_header, declared
 from smartserver.server.site import Site
 from smartserver.vcs.git.system import GitSystem
-from smartserver.verbs.branch_create import BranchCreateRequest, branch_create
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
 from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, verb
@@ -151,16 +150,6 @@ def context(served: Served, request: Request) -> RequestContext:
 def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = RequestFlag.NONE) -> list[int]:
     made = context(served, message(*calls, flags=flags))
     return [outcome.status for outcome in made.decide(served.repository().begin())]
-
-
-def test_later_calls_see_earlier_ones(served: Served, line: list[bytes]) -> None:
-    calls: list[tuple[AnyVerb, Arguments]] = [
-        (branch_create, BranchCreateRequest(b"refs/heads/one", line[1])),
-        (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/one", line[2], Rule.FF, create=False)),
-        (branch_delete, BranchDeleteRequest(b"refs/heads/one", line[2])),
-        (branch_create, BranchCreateRequest(b"refs/heads/one", line[0])),
-    ]
-    assert run(served, *calls) == [Status.DONE] * 4
 
 
 # -- errors

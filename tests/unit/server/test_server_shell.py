@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass, field
-from typing import cast
 
 import pytest
 from builders import MAIN, History
-from carriers import INSERT, PING, begin, connections_of, heard, wait
+from carriers import INSERT, PING, Carrier, begin, connections_of, heard, wait
 from dialogs import Served, message
 from twisted.internet.task import Clock
 
 from smartserver.errors import ServerBusy
 from smartserver.server.connections import Connections
-from smartserver.server.idle import PROBE_INTERVAL, IdleTimeouts
+from smartserver.server.idle import PROBE_INTERVAL
 from smartserver.server.limits import Limits
-from smartserver.server.outbox import SLICE, Outbox
-from smartserver.server.session import Session
+from smartserver.server.outbox import SLICE
+from smartserver.server.shell import SessionProtocol
 from smartserver.verbs.repository_pull import PullRequest, repository_pull
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, Cancel, End, Error, GoAway, Ping, Pong, Request
@@ -31,6 +29,8 @@ from smartserver.wire.limits import (
     STALL_TIMEOUT,
 )
 from smartserver.wire.messages import decode_failure, encode
+
+PULL = Request(1, encode(message((repository_pull, PullRequest()))))
 
 
 @pytest.mark.parametrize("ended", [False, True])
@@ -178,15 +178,21 @@ def test_a_client_whose_upload_waits_for_the_disk_may_be_silent(served: Served, 
     assert carrier.calls == ["pause", "resume", "resume", "lose write"]
 
 
-@pytest.mark.parametrize("ended", [False, True])
-def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(clock: Clock, ended: bool) -> None:
-    """Its peer ended after its request, or the server is stopping: its answer is cut no sooner for that."""
+def pulling(clock: Clock, limits: Limits | None = None) -> tuple[SessionProtocol, Carrier]:
+    """A connection whose peer asked for much, and takes nothing of it yet."""
     served = Served(history=History())
     tip = served.history.commit({"noise": bytes(range(256)) * 16, "more": random.Random(1).randbytes(5 << 20)})
     served.push([tip], {MAIN: tip})
-    made, carrier = begin(connections_of(clock, served=served))
+    made, carrier = begin(connections_of(clock, limits, served))
     carrier.stuck = True
-    made.dataReceived(Connection(Role.CLIENT).send(Request(1, encode(message((repository_pull, PullRequest()))))))
+    made.dataReceived(Connection(Role.CLIENT).send(PULL))
+    return made, carrier
+
+
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(clock: Clock, ended: bool) -> None:
+    """Its peer ended after its request, or the server is stopping: its answer is cut no sooner for that."""
+    made, carrier = pulling(clock)
     assert PIECE < carrier.writes[-1] <= SLICE
     assert PIECE < sum(map(len, made.outbox._unsent)) <= SLICE  # Read ahead, and no more.
     if ended:
@@ -208,105 +214,60 @@ def test_a_closing_connection_sends_what_was_asked_however_slowly_it_is_taken(cl
     assert carrier.calls[-1] == "abort"
 
 
-IDLE, DRAIN_TIME = 40.0, 10.0
-
-
-@dataclass
-class Asking:
-    """A session as far as it is asked for its requests and told; by default one of them is carried out."""
-
-    had_request: bool = True
-    idle: bool = False
-    at_rest: bool = False
-    receiving: bool = False
-    awaiting: bool = False
-    pinging: bool = False
-    discarding: int = 0
-    told: list[str] = field(default_factory=list)
-
-    def discard_no_more(self, why: str) -> None:
-        self.told.append(f"refuse the rest: {why}")
-
-    def go_away(self, why: str) -> None:
-        self.told.append(f"go away: {why}")
-
-    def ping(self) -> None:
-        self.told.append("ping")
-
-
-@dataclass
-class Waiting:
-    """A connection that waits."""
-
-    session: Asking = field(default_factory=Asking)
-    refused: bool = False
-    outbox: Outbox = field(default_factory=Outbox)
-    left: int = 0
-    """Bytes its peer has not taken."""
-
-    def __post_init__(self) -> None:
-        self.timeouts = IdleTimeouts(
-            cast("Session", self.session),
-            self.outbox,
-            lambda: self.left,
-            idle=IDLE,
-            drain_time=DRAIN_TIME,
-            refused=self.refused,
-        )
-        self.timeouts.begin(0.0)
-
-    def look(self, now: float) -> list[str]:
-        """The words that the session is told now; `end` where the connection had its time."""
-        self.session.told.clear()
-        return ["end"] if self.timeouts.look(now) else self.session.told
-
-
 @pytest.mark.parametrize(
-    ("session", "refused", "keep"),
-    [
-        (Asking(idle=True, at_rest=True), False, KEEP_IDLE),
-        (Asking(had_request=False, idle=True), False, IDLE),
-        (Asking(idle=True, at_rest=True), True, DRAIN_SECONDS),
-    ],
+    ("asked", "refusal", "keep"),
+    [(True, None, KEEP_IDLE), (False, None, 80.0), (False, ServerBusy("connections", 2), DRAIN_SECONDS)],
 )
-def test_a_connection_is_kept_for_a_request_to_come(session: Asking, refused: bool, keep: float) -> None:
-    kept = Waiting(session, refused)
-    assert kept.look(keep - 1) == []
-    assert not kept.timeouts.leaving
-    assert kept.look(keep) == [f"go away: no request for {keep:.0f} s"]
-    assert kept.timeouts.leaving
-    assert kept.timeouts.next_look(keep) == DRAIN_TIME
-    kept.timeouts.closing = True
-    kept.timeouts.note_taken(keep + DRAIN_TIME - 1)
-    assert kept.look(keep + DRAIN_TIME - 1) == []
-    assert kept.look(keep + DRAIN_TIME) == ["end"]
+def test_a_connection_is_kept_for_a_request_to_come(
+    clock: Clock, asked: bool, refusal: ServerBusy | None, keep: float
+) -> None:
+    made, carrier = begin(connections_of(clock, Limits(idle=80.0)), refusal=refusal)
+    client = Connection(Role.CLIENT)
+    if asked:
+        made.dataReceived(client.send(PING))
+    clock.pump([1.0] * int(keep - 1))
+    heard(carrier, client)
+    assert carrier.calls == []
+    clock.advance(1.0)
+    assert heard(carrier, client) == [GoAway(b"no request for %d s" % keep)]
+    assert carrier.calls == ["resume", "lose write"]
 
 
-def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more() -> None:
-    pinged = Waiting(Asking(pinging=True))
-    assert pinged.look(PING_INTERVAL - 1) == []
-    assert pinged.look(PING_INTERVAL) == ["ping"]
-    assert pinged.look(PING_INTERVAL) == []
-    pinged.timeouts.read_ended = True
-    assert pinged.look(PING_INTERVAL + PROBE_INTERVAL) == ["ping"]
-    assert pinged.timeouts.next_look(0.0) == PROBE_INTERVAL
+def test_signs_of_life_are_asked_for_more_often_of_one_that_sends_no_more(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pings: list[float] = []
+    made, _ = pulling(clock, Limits(idle=2 * PING_INTERVAL))  # It is looked at twice as often.
+    monkeypatch.setattr(made.session, "ping", lambda: pings.append(clock.seconds()))
+    made.session.go_away("the server is stopping")
+    clock.pump([PING_INTERVAL / 4] * 7)
+    assert pings == [PING_INTERVAL]
+    made.readConnectionLost()
+    clock.pump([PROBE_INTERVAL] * 4)
+    assert pings[1:] == [1.75 * PING_INTERVAL + number * PROBE_INTERVAL for number in range(5)]
 
 
-def test_a_refused_upload_has_its_time_since_it_was_seen() -> None:
-    refused = Waiting(Asking(discarding=1))
-    assert refused.look(1.0) == []
-    refused.session.discarding = 2
-    assert refused.look(DRAIN_SECONDS) == []
-    assert refused.look(DRAIN_SECONDS + 1) == []
-    assert refused.look(2 * DRAIN_SECONDS - 1) == []
-    assert refused.look(2 * DRAIN_SECONDS) == [f"refuse the rest: it still came {DRAIN_SECONDS:.0f} s after that"]
+def test_a_refused_upload_has_its_time_since_it_was_seen(connections: Connections, clock: Clock) -> None:
+    made, carrier = begin(connections)
+    wait(clock, 2 * DRAIN_SECONDS)
+    client = Connection(Role.CLIENT)
+    made.dataReceived(client.send(Request(1, INSERT, body=True)) + client.send(Body(1, b"x")))
+    heard(carrier, client)
+    said: list[object] = []
+    while not said:
+        clock.advance(1.0)
+        made.dataReceived(client.send(Body(1, b"x")))
+        said += heard(carrier, client)
+    assert DRAIN_SECONDS <= clock.seconds() - 2 * DRAIN_SECONDS <= DRAIN_SECONDS + PING_INTERVAL
+    assert said == [GoAway(b"the upload was refused: it still came %d s after that" % DRAIN_SECONDS)]
 
 
-def test_one_that_is_closing_has_its_time_since_all_was_sent_and_taken() -> None:
-    closing = Waiting()
-    closing.timeouts.closing = True
-    assert closing.look(IDLE - 1) == []
-    closing.timeouts.note_taken(IDLE - 1)
-    closing.timeouts.sent_all = IDLE
-    assert closing.look(IDLE + DRAIN_SECONDS - 1) == []
-    assert closing.look(IDLE + DRAIN_SECONDS) == ["end"]
+def test_one_that_is_closing_has_its_time_since_all_was_sent(connections: Connections, clock: Clock) -> None:
+    made, carrier = begin(connections)
+    wait(clock, STALL_TIMEOUT / 2)
+    made.dataReceived(b"GET / HTTP/1.1\r\n")
+    made.writeConnectionLost()
+    wait(clock, DRAIN_SECONDS - PING_INTERVAL)
+    assert carrier.calls == ["resume", "lose write"]
+    wait(clock, PING_INTERVAL)
+    assert carrier.calls == ["resume", "lose write", "lose"]

@@ -74,18 +74,6 @@ def test_tokens_are_found_by_all_of_them(changes: TokenChanges, access: Path) ->
         assert tokens.find(wrong) is None
 
 
-def test_a_revoked_token_is_gone(changes: TokenChanges, access: Path) -> None:
-    file = TokenFile(token_path(access))
-    kept, _ = create(changes)
-    token, token_id = create(changes)
-    assert file.content.find(token) is not None
-    assert changes.revoke(token_id).user == "ci"
-    assert file.content.find(token) is None
-    assert file.content.find(kept) is not None
-    with pytest.raises(UnusableFile, match=f"there is no token '{token_id}'"):
-        changes.revoke(token_id)
-
-
 @pytest.mark.parametrize("mode", [0o600, 0o640, 0o644])
 def test_nobody_may_read_it_who_may_not_read_the_access_file(changes: TokenChanges, access: Path, mode: int) -> None:
     create(changes)

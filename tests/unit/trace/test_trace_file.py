@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import base64
 import errno
+import hashlib
 import json
 import os
 import re
+from html.parser import HTMLParser
 from pathlib import Path
 
 import msgspec
 import pytest
-from pages import PageText, hash_of
 from traces import HOSTILE, OTHER_ID, push, read
 
 from smartserver.trace.events import CommandEnded, Event, RequestEnded, SpanEnded, decode, encode, schema
@@ -204,3 +206,42 @@ def test_what_does_not_nest_is_on_a_thread_of_its_own() -> None:
     events = [*push(), within, crossing]
     assert [name for _, name, *_ in slices(events, 7, SPANS + 1)] == ["crossing"]
     assert [start for *_, start, _ in slices(events, 7, REQUESTS + 1)] == [54_510]
+
+
+class PageText(HTMLParser):
+    def __init__(self, page: bytes) -> None:
+        super().__init__()
+        self.texts: dict[str, str] = {}
+        """The text of each script and style, by its tag and type."""
+        self.attributes: list[tuple[str, str | None]] = []
+        self.policy = ""
+        self._within = ""
+        self.feed(page.decode())
+        self.close()
+
+    @property
+    def block(self) -> str:
+        """Return the JSON of the trace."""
+        return self.texts["script application/json"]
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        given = dict(attrs)
+        self.attributes += attrs
+        if given.get("http-equiv") == "Content-Security-Policy":
+            self.policy = given["content"] or ""
+        self._within = ""
+        if tag in ("script", "style"):
+            self._within = f"{tag} {given.get('type') or ''}".strip()
+            assert self._within not in self.texts, "one of each"
+            self.texts[self._within] = ""
+
+    def handle_endtag(self, tag: str) -> None:
+        self._within = ""
+
+    def handle_data(self, data: str) -> None:
+        if self._within:
+            self.texts[self._within] += data
+
+
+def hash_of(text: str) -> str:
+    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"

@@ -2,49 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
 from faulty_transport import FaultyTransport
 from memory_transport import MemoryTransport
 
-from smartserver.verbs.declare import Context, Files
+from smartserver.server.jailed import JailedTransport
+from smartserver.server.open_files import OpenFiles
+from smartserver.server.vfs import RequestFiles
+from smartserver.verbs.declare import Context
 from smartserver.verbs.vfs import BringRequest, LookRequest, get, get_published, list_dir, put, stat
-from transports.base import ReadFile, Transport
+from transports.base import Transport
 from transports.errors import FileExists, TransportError, TransportFailed
 
 
-class GivenFiles:
-    """Implements `verbs.declare.Files`: contents of four bytes or more are sent in the body."""
-
-    def __init__(self, tree: Transport, body: bytes = b"") -> None:
-        self.tree = tree
-        self.body = body
-        self.sent = b""
-
-    def brought(self, size: int) -> Iterator[bytes]:
-        for _ in range(size):
-            yield self.body[:1]
-            self.body = self.body[1:]
-
-    def give(self, path: str, file: ReadFile, ranges: Sequence[tuple[int, int]]) -> bytes | None:
-        content = b"".join(file.read_ranges(ranges))
-        if len(content) < 4:
-            return content
-        self.sent += content
-        return None
-
-
-class FilesContext:
-    """A `verbs.declare.Context` with as much as these verbs ask for."""
-
-    def __init__(self, tree: Transport, body: bytes = b"") -> None:
-        self.files: Files = GivenFiles(tree, body)
-
-
 def context(tree: Transport, body: bytes = b"") -> Context:
-    return cast("Context", FilesContext(tree, body))
+    """A `verbs.declare.Context` with as much as these verbs ask for."""
+    files = RequestFiles(cast("JailedTransport", tree), io.BytesIO(body), cast("OpenFiles", None))
+    return cast("Context", SimpleNamespace(files=files))
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from banned_talk import INCARNATION, FileRequest, FileResult, RenameRequest, Talk
+from banned_talk import INCARNATION, Talk
 from builders import History
 from msgspec import Raw, msgpack
 
@@ -23,7 +23,7 @@ from smartserver.verbs.repository_pull import PullRequest, PullResult
 from smartserver.verbs.repository_read import ReadRequest, ReadResult
 from smartserver.verbs.repository_stats import StatsRequest
 from smartserver.verbs.server_ping import PingRequest, PingResult
-from smartserver.verbs.vfs import GetResult, LookRequest
+from smartserver.verbs.vfs import BringRequest, GetResult, LookRequest, NoResult, PathRequest, RenameRequest
 from smartserver.wire.events import End, GoAway, Reply
 from smartserver.wire.messages import Outcome, RequestFlag, State, Status, encode, raw
 from smartserver.wire.messages import Reply as ReplyMessage
@@ -68,8 +68,8 @@ def asks(*calls: tuple[str, Arguments], path: str = "project") -> Case:
     return case
 
 
-pack, pull, put = asks(PACK), asks(PULL), asks(("put", FileRequest("packs/a.pack", b"pack")))
-read_log = asks(("get", FileRequest("log/0000000001")), path="/team/project/")
+pack, pull, put = asks(PACK), asks(PULL), asks(("put", BringRequest("packs/a.pack", b"pack")))
+read_log = asks(("get", LookRequest("log/0000000001")), path="/team/project/")
 lock = asks(("rename", RenameRequest("lock/0123", "lock/held")), path="/team/project/")
 reads_in_the_request_of_the_change = asks(SET, REFS)
 asks_the_same_in_one_request = asks(pull_of(TIP), pull_of(TIP))
@@ -94,8 +94,8 @@ def reads_all_refs_after_a_change(talk: Talk) -> None:
 
 
 def reads_a_file_it_wrote(talk: Talk) -> None:
-    talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
-    talk.ask(("get", FileRequest("b")), path="project/a")
+    talk.done(("put", BringRequest("a/b", b"text")), results=[NoResult()])
+    talk.ask(("get", LookRequest("b")), path="project/a")
 
 
 def reads_its_own_tip_by_a_selector(talk: Talk) -> None:
@@ -105,17 +105,17 @@ def reads_its_own_tip_by_a_selector(talk: Talk) -> None:
 
 def reads_what_others_wrote(talk: Talk) -> None:
     talk.done(SET, DELETE, results=[SET_DONE, None], version=2)
-    talk.done(("put", FileRequest("a/b", b"text")), results=[FileResult()])
+    talk.done(("put", BringRequest("a/b", b"text")), results=[NoResult()])
     talk.done(("Repository.pull", PullRequest(refs=[b"topic"])), results=[PULLED], known=2)
     talk.done(("Repository.pull", PullRequest(haves=[TIP])), results=[PULLED], known=2)
     talk.done(pull_of(OTHER), results=[PULLED], known=2)
-    talk.done(("get", FileRequest("a/c")), results=[FileResult()])
+    talk.done(("get", LookRequest("a/c")), results=[GetResult(None)])
     talk.ask(("Repository.pull", PullRequest(refs=[b"main"])), path="another")
 
 
 def reads_what_was_refused_and_what_it_has(talk: Talk) -> None:
-    talk.refuse(talk.ask(("put", FileRequest("a", b"text"))), PermissionDenied("a"))
-    talk.done(("get", FileRequest("a")), results=[FileResult()])
+    talk.refuse(talk.ask(("put", BringRequest("a", b"text"))), PermissionDenied("a"))
+    talk.done(("get", LookRequest("a")), results=[GetResult(None)])
     talk.done(SET, results=[None])
     talk.done(("Repository.pull", PullRequest(refs=[b"main"])), results=[PULLED])
     talk.done(SET, results=[SET_DONE], version=2)
@@ -139,9 +139,9 @@ def asks_the_same_twice_and_changes_another(talk: Talk) -> None:
 
 def asks_after_a_change_above(talk: Talk) -> None:
     talk.done(pull_of(TIP), results=[PULLED], path="team/project")
-    talk.done(("rename", RenameRequest("team", "others")), results=[FileResult()], path="")
+    talk.done(("rename", RenameRequest("team", "others")), results=[NoResult()], path="")
     talk.done(pull_of(TIP), results=[PULLED], path="team/project")
-    talk.done(("rename", RenameRequest("project", "other")), results=[FileResult()], path="team")
+    talk.done(("rename", RenameRequest("project", "other")), results=[NoResult()], path="team")
     talk.ask(pull_of(TIP), path="team/project")
 
 
@@ -210,20 +210,20 @@ def one_request_for_each(talk: Talk) -> None:
 
 def one_file_for_each(talk: Talk) -> None:
     for name in "ab":
-        talk.done(("put", FileRequest(name, b"text")), results=[FileResult()])
-    talk.ask(("put", FileRequest("c", b"text")))
+        talk.done(("put", BringRequest(name, b"text")), results=[NoResult()])
+    talk.ask(("put", BringRequest("c", b"text")))
 
 
 def others_between_two_that_are_alike(talk: Talk) -> None:
     for name in "abc":
-        talk.done(("mkdir", FileRequest(name)), results=[FileResult()])
-        talk.done(("rename", RenameRequest(name, f"{name}/target")), results=[FileResult()])
+        talk.done(("mkdir", PathRequest(name)), results=[NoResult()])
+        talk.done(("rename", RenameRequest(name, f"{name}/target")), results=[NoResult()])
         talk.done(pull_of(name.encode()), results=[PULLED])
 
 
 def one_file_of_its_own_content_for_each(talk: Talk) -> None:
     for name in "abc":
-        talk.ask(("put", FileRequest(name, name.encode())))
+        talk.ask(("put", BringRequest(name, name.encode())))
 
 
 def some_for_good_reasons(talk: Talk) -> None:
@@ -232,14 +232,14 @@ def some_for_good_reasons(talk: Talk) -> None:
     talk.done(pull_of(LINE[1]), results=[PULLED])
     talk.done(SET, results=[SET_DONE])
     for name, target in (("a", "1"), ("b", "2"), ("c", "3")):
-        talk.done(("rename", RenameRequest(name, target)), results=[FileResult()])
+        talk.done(("rename", RenameRequest(name, target)), results=[NoResult()])
     for page in "abcd":
         talk.done(("Repository.list", ListRequest(page)), results=[ListResult([], more=page != "d")])
 
 
 def differs_in_one_and_then_in_another(talk: Talk) -> None:
     for change in (("a", b"1"), ("b", b"1"), ("b", b"2"), ("c", b"2")):
-        talk.done(("put", FileRequest(*change)), results=[FileResult()])
+        talk.done(("put", BringRequest(*change)), results=[NoResult()])
 
 
 def one_request_for_each_of_several_repositories(talk: Talk) -> None:
@@ -274,13 +274,13 @@ def sends_twice(talk: Talk) -> None:
 
 
 def copies_by_a_detour(talk: Talk) -> None:
-    talk.done(("get", FileRequest("packs/a")), results=[FileResult(b"pack" * 20)])
-    talk.ask(("put", FileRequest("packs/b", b"pack" * 20)))
+    talk.done(("get", LookRequest("packs/a")), results=[GetResult(80, b"pack" * 20)])
+    talk.ask(("put", BringRequest("packs/b", b"pack" * 20)))
 
 
 def copies_what_was_published(talk: Talk) -> None:
     talk.done(("get_published", LookRequest("log/1")), results=[GetResult(80, b"text" * 20)])
-    talk.ask(("put", FileRequest("new", b"text" * 20)))
+    talk.ask(("put", BringRequest("new", b"text" * 20)))
 
 
 def sends_what_is_new(talk: Talk) -> None:
@@ -292,9 +292,9 @@ def sends_what_is_new(talk: Talk) -> None:
     talk.body(number, HISTORY.segment(TIP))
     number = talk.ask(INSERT, SET, path="another", flags=RequestFlag.BODY)
     talk.body(number, HISTORY.segment(LINE[1]) + b"\xff" * 99)
-    talk.done(("get", FileRequest("a")), results=[FileResult(b"short")])
-    talk.done(("put", FileRequest("b", b"short")), results=[FileResult()])
-    talk.ask(("put", FileRequest("c", b"other" * 20)))
+    talk.done(("get", LookRequest("a")), results=[GetResult(5, b"short")])
+    talk.done(("put", BringRequest("b", b"short")), results=[NoResult()])
+    talk.ask(("put", BringRequest("c", b"other" * 20)))
 
 
 def sends_what_was_not_stored_again(talk: Talk) -> None:

@@ -1,19 +1,15 @@
-"""A client with bans that talks to a server that answers as a test likes, and VFS verbs for it to use."""
+"""A client with bans that talks to a server that answers as a test likes, by its real verbs."""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from unittest import mock
+from collections.abc import Sequence
 
 import msgspec
 
 from smartserver.trace.bans.every import bans
 from smartserver.trace.bans.watcher import Watcher
-from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import VERBS, Arguments, Context, Effect, Result, verb
-from smartserver.verbs.vfs import GetResult, LookRequest
+from smartserver.verbs.declare import Arguments, Result
 from smartserver.wire import messages
 from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Body, End, Error, Event, Reply, Request
@@ -23,62 +19,6 @@ from smartserver.wire.messages import Request as RequestMessage
 from transports.errors import CodedError
 
 INCARNATION = b"i" * 16
-
-
-class FileRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """A file, and what to write."""
-
-    path: str
-    content: bytes = b""
-
-
-class FileResult(Result, frozen=True, array_like=True):
-    """The content of a file."""
-
-    content: bytes = b""
-
-
-class RenameRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Two names."""
-
-    path: str
-    target: str
-
-
-def get(context: Context, request: FileRequest) -> FileResult:
-    """Read a file."""
-    return FileResult()
-
-
-def change(context: Context, request: FileRequest) -> FileResult:
-    """Change a file or a folder."""
-    return FileResult()
-
-
-def move(context: Context, request: RenameRequest) -> FileResult:
-    """Give a file another name."""
-    return FileResult()
-
-
-def get_published(context: Context, request: LookRequest) -> GetResult:
-    """Read what was published."""
-    return GetResult(None)
-
-
-@contextmanager
-def vfs_verbs() -> Iterator[None]:
-    """There are file-level verbs, and none but these."""
-    assert every_verb()
-    with mock.patch.dict(VERBS):
-        for name in [each.name for each in VERBS.values() if each.is_vfs]:
-            del VERBS[name]
-        verb("get", effect=Effect.READ, is_vfs=True)(get)
-        verb("get_published", effect=Effect.READ, is_vfs=True)(get_published)
-        for name in ("put", "mkdir", "rmdir"):
-            verb(name, is_vfs=True)(change)
-        for name in ("rename", "publish", "withdraw"):
-            verb(name, is_vfs=True)(move)
-        yield
 
 
 class Talk:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterator
 
 import msgspec
 import pytest
@@ -18,7 +17,7 @@ from ban_cases import (
     SILENT,
     Case,
 )
-from banned_talk import Talk, vfs_verbs
+from banned_talk import Talk
 
 from smartserver.errors import Banned
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY, bans, noter, of_calls
@@ -35,12 +34,6 @@ from smartserver.wire.connection import Connection, Role
 from smartserver.wire.events import Request
 from smartserver.wire.messages import Call, RequestFlag, encode
 from smartserver.wire.messages import Request as RequestMessage
-
-
-@pytest.fixture(autouse=True)
-def _verbs() -> Iterator[None]:
-    with vfs_verbs():
-        yield
 
 
 def said(text: str) -> str:
