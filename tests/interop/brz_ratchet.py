@@ -149,11 +149,11 @@ def _there(users: Users) -> dict[str, str]:
         repository = PackRepository(LocalTransport(root), name)
         if isinstance(users.served, StockServed):
             found |= {name: "a repository"} if (root / name / ".bzr/repository").exists() else {}
-            for options in (root / name).rglob(".bzr/branch/branch.conf"):
+            for file in (root / name).rglob(".bzr/branch/branch.conf"):
                 with in_process():
-                    branch = Branch.open(str(options.parents[2]))
+                    branch = Branch.open(str(file.parents[2]))
                     tip, tags = branch.last_revision_info(), branch.tags.get_tag_dict()
-                found[str(options.parents[2].relative_to(root))] = tip, tags, PARENT.sub(b"", options.read_bytes())
+                found[str(file.parents[2].relative_to(root))] = tip, tags, PARENT.sub(b"", file.read_bytes())
         elif repository.exists():
             found[name] = "a repository"
             for ref in map(bytes.decode, dict(repository.snapshot().state.refs())):

@@ -338,13 +338,10 @@ def test_what_python_goes_on_with_is_the_rest(
 
         class Stopping:
             records = 0
+            changeset = writer.changeset
 
             def begin(self, wanted: Collection[bytes]) -> None:
                 pass
-
-            def changeset(self, revision: bytes) -> bytes:
-                made: bytes = writer.changeset(revision)
-                return made
 
             def piece(self) -> bytes:
                 found = next(pieces)
