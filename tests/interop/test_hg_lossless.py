@@ -331,8 +331,7 @@ def test_what_python_goes_on_with_is_the_rest(
     with Arrived(HgRepository(target)) as arrived:
         for segment in served.segments(order):
             arrived.add(segment)
-        writer = arrived._writer
-        assert writer is not None
+        writer: Any = arrived._writer
         writer.begin(order)
         pieces = chain([writer.piece()], repeat(ValueError("left to Python")))
 
