@@ -160,13 +160,6 @@ def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, program
     assert os.getsid(worker) != os.getsid(blocked.git.pid)
 
 
-def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
-    (worker,) = workers(zygote_of(user))
-    os.killpg(blocked.git.pid, signal.SIGINT)
-    blocked.git.wait(PATIENCE)
-    assert ended(worker)
-
-
 def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, programs: str) -> None:
     """The command ends at whichever moment the interrupt comes, and does not report that its worker died."""
     (first,) = workers(zygote_of(user))

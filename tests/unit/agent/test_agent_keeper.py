@@ -13,7 +13,7 @@ import pytest
 from agents import Times, keeping, stop
 
 import smartserver
-from smartserver.agent.address import KEEPER, NoAgent, is_wanted, path_of, runtime_folder
+from smartserver.agent.address import KEEPER, NoAgent, path_of, runtime_folder
 from smartserver.agent.keeper import IDLE, MOST, MOST_OF_SERVER, Keeper
 from smartserver.agent.lending import ask, borrow, give
 from smartserver.agent.messages import Give, Status, decode_held
@@ -172,17 +172,6 @@ def test_an_agent_that_does_not_answer_is_none(environment: dict[str, str], monk
         assert borrow("k", environment) is None
         with pytest.raises(NoAgent, match="timed out"):
             ask(Status(), decode_held, environment)
-
-
-@pytest.mark.parametrize(("value", "wanted"), [(None, True), ("1", True), ("0", False), ("No", False), ("off", False)])
-def test_it_can_be_turned_off(value: str | None, wanted: bool) -> None:
-    assert is_wanted({} if value is None else {"SMARTSERVER_AGENT": value}) is wanted
-
-
-@pytest.mark.parametrize("name", ["LD_PRELOAD", "LD_AUDIT"])
-def test_it_is_off_where_a_library_may_change_what_a_connection_is(name: str) -> None:
-    assert not is_wanted({name: "/usr/lib/torsocks/libtorsocks.so"})
-    assert is_wanted({name: ""})
 
 
 def test_the_folder_is_made_for_its_user_alone(environment: dict[str, str]) -> None:

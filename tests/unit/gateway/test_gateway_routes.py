@@ -138,23 +138,18 @@ def test_a_push_is_read_up_to_its_pack() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "texts",
     [
-        b"nonsense",
-        b"x" * 40 + b" " + ABSENT + b" refs/heads/a",
-        ABSENT + b" " + ABSENT,
-        b"0" * 20 + b" 00 refs/heads/a",
+        [b"nonsense"],
+        [b"x" * 40 + b" " + ABSENT + b" refs/heads/a"],
+        [ABSENT + b" " + ABSENT],
+        [b"0" * 20 + b" 00 refs/heads/a"],
+        [ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a"] * 2,
     ],
 )
-def test_commands_that_are_none(text: bytes) -> None:
+def test_commands_that_are_none(texts: list[bytes]) -> None:
     with pytest.raises(BadRequest):
-        read_request(io.BytesIO(line(text) + FLUSH).read)
-
-
-def test_two_commands_for_one_ref() -> None:
-    one = line(ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a")
-    with pytest.raises(BadRequest):
-        read_request(io.BytesIO(one * 2 + FLUSH).read)
+        read_request(io.BytesIO(b"".join(map(line, texts)) + FLUSH).read)
 
 
 def test_words_of_git_make_no_line_of_their_own_in_the_log(
