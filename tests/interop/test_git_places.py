@@ -67,7 +67,7 @@ def test_a_clone_that_borrows_receives_only_the_rest(ours: Begin) -> None:
         assert side.git(f"{user}-2", "rev-parse", "main") == side.git("b", "rev-parse", "main")
 
 
-def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
+def test_from_a_bare_repository_by_git_dir_and_in_a_folder_below(ours: Begin) -> None:
     side = ours("shared")
     side.prepare('as c git clone -q --mirror "$URL" c; a commit four; a git push -q origin main')
     fine(side.run("c git fetch"))
@@ -75,13 +75,9 @@ def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
     fine(side.run("c git update-ref refs/heads/new main~1; c git push $URL refs/heads/new"))
     fine(side.run("as c git --git-dir=a/.git push origin main:refs/heads/newer"))
     assert {"refs/heads/new", "refs/heads/newer"} <= side.refs.keys()
-
-
-def test_a_subfolder_of_the_work_tree(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare("mkdir -p a/deep/er; a commit four")
-    fine(side.run("user a/deep/er git push origin main"))
-    fine(side.run("user a/deep/er git fetch"))
+    side.prepare("mkdir -p a/deep/er; a commit five")
+    for command in ("push origin main", "fetch"):
+        fine(side.run(f"user a/deep/er git {command}"))
 
 
 # -- formats

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from git_sides import Done, Served, Side, check_rounds, fine, server_refs
+from git_sides import Done, Served, Side, check_rounds
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -61,20 +61,3 @@ def test_a_read_only_server(ours: Begin, served: Served, tmp_path: Path) -> None
     assert snapshot_of(server.root / path) == before
     assert not (server.root / (path + "-new")).exists()
     assert server.close() == ""
-
-
-# -- the default branch
-
-
-def test_head_is_set_and_its_old_branch_deleted(ours: Begin, served: Served) -> None:
-    side = ours("shared")
-    path = side.path
-    refused = side.run("a git push origin --delete main")
-    advice = "first run `smartserver config URL head ANOTHER-BRANCH`"
-    assert f" ! [remote rejected] main (deletion of the current branch prohibited: {advice})\n" in refused.err
-    done = fine(side.run('smartserver config "$URL" head topic'))
-    assert done.out == "refs/heads/topic\n"
-    fine(side.run("a git push origin --delete main"))
-    assert "refs/heads/main" not in server_refs(served, path)
-    side.prepare('as c git clone -q "$URL" c')
-    assert side.git("c", "symbolic-ref", "HEAD") == "refs/heads/topic"
