@@ -23,6 +23,14 @@ printf 'a\n' > 'a/with space'
 a git add -A; GIT_AUTHOR_NAME='Someone Else' GIT_AUTHOR_DATE='1600000000 +0530' a git commit -qm 'Odd names
 
 With a body.'
+mkdir a/folder a/gone a/was
+for n in becomes becomes.more folder/x folder/y gone/x gone/y mode was/x was/y; do echo 1 > a/$n; done
+a git add -A; a git commit -qm 'Files and folders'
+rm -r a/becomes* a/folder/y a/gone a/was; mkdir a/becomes
+for n in becomes/x folder/z was; do echo 1 > a/$n; done; echo 2 > a/folder/x; chmod +x a/mode
+a git add -A; a git update-index --add --cacheinfo 160000,1111111111111111111111111111111111111111,sub
+a git commit -qm 'Each is another'; a git commit -q --allow-empty -m 'Nothing changed'
+a git rm -rq --cached becomes folder mode sub was; rm -r a/becomes a/folder a/mode a/was; a git commit -qm 'None left'
 a git mv doc/guide.md doc/manual.md; a git rm -q empty; a git commit -qm 'Move and remove'
 a git merge -q -m 'Merge the topic' topic
 a git push -q origin main v1
@@ -31,7 +39,7 @@ a git push -q origin main v1
 
 @pytest.fixture
 def odd(ours: Begin) -> Side:
-    """A repository with every sort of tree entry, a rename and a merge."""
+    """A repository with every sort of tree entry and of change, a rename and a merge."""
     side = ours("shared")
     side.prepare(ODD)
     return side

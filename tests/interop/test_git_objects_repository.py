@@ -1,4 +1,4 @@
-"""vcs.git.repository, vcs.git.objects: what a git repository says of itself, and the revisions it may offer as haves."""
+"""vcs.git.repository, vcs.git.objects: what a git repository says of itself, and which revisions it offers as haves."""
 
 from __future__ import annotations
 

@@ -104,49 +104,6 @@ def test_a_head_that_is_not_there(sample: Sample) -> None:
         sample.contents.find("")
 
 
-def test_how_trees_differ(sample: Sample) -> None:
-    file, other = sample.blob(b"1"), sample.blob(b"2")
-    inner = sample.tree((b"100644", b"x", file), (b"100644", b"y", file))
-    changed = sample.tree((b"100644", b"x", other), (b"100644", b"z", file))
-    before = sample.tree(
-        (b"100644", b"becomes", file),
-        (b"100644", b"becomes.more", file),
-        (b"40000", b"folder", inner),
-        (b"40000", b"gone", inner),
-        (b"100644", b"mode", file),
-        (b"100644", b"same", file),
-        (b"40000", b"was", inner),
-    )
-    after = sample.tree(
-        (b"40000", b"becomes", inner),
-        (b"40000", b"folder", changed),
-        (b"100755", b"mode", file),
-        (b"100644", b"same", file),
-        (b"160000", b"sub", b"\x44" * 20),
-        (b"100644", b"was", file),
-    )
-    first = sample.commit(before)
-    second = sample.commit(after, [first])
-    assert list(sample.contents.changes(second)) == [
-        ChangedPath("D", b"becomes"),
-        ChangedPath("D", b"becomes.more"),
-        ChangedPath("A", b"becomes/x"),
-        ChangedPath("A", b"becomes/y"),
-        ChangedPath("M", b"folder/x"),
-        ChangedPath("D", b"folder/y"),
-        ChangedPath("A", b"folder/z"),
-        ChangedPath("D", b"gone/x"),
-        ChangedPath("D", b"gone/y"),
-        ChangedPath("M", b"mode"),
-        ChangedPath("A", b"sub"),
-        ChangedPath("A", b"was"),
-        ChangedPath("D", b"was/x"),
-        ChangedPath("D", b"was/y"),
-    ]
-    assert [change.action for change in sample.contents.changes(first)] == ["A"] * 10
-    assert list(sample.contents.changes(sample.commit(after, [second]))) == []
-
-
 def test_the_state_of_a_path(sample: Sample, whole: bytes) -> None:
     same = sample.commit(sample.tree((b"100755", b"run", sample.blob(b"#!\n"))))
     plain = sample.commit(sample.tree((b"100644", b"run", sample.blob(b"#!\n"))))
