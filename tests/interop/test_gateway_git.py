@@ -107,17 +107,6 @@ def test_partial_clone(server: GatewayServer, git: Git, path: str) -> None:
     assert (clone.folder / "big").read_text() == "y" * 5000
 
 
-def test_one_commit_by_its_id(server: GatewayServer, git: Git, path: str) -> None:
-    one = git("rev-parse", "HEAD").strip()
-    git.commit("two")
-    git("push", "-q", server.url(path), "main")
-    (git.folder.parent / "ci").mkdir()
-    ci = git.at("ci")
-    ci("init", "-q")
-    ci("fetch", "-q", "--depth=1", server.url(path), f"+{one}:refs/remotes/origin/main")
-    assert ci("rev-parse", "origin/main").strip() == one
-
-
 def test_delete_force_and_tags(server: GatewayServer, git: Git, path: str) -> None:
     two = git.commit("two")
     git("push", "-q", server.ours(path), "main", "main:doomed")  # From this machine: with all rights.

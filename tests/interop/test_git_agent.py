@@ -17,9 +17,8 @@ from pathlib import Path
 
 import pytest
 from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
-from agents import children, of_its_own, stop, workers
+from agents import of_its_own, stop, workers
 from git_sides import Served
-from processes import processes, read
 from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
@@ -228,17 +227,6 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     os.close(read)
 
 
-def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: User) -> None:
-    """The command does the work itself, and leaves no process that keeps a pipe open."""
-    user("git push origin main")
-    zygote = user.wait_until_loaded()
-    os.kill(zygote, signal.SIGSTOP)
-    try:
-        assert HELD in user("git fetch")
-    finally:
-        os.kill(zygote, signal.SIGCONT)
-
-
 @KEEPERS
 def test_in_other_circumstances_a_command_runs_itself(user: User) -> None:
     user("git push origin main")
@@ -343,27 +331,6 @@ def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> 
     assert count.read_text() == "login\n"
     assert "fatal: unrecognized command\n" in said
     assert "cannot connect to me@host" in said
-
-
-@KEEPERS
-def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
-    user("env SMARTSERVER_AGENT=0 git push origin main")
-    started = [user.start("git fetch") for _ in range(8)]
-    for each in started:
-        said = "".join(each.communicate(timeout=PATIENCE))
-        assert each.returncode == 0, said
-    assert HELD in user("git fetch")
-    keeper, zygote = user.keeper(), user.wait_until_loaded()
-    mark = user.agent["XDG_RUNTIME_DIR"]
-
-    def of_agents() -> set[int]:
-        return {pid for pid in processes() if mark.encode() in read(pid, "cmdline")}
-
-    # A worker that ends has no command line any more and is a child for a moment.
-    deadline = time.monotonic() + PATIENCE
-    while (found := of_agents()) != (expected := {keeper, zygote, *children(zygote)}):
-        assert time.monotonic() < deadline, (found, expected)
-        time.sleep(0.02)
 
 
 # -- over TLS

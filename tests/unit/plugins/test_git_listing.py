@@ -46,10 +46,6 @@ def leases_of(line: str, here: FakeLocal, known: Collection[bytes], remote: str 
     ("line", "unmet", "met"),
     [
         ("git push o main", False, False),
-        ("git push o", False, False),
-        ("git push --all o", False, False),
-        ("git push --mirror o", True, True),
-        ("git push o :", True, True),
         ("git push --follow-tags o main", True, True),
         ("git push o :topic", True, False),
         ("git push o +:topic", True, False),
