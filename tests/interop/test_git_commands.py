@@ -123,8 +123,6 @@ def check_server(ours: Side, gits: Side) -> None:
 # -- the modules that a whole run of the helper loads: git starts it for every command
 
 
-ALONE = "SMARTSERVER_AGENT=0; export SMARTSERVER_AGENT;"
-
 HEAVY = {
     "twisted",
     "click",
@@ -151,7 +149,7 @@ HEAVY = {
     ],
 )
 def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) -> None:
-    done = ours("shared").run(f"{ALONE} PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
+    done = ours("shared").run(f"PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
     assert done.status == 0, done.said
     # import time: self | cumulative | name
     loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
@@ -161,7 +159,7 @@ def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) ->
 
 def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Side]) -> None:
     side = ours("shared")
-    done = side.prepare(f"{ALONE} a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
+    done = side.prepare("a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
     call, summary = done.err.splitlines()
     assert call.startswith("hpss: Repository.insert_pack(")
     assert "Branch.set_last_revision(" in call
