@@ -227,18 +227,6 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     os.close(read)
 
 
-@KEEPERS
-def test_in_other_circumstances_a_command_runs_itself(user: User) -> None:
-    user("git push origin main")
-    user.wait_until_loaded()
-    made = Blocked(user, "sh -c 'export GIT_TRACE_PACKET=9; exec 9>trace; git ls-remote {}'")
-    try:
-        assert workers(zygote_of(user)) == []
-        assert modules(made.program(), "msgspec")
-    finally:
-        made.close()
-
-
 def test_what_the_first_command_had_ends_with_it(user: User) -> None:
     """The agent keeps neither its descriptors, which may hold a lock, nor its blocked signals, which may include ^C."""
     program = (

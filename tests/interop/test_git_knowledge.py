@@ -37,15 +37,11 @@ def check_whole(side: Side, repository: str, *, refs: str = "--all") -> None:
     assert missing_objects(side.served, side.path, objects) == []
 
 
-def write_large(side: Side, name: str, seed: int) -> None:
-    (side.folder / name).write_bytes(random.Random(seed).randbytes(LARGE))
-
-
 @pytest.fixture
 def large(ours: Begin) -> Side:
     """`shared`, with much content that user a has pushed and user b has fetched."""
     side = ours("shared")
-    write_large(side, "a/large", 1)
+    (side.folder / "a" / "large").write_bytes(random.Random(1).randbytes(LARGE))
     side.prepare("a git add .; a git commit -qm large; a git push -q origin main; b git pull -q")
     return side
 

@@ -1,4 +1,5 @@
-"""cli.importing: a folder becomes a commit, counted on the link."""
+"""cli.importing: a folder becomes a commit, counted on the link. That of a new repository and of a changed file are in
+`interop/test_git_stream_commands.py`."""
 
 from __future__ import annotations
 
@@ -59,14 +60,6 @@ def place(network: SimulatedNetwork, tmp_path: Path) -> Iterator[Place]:
         yield place
 
 
-@pytest.mark.max_round_trips("import, new repository")
-def test_a_new_repository(place: Place, capsys: pytest.CaptureFixture[str]) -> None:
-    place.run()
-    said = f"{place.tip.hex()} on refs/heads/main: {FILES} files, {FILES} sent (a new repository)\n"
-    assert capsys.readouterr().out == said
-    assert place.joint.site.find(PATH).repository.snapshot().state.settings["HEAD"] == MAIN
-
-
 @pytest.fixture
 def again(place: Place, network: SimulatedNetwork, capsys: pytest.CaptureFixture[str]) -> Place:
     """The same after an import, and after a change of one file."""
@@ -75,17 +68,6 @@ def again(place: Place, network: SimulatedNetwork, capsys: pytest.CaptureFixture
     capsys.readouterr()
     network.take()
     return place
-
-
-@pytest.mark.max_round_trips("import of one file")
-def test_a_changed_file_is_sent_alone(
-    again: Place, network: SimulatedNetwork, capsys: pytest.CaptureFixture[str]
-) -> None:
-    before = again.tip
-    again.run()
-    assert again.tip != before
-    assert capsys.readouterr().out.endswith(": 200 files, 1 sent\n")
-    assert network.counts().bytes_up < 3000
 
 
 @pytest.mark.max_round_trips("import, first contact")

@@ -79,20 +79,6 @@ def test_a_secret_is_nowhere_a_day_later(
     assert prune(repository) == 0
 
 
-def test_without_a_server_all_old_files_go_at_once(
-    repository: PackRepository, storage: MemoryTransport, history: History
-) -> None:
-    with_secret(repository, history)
-    repository.repack()
-    storage.put("incoming/of-a-dead-writer.pack", (SECRET,))
-    prune(repository)
-    assert repository.collect_garbage_files(0) > 0
-    assert storage.list_directory("incoming") == []
-    assert SECRET * 99 not in texts_in(storage)
-    assert len(storage.list_directory("packs")) == 2
-    check_whole(repository, history)
-
-
 def test_a_copy_that_is_not_done_keeps_all(repository: PackRepository, history: History) -> None:
     """Its refs come last."""
     (first,) = history.line(1)
