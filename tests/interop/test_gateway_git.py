@@ -15,6 +15,7 @@ from dulwich.objects import ObjectID
 from dulwich.repo import Repo
 from gateways import GatewayServer, Git, new_repository
 from mercurials import HGRC, LIBRARIES, LOADER
+from scripts import script
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -135,13 +136,11 @@ def test_atomic_push(server: GatewayServer, git: Git, path: str) -> None:
 def test_a_ref_that_moved_meanwhile(server: GatewayServer, git: Git, path: str, tmp_path: Path) -> None:
     """The old value that the client saw is the lease, whatever it is forced to."""
     git("push", "-q", server.url(path), "main")
-    hook = git.folder / ".git" / "hooks" / "pre-push"
-    hook.parent.mkdir(exist_ok=True)
     other = git.at("other")
     git("clone", "-q", server.url(path), str(other.folder))
     other.commit("theirs")
-    hook.write_text(f"#!/bin/sh\ncd {other.folder} && unset GIT_DIR && exec git push -q origin main\n")
-    hook.chmod(0o755)
+    pushes = f"cd {other.folder} && unset GIT_DIR && exec git push -q origin main"
+    script(git.folder / ".git" / "hooks" / "pre-push", pushes)
     git.commit("ours")
     assert "fetch first" in git("push", server.url(path), "main", status=1)
     assert git("ls-remote", server.url(path), "main").split()[0] == other("rev-parse", "HEAD").strip()

@@ -16,9 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
+from agent_sides import PATIENCE, Blocked, User, modules, wait_for_end, wait_until, zygote_of
 from agents import of_its_own, stop, workers
 from git_sides import Served
+from scripts import script
 from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
@@ -83,11 +84,8 @@ sys.exit(status)
 def test_a_worker_loads_no_module(user: User, tmp_path: Path) -> None:
     user("git push origin main")  # The agent is there.
     user("git clone -q $(git remote get-url origin) other")
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    program, listed = programs / "git-remote-hpss", tmp_path / "modules"
-    program.write_text(f"#!{sys.executable} -I\n{LISTS_MODULES}")
-    program.chmod(0o755)
+    programs, listed = tmp_path / "programs", tmp_path / "modules"
+    script(programs / "git-remote-hpss", LISTS_MODULES, f"{sys.executable} -I")
     user.environment["PATH"] = os.pathsep.join([str(programs), user.environment["PATH"]])
     user.environment["MODULES"] = str(listed)
     del user.environment["SMARTSERVER_DEBUG"]
@@ -131,9 +129,7 @@ def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
 def test_one_can_be_run_by_hand(user: User) -> None:
     process = user.start("smartserver agent run")
     try:
-        deadline = time.monotonic() + PATIENCE
-        while user("smartserver agent status").startswith("no agent"):
-            assert time.monotonic() < deadline
+        wait_until(lambda: not user("smartserver agent status").startswith("no agent"))
         assert user.keeper() == process.pid
     finally:
         stop(user.agent)
@@ -177,16 +173,13 @@ def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, pr
         _, said = program.communicate()
         assert program.returncode in (130, -signal.SIGINT, 1), said  # 1: Python was not loaded yet.
         assert LAST_WORDS not in said
-    deadline = time.monotonic() + PATIENCE
-    while workers(zygote_of(user)) != [first]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: workers(zygote_of(user)) == [first])
 
 
 def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Blocked) -> None:
     (worker,) = workers(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
-    assert ended(worker)
+    wait_for_end(worker)
     assert "Traceback" not in blocked.git.communicate(timeout=PATIENCE)[1]
 
 
@@ -195,7 +188,7 @@ def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blo
     (worker,) = workers(zygote_of(user))
     os.killpg(blocked.git.pid, signal.SIGSTOP)
     blocked.hang_up()
-    assert ended(worker)
+    wait_for_end(worker)
     os.killpg(blocked.git.pid, signal.SIGCONT)
     assert "fatal: hpss: " in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
@@ -240,7 +233,7 @@ def test_what_the_first_command_had_ends_with_it(user: User) -> None:
         assert "\nSigBlk:\t0000000000000000\n" in Path(f"/proc/{process}/status").read_text()
 
 
-SEEING = """#!/bin/sh
+SEEING = """\
 tr '\\0' ' ' </proc/$PPID/cmdline >$SEEN/$$.parent
 env -0 >$SEEN/$$.environment
 exec /usr/bin/git "$@"
@@ -250,9 +243,7 @@ exec /usr/bin/git "$@"
 def programs_of_a_push(user: User, parent: str) -> set[str]:
     """Return the environments of the programs that a process with this name runs during a push of one commit."""
     folder = user.folder / parent
-    folder.mkdir()
-    (folder / "git").write_text(SEEING)
-    (folder / "git").chmod(0o755)
+    script(folder / "git", SEEING)
     user.commit()
     user(f"env SEEN={folder} GIT_EXEC_PATH={folder} git push origin main")
     own = {"SEEN", "GIT_EXEC_PATH", "PATH", "SMARTSERVER_AGENT"}
@@ -286,12 +277,11 @@ def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(use
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
     """The output of ssh is shown while its command runs; ssh's open streams keep no reader waiting."""
     count = tmp_path / "count"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\necho started >> {count}\necho welcome >&2\nfor last; do :; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
+    last = 'for last; do :; done\nexec sh -c "$last"'
+    ssh = script(tmp_path / "ssh", f"echo started >> {count}\necho welcome >&2\n{last}")
     home = tmp_path / "home"
     (home / "code").mkdir(parents=True)
-    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    user.environment |= {"GIT_SSH": ssh, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     user(f"git remote set-url origin hpss+ssh://me@host{home}/code/project")
     said = user("git push origin main")
     assert "welcome" in said
@@ -311,10 +301,8 @@ def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None
 def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> None:
     """The shell is like git-shell: it runs no program of ours and exits with 128. Each login may ask for a password."""
     count = tmp_path / "count"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\necho login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128\n")
-    ssh.chmod(0o755)
-    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ssh = script(tmp_path / "ssh", f"echo login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128")
+    user.environment |= {"GIT_SSH": ssh, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = user("git ls-remote hpss+ssh://me@host/srv/code/project", status=128)
     assert count.read_text() == "login\n"
     assert "fatal: unrecognized command\n" in said

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from browse_sides import File, files_in
 from git_sides import Served, Side, fine
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -45,33 +46,21 @@ def odd(ours: Begin) -> Side:
     return side
 
 
-def tree_of(folder: Path) -> Mapping[str, object]:
-    """Return the content of a folder: text and executable bit, the target of a link, or None for a folder."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            found[name] = path.readlink()
-        else:
-            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100)) if path.is_file() else None
-    return found
-
-
 @pytest.mark.parametrize("revision", ["", "@v1", "@topic", "@ID"])
 def test_an_export_is_what_git_checks_out(odd: Side, revision: str) -> None:
     older = odd.git("a", "rev-parse", "main~")
     named = older if revision == "@ID" else revision[1:] or "main"
     asked = revision.replace("ID", older[:12])
     fine(odd.run(f'mkdir tree; git -C a archive {named} | tar -xC tree; as c smartserver export "$URL{asked}" out'))
-    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "tree") != {}
+    assert files_in(odd.folder / "out") == files_in(odd.folder / "tree") != {}
 
 
 def test_a_part_of_a_tree(odd: Side) -> None:
     fine(odd.run('as c smartserver export "$URL" out --path doc'))
     fine(odd.run('as c smartserver export "$URL/doc@main" again'))
     fine(odd.run('as c smartserver export "$URL/doc/manual.md" file'))
-    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "again") == tree_of(odd.folder / "a/doc")
-    assert tree_of(odd.folder / "file") == {"manual.md": (b"guide\n", False)}
+    assert files_in(odd.folder / "out") == files_in(odd.folder / "again") == files_in(odd.folder / "a/doc")
+    assert files_in(odd.folder / "file") == {b"manual.md": File("file", b"guide\n")}
 
 
 def test_a_file(odd: Side) -> None:
@@ -136,7 +125,7 @@ def test_without_a_server(odd: Side) -> None:
     asked = fine(odd.run('as c smartserver log "$URL"')).said
     assert fine(odd.run(f'as c smartserver log "{folder}"'), rounds=0).said == asked
     fine(odd.run(f'as c smartserver export "{folder}@main" out'), rounds=0)
-    assert tree_of(odd.folder / "out")["doc/manual.md"] == (b"guide\n", False)
+    assert files_in(odd.folder / "out")[b"doc/manual.md"] == File("file", b"guide\n")
 
 
 def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:

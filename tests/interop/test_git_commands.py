@@ -14,6 +14,7 @@ from git_rows import ROWS, Row
 from git_shallow_rows import SHALLOW_ROWS
 from git_sides import Done, Pair, Served, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
 from git_two_users import run
+from scripts import script
 
 from netem.counter import Counts
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 BUDGETS: dict[str, int] = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))["git"]
 """The most round trips of each command of shallow and partial clones."""
 
-BLIND = f"""#!{sys.executable}
+BLIND = """\
 from smartserver.cli import git_remote, git_remote_run
 from smartserver.plugins.git.hint import Hint
 
@@ -77,9 +78,7 @@ GUESSED = (
 def test_a_push_does_what_git_does_where_its_command_line_cannot_be_read(
     row: Row, pair: Callable[[str], Pair], tmp_path: Path
 ) -> None:
-    program = tmp_path / "git-remote-hpss"
-    program.write_text(BLIND)
-    program.chmod(0o755)
+    script(tmp_path / "git-remote-hpss", BLIND, sys.executable)
     both = pair(row.start)
     if row.before:
         both.prepare(row.before)

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 from git_sides import Pair, Side, check_rounds, fine, missing_objects
+from scripts import script
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -179,10 +180,8 @@ def test_a_clone_is_a_pack_and_a_small_fetch_is_not(ours: Begin) -> None:
 def test_what_a_pre_push_hook_is_told_of_refs_that_exist(ours: Begin) -> None:
     """Zeros, for the remote is not asked; of a leased ref what its lease expects. What is new can still be found."""
     side = ours("shared")
-    hook = side.folder / "a" / ".git" / "hooks" / "pre-push"
-    hook.parent.mkdir()
-    hook.write_text("#!/bin/sh\nread a id b old\necho $b $old $(git rev-list --count $id --not --remotes=$1)\n")
-    hook.chmod(0o755)
+    says = "read a id b old\necho $b $old $(git rev-list --count $id --not --remotes=$1)"
+    script(side.folder / "a" / ".git" / "hooks" / "pre-push", says)
     for option in ("", "--force-with-lease"):
         old = side.git("a", "rev-parse", "main") if option else "0" * 40
         side.prepare(f"a commit new{option}")

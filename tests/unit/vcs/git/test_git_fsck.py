@@ -285,23 +285,22 @@ def patterns() -> Iterator[re.Pattern[bytes]]:
     return (each for each in found if isinstance(each, re.Pattern))
 
 
+REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT)
+
+
 def endless(parsed: Any) -> Iterator[Any]:
     """Which kinds of repeats without a bound an expression has."""
-    for op, argument in parsed:
-        if op == _constants.ATOMIC_GROUP and len(argument) == 1 and argument[0][0] == _constants.MAX_REPEAT:
-            yield _constants.POSSESSIVE_REPEAT  # As `compiled` writes it.
-            yield from endless(argument[0][1][2])
-        elif op in (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_REPEAT):
-            if argument[1] == _constants.MAXREPEAT:
-                yield op
-            yield from endless(argument[2])
-        elif op == _constants.BRANCH:
-            for branch in argument[1]:
-                yield from endless(branch)
-        elif isinstance(argument, _parser.SubPattern):
-            yield from endless(argument)
-        elif isinstance(argument, tuple):
-            yield from (found for part in argument if isinstance(part, _parser.SubPattern) for found in endless(part))
+    op, argument = parsed if isinstance(parsed, tuple) and len(parsed) == 2 else (None, None)
+    if op is _constants.ATOMIC_GROUP and len(argument) == 1 and argument[0][0] is _constants.MAX_REPEAT:
+        yield _constants.POSSESSIVE_REPEAT  # As `compiled` writes it.
+        parsed = argument[0][1][2]
+    elif any(op is each for each in REPEATS):
+        if argument[1] is _constants.MAXREPEAT:
+            yield op
+        parsed = argument[2]
+    if isinstance(parsed, (tuple, list, _parser.SubPattern)):
+        for each in parsed:
+            yield from endless(each)
 
 
 def test_no_expression_goes_back() -> None:
