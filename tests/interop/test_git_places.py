@@ -17,27 +17,21 @@ BeginPair = Callable[[str], Pair]
 # -- submodules
 
 
-@pytest.fixture
-def with_submodule(ours: Begin) -> Side:
-    """A repository whose submodule is another one on the server."""
+def test_clone_sides_needs_a_setting(ours: Begin) -> None:
+    """The submodule is another repository on the server."""
     side = ours("shared")
     side.prepare(
         'git init -q super; user super git submodule --quiet add "$URL" lib; user super git commit -qm sub;'
-        ' user super git push -q "$URL-super" main'
+        ' user super git push -q "$URL-super" main; git config --global --unset protocol.hpss.allow'
     )
-    return side
-
-
-def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
-    with_submodule.prepare("git config --global --unset protocol.hpss.allow")
-    result = with_submodule.run('as c git clone --recurse-submodules "$URL-super" c')
+    result = side.run('as c git clone --recurse-submodules "$URL-super" c')
     assert result.status != 0
     assert "transport 'hpss' not allowed" in result.err
-    with_submodule.prepare("rm -rf c; smartserver setup git")
-    result = with_submodule.prepare('as c git clone -q --recurse-submodules "$URL-super" c')
+    side.prepare("rm -rf c; smartserver setup git")
+    result = side.prepare('as c git clone -q --recurse-submodules "$URL-super" c')
     assert result.counts.connections == 2
-    assert (with_submodule.folder / "c" / "lib" / "three").exists()
-    assert with_submodule.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
+    assert (side.folder / "c" / "lib" / "three").exists()
+    assert side.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
 
 
 # -- work trees and borrowed objects

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from browse_sides import files_in
 from git_sides import Done, Served, Side, check_rounds
 
 from smartserver.store.trailer import MAGIC
@@ -40,16 +41,12 @@ def test_a_repository_that_is_not_there(ours: Begin, command: str) -> None:
 # -- permissions
 
 
-def snapshot_of(folder: Path) -> dict[str, bytes]:
-    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_a_read_only_server(ours: Begin, served: Served, tmp_path: Path) -> None:
     server = Served(tmp_path, root=served.root)
     side = ours("shared")
     path = side.path
     side.prepare("a git remote add reading $READING; a commit four", READING=server.url(path))
-    before = snapshot_of(server.root / path)
+    before = files_in(server.root / path)
     said = "this server is read-only for anonymous users (start it with `--anonymous write`)"
     assert side.run("a git fetch reading").status == 0
     for command in ("main", "--force main~1:refs/heads/topic", ":topic", "--dry-run main", "--atomic main topic"):
@@ -61,7 +58,7 @@ def test_a_read_only_server(ours: Begin, served: Served, tmp_path: Path) -> None
     side.prepare("forget a")
     new = only_line(side.run("a git push $NEW main", NEW=server.url(path + "-new")))
     assert said in new
-    assert snapshot_of(server.root / path) == before
+    assert files_in(server.root / path) == before
     assert not (server.root / (path + "-new")).exists()
     assert server.close() == ""
 
