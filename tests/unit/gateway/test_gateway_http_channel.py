@@ -111,15 +111,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.close()
 
 
-def test_a_client_that_asks_nothing(place: Place) -> None:
-    _, carrier = place.connect()
-    place.wait(HEAD - 2)
-    assert carrier.connected
-    place.wait(10)
-    assert not carrier.connected
-    assert not place.connections.open
-
-
 def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
     """The timeout is for the whole head, however often bytes arrive."""
     channel, carrier = place.connect()
@@ -129,6 +120,7 @@ def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
             place.wait(1)
     assert not carrier.connected
     assert place.clock.seconds() <= HEAD + 10
+    assert not place.connections.open
 
 
 def test_a_head_without_end(place: Place) -> None:

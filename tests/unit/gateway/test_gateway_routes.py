@@ -186,17 +186,6 @@ def test_the_address_with_the_fewest_programs_comes_first() -> None:
     assert begun[-1] == "c1"
 
 
-def test_a_lost_request_takes_no_place() -> None:
-    places, begun = Places(1), list[str]()
-    lost = partial(begun.append, "lost")
-    for begin in (partial(begun.append, "a"), lost, partial(begun.append, "b")):
-        places.take("x", begin)
-    places.forget(lost)
-    assert len(places._waiting) == 1
-    places.leave("x")
-    assert begun == ["a", "b"]
-
-
 def test_a_lost_request_waits_for_no_update() -> None:
     executor, done = SteppedExecutor(), list[str]()
 
