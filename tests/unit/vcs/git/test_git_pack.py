@@ -170,25 +170,6 @@ def test_a_large_text_is_never_held_twice(files: list[int], sent: Sent) -> None:
 
 
 @BOTH
-def test_bases_outside_are_asked_for(part: Any, files: list[int], sent: Sent) -> None:
-    base = b"".join([b"line %d\n" % n for n in range(100)])
-    key = b"o" * 20
-    asked = []
-
-    def read(wanted: bytes) -> bytes:
-        asked.append(wanted)
-        return base
-
-    sent.record(BLOB, base + b"1\n", base, key)
-    sent.record(BLOB, base + b"2\n", base, key)
-    builder = build(part, files, sent, read)
-    assert asked == [key]
-    assert key not in builder
-    # The pack stands alone: what rests on something outside it is written whole.
-    assert entries(builder, files) == [(BLOB, base + b"1\n"), (BLOB, base + b"2\n")]
-
-
-@BOTH
 @pytest.mark.parametrize(
     ("wrong", "why"),
     [
