@@ -291,11 +291,6 @@ class Side:
         assert self.served is not None
         return server_refs(self.served, self.path)
 
-    @property
-    def knowledge_folder(self) -> Path:
-        """The folder in which user a's helper keeps its knowledge."""
-        return self.folder / ".cache" / "a" / "smartserver" / "remotes"
-
 
 def server_refs(served: Served, path: str) -> dict[str, str]:
     """Return the stored refs of a served repository; empty if there is none."""

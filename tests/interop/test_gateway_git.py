@@ -39,15 +39,11 @@ def git(tmp_path: Path) -> Git:
     return new_repository(tmp_path / "work")
 
 
-def generations(server: GatewayServer) -> list[Path]:
-    return sorted(server.cache.glob("git/*/*.git"))
-
-
 def cache_of(server: GatewayServer, key: str) -> Path:
     """The one cache that has an object."""
     (found,) = [
         each
-        for each in generations(server)
+        for each in server.cache.glob("git/*/*.git")
         if not subprocess.run(["git", "--git-dir", each, "cat-file", "-e", key], stderr=subprocess.DEVNULL).returncode
     ]
     return found

@@ -100,15 +100,11 @@ def check_said(row: Row, ours: Done, gits: Done) -> None:
 
 
 def check_left(both: Pair) -> None:
-    """Users and server have what they have with git."""
+    """Users have what they have with git; the served repository has git's refs and everything they reach."""
     state, expected_state = both.states()
     assert state == expected_state
-    both.ours.check_sound()
-    check_server(both.ours, both.gits)
-
-
-def check_server(ours: Side, gits: Side) -> None:
-    """The served repository has git's refs and everything they reach."""
+    ours, gits = both.ours, both.gits
+    ours.check_sound()
     assert ours.served is not None
     path = ours.path
     refs = peer_refs(gits)

@@ -68,7 +68,7 @@ def test_a_fetch_without_a_cache_brings_only_what_is_new(large: Side) -> None:
 def test_a_cache_at_the_version_of_the_server_with_other_refs(ours: Begin) -> None:
     """The server was restored to an earlier state, and has new changes since."""
     side = ours("shared")
-    path = knowledge_file(side.knowledge_folder, side.url)
+    path = knowledge_file(side.folder / ".cache" / "a" / "smartserver" / "remotes", side.url)
     known = decode(path.read_bytes(), parse(side.url).key)
     known.refs[b"refs/heads/main"] = (Tip(b"x" * 20),)
     path.write_bytes(encode(known))
