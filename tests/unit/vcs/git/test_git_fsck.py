@@ -290,7 +290,8 @@ REPEATS = (_constants.MAX_REPEAT, _constants.MIN_REPEAT, _constants.POSSESSIVE_R
 
 def endless(parsed: Any) -> Iterator[Any]:
     """Which kinds of repeats without a bound an expression has."""
-    op, argument = parsed if isinstance(parsed, tuple) and len(parsed) == 2 else (None, None)
+    pair: Any = parsed if isinstance(parsed, tuple) and len(parsed) == 2 else (None, None)
+    op, argument = pair
     if op is _constants.ATOMIC_GROUP and len(argument) == 1 and argument[0][0] is _constants.MAX_REPEAT:
         yield _constants.POSSESSIVE_REPEAT  # As `compiled` writes it.
         parsed = argument[0][1][2]
