@@ -25,8 +25,6 @@ TIME_RATIO = 2.0
 
 REF = "refs/heads/bench"
 SINGLY, AT_ONCE = "one-by-one", "at-once"
-_LOOK_EVERY = 25
-"""Pushes between two looks at the number of packs."""
 
 
 @click.command()
@@ -62,17 +60,15 @@ def command(path: Path, count: int, by: str) -> None:
         def git(url: str, revision: Revision) -> Pushed:
             return git_push(source, url, f"+{revision.id.hex()}:{REF}", environment)
 
-        def by_git(server: Server) -> tuple[list[float], int]:
-            push = partial(git, server.url(SINGLY))
-            return _push_each(push, server, revisions, progress, f"git push over {server.scheme}")
+        def by_git(server: Server) -> list[float]:
+            return _push_each(partial(git, server.url(SINGLY)), revisions, progress, f"git push over {server.scheme}")
 
-        def by_library() -> tuple[list[float], int]:
+        def by_library() -> list[float]:
             with Pusher(source, server.url(SINGLY), environment) as pusher:
-                push = lambda revision: pusher.push([revision], REF)  # noqa: E731
-                return _push_each(push, server, revisions, progress, "pushes")
+                return _push_each(lambda revision: pusher.push([revision], REF), revisions, progress, "pushes")
 
-        times, most = by_git(server) if by == "git" else by_library()
-        git_times = [] if daemon is None else by_git(daemon)[0]
+        times = by_git(server) if by == "git" else by_library()
+        git_times = [] if daemon is None else by_git(daemon)
         progress.step("the same in one push")
         with Pusher(source, server.url(AT_ONCE), environment) as pusher:
             pusher.push(revisions, REF).check()
@@ -83,22 +79,19 @@ def command(path: Path, count: int, by: str) -> None:
             f"the oldest of {branch}"
         )
         _add_times(report, times, git_times)
-        _add_store(report, server, daemon, most)
+        _add_store(report, server, daemon)
     report.finish()
 
 
 def _push_each(
-    push: Callable[[Revision], Pushed], server: Server, revisions: Sequence[Revision], progress: Progress, what: str
-) -> tuple[list[float], int]:
-    """Seconds of each push, and the most packs seen meanwhile."""
+    push: Callable[[Revision], Pushed], revisions: Sequence[Revision], progress: Progress, what: str
+) -> list[float]:
+    """Push each revision, and return the seconds of each push."""
     times: list[float] = []
-    most = 0
     for revision in revisions:
         times.append(push(revision).check().seconds)
-        if server.scheme == "hpss" and not len(times) % _LOOK_EVERY:
-            most = max(most, look(server.served, SINGLY).packs)
         progress.count(what, len(times), len(revisions))
-    return times, most
+    return times
 
 
 def _add_times(report: Report, ours: Sequence[float], git: Sequence[float]) -> None:
@@ -116,17 +109,13 @@ def _add_times(report: Report, ours: Sequence[float], git: Sequence[float]) -> N
         f"{TIME_RATIO:g} x median", ok,
     )  # fmt: skip
     report.add("a push: longest", shown(ours, 100), shown(git, 100))
-    tenth = max(1, len(ours) // 10)
-    report.add("the first tenth, median", shown(ours[:tenth], 50), shown(git[:tenth], 50))
-    report.add("the last tenth, median", shown(ours[-tenth:], 50), shown(git[-tenth:], 50))
 
 
-def _add_store(report: Report, server: Server, daemon: Server | None, most: int) -> None:
+def _add_store(report: Report, server: Server, daemon: Server | None) -> None:
     singly, at_once = look(server.served, SINGLY), look(server.served, AT_ONCE)
     deepest = f"{singly.deepest} ({at_once.deepest} by one push)"
     report.add("deepest base chain", deepest, "", f"{DEEPEST}", singly.deepest <= DEEPEST)
     report.add("packs at the end", str(singly.packs), "", f"under {PACKS}", singly.packs < PACKS)
-    report.add("packs, most seen", str(most))  # Repacking comes after the answer: on a busy machine it lags.
     sizes = [f"{size:,}" for size in (singly.size, at_once.size)]
     ratio = singly.size / at_once.size
     git_sizes = [folder_size(daemon.served / name / "objects") if daemon else 0 for name in (SINGLY, AT_ONCE)]

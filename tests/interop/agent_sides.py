@@ -7,6 +7,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 from agents import children, workers
@@ -57,12 +58,9 @@ class User:
 
     def wait_until_loaded(self) -> int:
         """Wait until the zygote is ready, and return its process id."""
-        found = children(self.keeper())
-        deadline = time.monotonic() + PATIENCE
-        while not modules(found[0], "msgspec") or workers(found[0]) or not children(found[0]):
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
-        return found[0]
+        found = children(self.keeper())[0]
+        wait_until(lambda: modules(found, "msgspec") and not workers(found) and children(found))
+        return found
 
 
 def modules(process: int, name: str) -> bool:
@@ -95,14 +93,16 @@ class Blocked:
         self.git.communicate(timeout=PATIENCE)
 
 
-def ended(process: int) -> bool:
-    """Wait for a process to end; return False after `PATIENCE` seconds."""
+def wait_until(holds: Callable[[], object]) -> None:
+    """Wait until a condition holds that gives no notice."""
     deadline = time.monotonic() + PATIENCE
-    while is_alive(process):
-        if time.monotonic() > deadline:
-            return False
+    while not holds():
+        assert time.monotonic() < deadline
         time.sleep(0.02)
-    return True
+
+
+def wait_for_end(process: int) -> None:
+    wait_until(lambda: not is_alive(process))
 
 
 def zygote_of(user: User) -> int:

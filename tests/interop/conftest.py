@@ -8,11 +8,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from agents import of_its_own
 from brz_sides import START, Begin, Change, Users, copy_start, make_start
 from git_histories import Builder
 from git_histories import environment as environment_of_git
-from git_sides import AGENT, Pair, Served, Side, copy_side
+from git_sides import Pair, Served, Side, copy_side
 
 HISTORY = r"""
 git init -q a
@@ -46,17 +45,6 @@ def _git_side(folder: Path) -> Side:
     side.prepare("git init -q --bare peer; git -C peer config uploadpack.allowAnySHA1InWant true")
     side.prepare("git -C peer config uploadpack.allowFilter true")
     return side
-
-
-@pytest.fixture(scope="session", autouse=True)
-def _agent() -> Iterator[None]:
-    """Run the agent of `git_sides.AGENT`, if it is on; the first command starts it."""
-    if not AGENT:
-        yield
-        return
-    with of_its_own() as variables, pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_RUNTIME_DIR", variables["XDG_RUNTIME_DIR"])
-        yield
 
 
 @pytest.fixture(scope="session")

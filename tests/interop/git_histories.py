@@ -65,6 +65,9 @@ class Builder:
             name.write_bytes(zlib.compress(whole, 1))
         return key
 
+    def remove(self, key: bytes) -> None:
+        (self.path / "objects" / key.hex()[:2] / key.hex()[2:]).unlink()
+
     def blob(self, text: bytes) -> bytes:
         return self.add(b"blob", text)
 

@@ -29,10 +29,6 @@ RTT = 0.02
 TIMEOUT = 120
 """Seconds after which a command counts as hanging."""
 
-AGENT = os.environ.get("SMARTSERVER_AGENT") == "1"
-"""True if an agent of the tests' own runs git's remote program: `make check SMARTSERVER_AGENT=1
-ARGS="tests/interop/test_git_*.py"`."""
-
 USERS = r"""
 set -e
 user() (
@@ -55,8 +51,8 @@ commit() { printf '%s\n' "$1" > "$1"; git add -A; git commit -q -m "$1"; }
 
 def environment(home: Path) -> dict[str, str]:
     """Return the environment of git and the helper: a home of its own, no variable of the user's, and fixed dates."""
-    # SMARTSERVER_DEBUG says what is banned; XDG_RUNTIME_DIR is set where there is an agent, AWS_... where a bucket is.
-    kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG", "XDG_RUNTIME_DIR")
+    # SMARTSERVER_DEBUG says what is banned; AWS_... is set where a bucket is.
+    kept = ("LANG", "LC_ALL", "LD_LIBRARY_PATH", "TMPDIR", "SMARTSERVER_DEBUG")
     return {
         **{name: value for name, value in os.environ.items() if name in kept or name.startswith("AWS_")},
         "PATH": with_forked(os.environ["PATH"]),
@@ -71,7 +67,7 @@ def environment(home: Path) -> dict[str, str]:
         "GIT_COMMITTER_EMAIL": "a@example.org",
         "GIT_COMMITTER_DATE": "1700000000 +0000",
         "GIT_TERMINAL_PROMPT": "0",
-        "SMARTSERVER_AGENT": "1" if AGENT else "0",
+        "SMARTSERVER_AGENT": "0",
         "CC": "false",  # `smartserver setup git` replaces no program of this environment.
     }
 
@@ -130,9 +126,8 @@ def fine(done: Done, rounds: int = 2) -> Done:
 
 
 def check_rounds(counts: Counts, rounds: int) -> None:
-    """Check the round trips, with the one that makes a connection; one less if the agent held a connection."""
-    held = AGENT and rounds > 0 and not counts.connections
-    assert counts.rounds == rounds - held, counts
+    """Check the round trips, with the one that makes a connection."""
+    assert counts.rounds == rounds, counts
 
 
 class Served:
@@ -295,11 +290,6 @@ class Side:
         """The refs of the served repository, as `server_refs`."""
         assert self.served is not None
         return server_refs(self.served, self.path)
-
-    @property
-    def knowledge_folder(self) -> Path:
-        """The folder in which user a's helper keeps its knowledge."""
-        return self.folder / ".cache" / "a" / "smartserver" / "remotes"
 
 
 def server_refs(served: Served, path: str) -> dict[str, str]:

@@ -14,6 +14,7 @@ from git_sides import Done, Served, Side
 from hg_sides import HgSide
 from needs import program
 from our_forks import with_forked
+from scripts import script
 from sshd import Sshd
 from versitygw import S3, environment
 
@@ -112,9 +113,7 @@ def login(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
     with Sshd(folder) as made:
         key = (folder / "user_key.pub").read_text()
         (folder / "authorized_keys").write_text(f'command="{smartserver} serve {folder} --stdio" {key}')
-        (folder / "bin").mkdir()
-        (folder / "bin" / "ssh").write_text(f'#!/bin/sh\nexec {program("ssh")} -F {made.config} "$@"\n')
-        (folder / "bin" / "ssh").chmod(0o755)
+        script(folder / "bin" / "ssh", f'exec {program("ssh")} -F {made.config} "$@"')
         yield made
 
 

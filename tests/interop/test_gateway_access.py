@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from certificates import Authority
 from gateways import GatewayServer, Git, new_repository
+from scripts import script
 
 from smartserver.server.tokens import TokenChanges
 
@@ -140,9 +141,7 @@ def test_tls(tmp_path: Path, git: Git) -> None:
 
 
 def test_push_options_and_the_words_of_a_hook(tmp_path: Path, git: Git) -> None:
-    hook = tmp_path / "check"
-    hook.write_text(f"#!/bin/sh\ncat >> {tmp_path}/told\nhead -c 10000 /dev/zero | tr '\\0' x\nexit 1\n")
-    hook.chmod(0o755)
+    hook = script(tmp_path / "check", f"cat >> {tmp_path}/told\nhead -c 10000 /dev/zero | tr '\\0' x\nexit 1")
     rule = '[[rules]]\nwho = ["anonymous"]\npath = "**"\nmay = "admin"\n'
     (tmp_path / "access.toml").write_text(f'{rule}[[hooks]]\npath = "**"\nbefore = ["{hook}"]\n')
     with GatewayServer(tmp_path, "--access", str(tmp_path / "access.toml"), anonymous="") as server:

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from access_rules import ADMIN
 from gateways import Git, new_repository
+from scripts import script
 from sshd import Sshd
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -69,9 +70,8 @@ def test_push_clone_fetch_and_delete(host: Host, git: Git) -> None:
 
 def test_receivers_are_told(host: Host, git: Git, tmp_path: Path) -> None:
     """Before the process ends: there is no other that would."""
-    receiver, told = tmp_path / "receiver", tmp_path / "told"
-    receiver.write_text(f"#!/bin/sh\nsleep 1\ncat >> {told}\n")
-    receiver.chmod(0o755)
+    told = tmp_path / "told"
+    receiver = script(tmp_path / "receiver", f"sleep 1\ncat >> {told}")
     (tmp_path / "access.toml").write_text(f'{ADMIN}\n[[hooks]]\npath = "**"\nafter = ["{receiver}"]\n')
     git("push", "-q", host.url, "main")
     assert git("rev-parse", "main").strip() in told.read_text()

@@ -16,10 +16,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
-from agents import children, of_its_own, stop, workers
+from agent_sides import PATIENCE, Blocked, User, modules, wait_for_end, wait_until, zygote_of
+from agents import of_its_own, stop, workers
 from git_sides import Served
-from processes import processes, read
+from scripts import script
 from secure_sides import Secure
 
 from smartserver.agent.address import ZYGOTE
@@ -84,11 +84,8 @@ sys.exit(status)
 def test_a_worker_loads_no_module(user: User, tmp_path: Path) -> None:
     user("git push origin main")  # The agent is there.
     user("git clone -q $(git remote get-url origin) other")
-    programs = tmp_path / "programs"
-    programs.mkdir()
-    program, listed = programs / "git-remote-hpss", tmp_path / "modules"
-    program.write_text(f"#!{sys.executable} -I\n{LISTS_MODULES}")
-    program.chmod(0o755)
+    programs, listed = tmp_path / "programs", tmp_path / "modules"
+    script(programs / "git-remote-hpss", LISTS_MODULES, f"{sys.executable} -I")
     user.environment["PATH"] = os.pathsep.join([str(programs), user.environment["PATH"]])
     user.environment["MODULES"] = str(listed)
     del user.environment["SMARTSERVER_DEBUG"]
@@ -132,9 +129,7 @@ def test_what_is_held_can_be_seen_and_closed(user: User) -> None:
 def test_one_can_be_run_by_hand(user: User) -> None:
     process = user.start("smartserver agent run")
     try:
-        deadline = time.monotonic() + PATIENCE
-        while user("smartserver agent status").startswith("no agent"):
-            assert time.monotonic() < deadline
+        wait_until(lambda: not user("smartserver agent status").startswith("no agent"))
         assert user.keeper() == process.pid
     finally:
         stop(user.agent)
@@ -160,13 +155,6 @@ def test_the_program_that_git_runs_is_thin(user: User, blocked: Blocked, program
     assert os.getsid(worker) != os.getsid(blocked.git.pid)
 
 
-def test_an_interrupt_ends_the_worker_too(user: User, blocked: Blocked) -> None:
-    (worker,) = workers(zygote_of(user))
-    os.killpg(blocked.git.pid, signal.SIGINT)
-    blocked.git.wait(PATIENCE)
-    assert ended(worker)
-
-
 def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, programs: str) -> None:
     """The command ends at whichever moment the interrupt comes, and does not report that its worker died."""
     (first,) = workers(zygote_of(user))
@@ -185,16 +173,13 @@ def test_an_interrupt_is_one_from_the_beginning(user: User, blocked: Blocked, pr
         _, said = program.communicate()
         assert program.returncode in (130, -signal.SIGINT, 1), said  # 1: Python was not loaded yet.
         assert LAST_WORDS not in said
-    deadline = time.monotonic() + PATIENCE
-    while workers(zygote_of(user)) != [first]:
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
+    wait_until(lambda: workers(zygote_of(user)) == [first])
 
 
 def test_the_death_of_the_thin_program_ends_the_worker(user: User, blocked: Blocked) -> None:
     (worker,) = workers(zygote_of(user))
     os.kill(blocked.program(), signal.SIGKILL)
-    assert ended(worker)
+    wait_for_end(worker)
     assert "Traceback" not in blocked.git.communicate(timeout=PATIENCE)[1]
 
 
@@ -203,7 +188,7 @@ def test_a_command_that_is_stopped_goes_on_where_it_was(user: User, blocked: Blo
     (worker,) = workers(zygote_of(user))
     os.killpg(blocked.git.pid, signal.SIGSTOP)
     blocked.hang_up()
-    assert ended(worker)
+    wait_for_end(worker)
     os.killpg(blocked.git.pid, signal.SIGCONT)
     assert "fatal: hpss: " in blocked.git.communicate(timeout=PATIENCE)[1]
     assert blocked.git.returncode == 128
@@ -235,29 +220,6 @@ def test_a_worker_that_is_not_told_to_begin_touches_no_stream(user: User, said: 
     os.close(read)
 
 
-def test_what_a_command_says_ends_with_it_though_the_zygote_is_stopped(user: User) -> None:
-    """The command does the work itself, and leaves no process that keeps a pipe open."""
-    user("git push origin main")
-    zygote = user.wait_until_loaded()
-    os.kill(zygote, signal.SIGSTOP)
-    try:
-        assert HELD in user("git fetch")
-    finally:
-        os.kill(zygote, signal.SIGCONT)
-
-
-@KEEPERS
-def test_in_other_circumstances_a_command_runs_itself(user: User) -> None:
-    user("git push origin main")
-    user.wait_until_loaded()
-    made = Blocked(user, "sh -c 'export GIT_TRACE_PACKET=9; exec 9>trace; git ls-remote {}'")
-    try:
-        assert workers(zygote_of(user)) == []
-        assert modules(made.program(), "msgspec")
-    finally:
-        made.close()
-
-
 def test_what_the_first_command_had_ends_with_it(user: User) -> None:
     """The agent keeps neither its descriptors, which may hold a lock, nor its blocked signals, which may include ^C."""
     program = (
@@ -271,9 +233,9 @@ def test_what_the_first_command_had_ends_with_it(user: User) -> None:
         assert "\nSigBlk:\t0000000000000000\n" in Path(f"/proc/{process}/status").read_text()
 
 
-SEEING = """#!/bin/sh
+SEEING = """\
 tr '\\0' ' ' </proc/$PPID/cmdline >$SEEN/$$.parent
-env -0 >$SEEN/$$.environment
+env -u SEEN -u GIT_EXEC_PATH -u PATH -u SMARTSERVER_AGENT | sort >$SEEN/$$.environment
 exec /usr/bin/git "$@"
 """
 
@@ -281,23 +243,11 @@ exec /usr/bin/git "$@"
 def programs_of_a_push(user: User, parent: str) -> set[str]:
     """Return the environments of the programs that a process with this name runs during a push of one commit."""
     folder = user.folder / parent
-    folder.mkdir()
-    (folder / "git").write_text(SEEING)
-    (folder / "git").chmod(0o755)
+    script(folder / "git", SEEING)
     user.commit()
     user(f"env SEEN={folder} GIT_EXEC_PATH={folder} git push origin main")
-    own = {"SEEN", "GIT_EXEC_PATH", "PATH", "SMARTSERVER_AGENT"}
-    return {
-        "\n".join(
-            sorted(
-                line
-                for line in each.with_suffix(".environment").read_text().split("\0")
-                if line.partition("=")[0] not in own
-            )
-        )
-        for each in folder.glob("*.parent")
-        if parent in each.read_text()
-    }
+    found = [each for each in folder.glob("*.parent") if parent in each.read_text()]
+    return {each.with_suffix(".environment").read_text() for each in found}
 
 
 def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(user: User) -> None:
@@ -317,12 +267,11 @@ def test_a_worker_has_its_commands_environment_and_nothing_of_an_earlier_one(use
 def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None:
     """The output of ssh is shown while its command runs; ssh's open streams keep no reader waiting."""
     count = tmp_path / "count"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f'#!/bin/sh\necho started >> {count}\necho welcome >&2\nfor last; do :; done\nexec sh -c "$last"\n')
-    ssh.chmod(0o755)
+    last = 'for last; do :; done\nexec sh -c "$last"'
+    ssh = script(tmp_path / "ssh", f"echo started >> {count}\necho welcome >&2\n{last}")
     home = tmp_path / "home"
     (home / "code").mkdir(parents=True)
-    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    user.environment |= {"GIT_SSH": ssh, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     user(f"git remote set-url origin hpss+ssh://me@host{home}/code/project")
     said = user("git push origin main")
     assert "welcome" in said
@@ -342,35 +291,12 @@ def test_ssh_is_started_once(user: User, server: Served, tmp_path: Path) -> None
 def test_a_restricted_shell_is_logged_in_to_once(user: User, tmp_path: Path) -> None:
     """The shell is like git-shell: it runs no program of ours and exits with 128. Each login may ask for a password."""
     count = tmp_path / "count"
-    ssh = tmp_path / "ssh"
-    ssh.write_text(f"#!/bin/sh\necho login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128\n")
-    ssh.chmod(0o755)
-    user.environment |= {"GIT_SSH": str(ssh), "XDG_CACHE_HOME": str(tmp_path / "cache")}
+    ssh = script(tmp_path / "ssh", f"echo login >> {count}\necho 'fatal: unrecognized command' >&2\nexit 128")
+    user.environment |= {"GIT_SSH": ssh, "XDG_CACHE_HOME": str(tmp_path / "cache")}
     said = user("git ls-remote hpss+ssh://me@host/srv/code/project", status=128)
     assert count.read_text() == "login\n"
     assert "fatal: unrecognized command\n" in said
     assert "cannot connect to me@host" in said
-
-
-@KEEPERS
-def test_eight_first_commands_at_once_start_one_agent(user: User) -> None:
-    user("env SMARTSERVER_AGENT=0 git push origin main")
-    started = [user.start("git fetch") for _ in range(8)]
-    for each in started:
-        said = "".join(each.communicate(timeout=PATIENCE))
-        assert each.returncode == 0, said
-    assert HELD in user("git fetch")
-    keeper, zygote = user.keeper(), user.wait_until_loaded()
-    mark = user.agent["XDG_RUNTIME_DIR"]
-
-    def of_agents() -> set[int]:
-        return {pid for pid in processes() if mark.encode() in read(pid, "cmdline")}
-
-    # A worker that ends has no command line any more and is a child for a moment.
-    deadline = time.monotonic() + PATIENCE
-    while (found := of_agents()) != (expected := {keeper, zygote, *children(zygote)}):
-        assert time.monotonic() < deadline, (found, expected)
-        time.sleep(0.02)
 
 
 # -- over TLS

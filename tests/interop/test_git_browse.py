@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from browse_sides import File, files_in
 from git_sides import Served, Side, fine
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -23,6 +24,14 @@ printf 'a\n' > 'a/with space'
 a git add -A; GIT_AUTHOR_NAME='Someone Else' GIT_AUTHOR_DATE='1600000000 +0530' a git commit -qm 'Odd names
 
 With a body.'
+mkdir a/folder a/gone a/was
+for n in becomes becomes.more folder/x folder/y gone/x gone/y mode was/x was/y; do echo 1 > a/$n; done
+a git add -A; a git commit -qm 'Files and folders'
+rm -r a/becomes* a/folder/y a/gone a/was; mkdir a/becomes
+for n in becomes/x folder/z was; do echo 1 > a/$n; done; echo 2 > a/folder/x; chmod +x a/mode
+a git add -A; a git update-index --add --cacheinfo 160000,1111111111111111111111111111111111111111,sub
+a git commit -qm 'Each is another'; a git commit -q --allow-empty -m 'Nothing changed'
+a git rm -rq --cached becomes folder mode sub was; rm -r a/becomes a/folder a/mode a/was; a git commit -qm 'None left'
 a git mv doc/guide.md doc/manual.md; a git rm -q empty; a git commit -qm 'Move and remove'
 a git merge -q -m 'Merge the topic' topic
 a git push -q origin main v1
@@ -31,22 +40,10 @@ a git push -q origin main v1
 
 @pytest.fixture
 def odd(ours: Begin) -> Side:
-    """A repository with every sort of tree entry, a rename and a merge."""
+    """A repository with every sort of tree entry and of change, a rename and a merge."""
     side = ours("shared")
     side.prepare(ODD)
     return side
-
-
-def tree_of(folder: Path) -> Mapping[str, object]:
-    """Return the content of a folder: text and executable bit, the target of a link, or None for a folder."""
-    found: dict[str, object] = {}
-    for path in sorted(folder.rglob("*")):
-        name = str(path.relative_to(folder))
-        if path.is_symlink():
-            found[name] = path.readlink()
-        else:
-            found[name] = (path.read_bytes(), bool(path.stat().st_mode & 0o100)) if path.is_file() else None
-    return found
 
 
 @pytest.mark.parametrize("revision", ["", "@v1", "@topic", "@ID"])
@@ -55,15 +52,15 @@ def test_an_export_is_what_git_checks_out(odd: Side, revision: str) -> None:
     named = older if revision == "@ID" else revision[1:] or "main"
     asked = revision.replace("ID", older[:12])
     fine(odd.run(f'mkdir tree; git -C a archive {named} | tar -xC tree; as c smartserver export "$URL{asked}" out'))
-    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "tree") != {}
+    assert files_in(odd.folder / "out") == files_in(odd.folder / "tree") != {}
 
 
 def test_a_part_of_a_tree(odd: Side) -> None:
     fine(odd.run('as c smartserver export "$URL" out --path doc'))
     fine(odd.run('as c smartserver export "$URL/doc@main" again'))
     fine(odd.run('as c smartserver export "$URL/doc/manual.md" file'))
-    assert tree_of(odd.folder / "out") == tree_of(odd.folder / "again") == tree_of(odd.folder / "a/doc")
-    assert tree_of(odd.folder / "file") == {"manual.md": (b"guide\n", False)}
+    assert files_in(odd.folder / "out") == files_in(odd.folder / "again") == files_in(odd.folder / "a/doc")
+    assert files_in(odd.folder / "file") == {b"manual.md": File("file", b"guide\n")}
 
 
 def test_a_file(odd: Side) -> None:
@@ -128,7 +125,7 @@ def test_without_a_server(odd: Side) -> None:
     asked = fine(odd.run('as c smartserver log "$URL"')).said
     assert fine(odd.run(f'as c smartserver log "{folder}"'), rounds=0).said == asked
     fine(odd.run(f'as c smartserver export "{folder}@main" out'), rounds=0)
-    assert tree_of(odd.folder / "out")["doc/manual.md"] == (b"guide\n", False)
+    assert files_in(odd.folder / "out")[b"doc/manual.md"] == File("file", b"guide\n")
 
 
 def test_compression_is_the_choice_of_the_server(tmp_path: Path) -> None:

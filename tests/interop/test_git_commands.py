@@ -14,6 +14,7 @@ from git_rows import ROWS, Row
 from git_shallow_rows import SHALLOW_ROWS
 from git_sides import Done, Pair, Served, Side, check_rounds, missing_objects, peer_refs, server_head, server_refs
 from git_two_users import run
+from scripts import script
 
 from netem.counter import Counts
 
@@ -22,7 +23,7 @@ pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 BUDGETS: dict[str, int] = tomllib.loads((Path(__file__).parents[1] / "budgets.toml").read_text(encoding="utf-8"))["git"]
 """The most round trips of each command of shallow and partial clones."""
 
-BLIND = f"""#!{sys.executable}
+BLIND = """\
 from smartserver.cli import git_remote, git_remote_run
 from smartserver.plugins.git.hint import Hint
 
@@ -77,9 +78,7 @@ GUESSED = (
 def test_a_push_does_what_git_does_where_its_command_line_cannot_be_read(
     row: Row, pair: Callable[[str], Pair], tmp_path: Path
 ) -> None:
-    program = tmp_path / "git-remote-hpss"
-    program.write_text(BLIND)
-    program.chmod(0o755)
+    script(tmp_path / "git-remote-hpss", BLIND, sys.executable)
     both = pair(row.start)
     if row.before:
         both.prepare(row.before)
@@ -101,15 +100,11 @@ def check_said(row: Row, ours: Done, gits: Done) -> None:
 
 
 def check_left(both: Pair) -> None:
-    """Users and server have what they have with git."""
+    """Users have what they have with git; the served repository has git's refs and everything they reach."""
     state, expected_state = both.states()
     assert state == expected_state
-    both.ours.check_sound()
-    check_server(both.ours, both.gits)
-
-
-def check_server(ours: Side, gits: Side) -> None:
-    """The served repository has git's refs and everything they reach."""
+    ours, gits = both.ours, both.gits
+    ours.check_sound()
     assert ours.served is not None
     path = ours.path
     refs = peer_refs(gits)
@@ -122,8 +117,6 @@ def check_server(ours: Side, gits: Side) -> None:
 
 # -- the modules that a whole run of the helper loads: git starts it for every command
 
-
-ALONE = "SMARTSERVER_AGENT=0; export SMARTSERVER_AGENT;"
 
 HEAVY = {
     "twisted",
@@ -151,7 +144,7 @@ HEAVY = {
     ],
 )
 def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) -> None:
-    done = ours("shared").run(f"{ALONE} PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
+    done = ours("shared").run(f"PYTHONPROFILEIMPORTTIME=1; export PYTHONPROFILEIMPORTTIME; {command}")
     assert done.status == 0, done.said
     # import time: self | cumulative | name
     loaded = {line.rpartition("|")[2].strip() for line in done.err.splitlines() if line.startswith("import time:")}
@@ -161,7 +154,7 @@ def test_a_run_loads_nothing_heavy(ours: Callable[[str], Side], command: str) ->
 
 def test_the_tracer_tells_a_line_a_call_and_one_of_all(ours: Callable[[str], Side]) -> None:
     side = ours("shared")
-    done = side.prepare(f"{ALONE} a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
+    done = side.prepare("a commit four; SMARTSERVER_DEBUG=hpss a git push -q origin main")
     call, summary = done.err.splitlines()
     assert call.startswith("hpss: Repository.insert_pack(")
     assert "Branch.set_last_revision(" in call

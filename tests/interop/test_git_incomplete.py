@@ -25,12 +25,6 @@ UNPACK = "b sh -c 'mv .git/objects/pack/*.pack p; git unpack-objects -q <p; rm p
 """Make the objects of a clone loose."""
 
 
-def remove_object(side: Side, repository: str, name: str) -> None:
-    """Lose one loose object."""
-    key = side.git(repository, "rev-parse", name)
-    (side.folder / repository / ".git" / "objects" / key[:2] / key[2:]).unlink()
-
-
 def check_clone(side: Side, *expected: str) -> None:
     """A new clone is whole and has these commits' subjects on main, newest first."""
     side.prepare('as d git clone -q "$URL" d')
@@ -120,7 +114,8 @@ def test_a_refetch_brings_everything_again(ours: Begin, limit: int) -> None:
     side = ours("shared")
     side.prepare(f"{UNPACK}; b git config fetch.unpackLimit {limit}")
     for name in ("HEAD~1:one", "HEAD~1^{tree}"):
-        remove_object(side, "b", name)
+        key = side.git("b", "rev-parse", name)
+        (side.folder / "b" / ".git" / "objects" / key[:2] / key[2:]).unlink()
     fine(side.run("b git fetch"))
     assert side.run("b git fsck --connectivity-only").status != 0
     done = fine(side.run("b git fetch --refetch"))

@@ -279,13 +279,3 @@ def test_packs_are_readable_as_the_repository_is_shared(
         os.umask(before)
     files = list((target.path / "objects" / "pack").iterdir())
     assert [file.stat().st_mode & 0o777 for file in files] == [mode, mode]
-
-
-def test_spool_files_have_no_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    for _ in range(2):
-        file = git_build.unnamed_file(str(tmp_path))
-        os.write(file, b"text")
-        assert os.pread(file, 10, 0) == b"text"
-        os.close(file)
-        assert list(tmp_path.iterdir()) == []
-        monkeypatch.delattr(os, "O_TMPFILE", raising=False)  # As on systems that have no such files.

@@ -12,6 +12,7 @@ from typing import IO
 
 import pytest
 from git_histories import Builder, RandomHistory, Tree
+from traced_memory import traced
 from twins import both
 
 from smartserver.records import limits
@@ -19,8 +20,8 @@ from smartserver.records.bases import SegmentWriter
 from smartserver.records.native import PARTS
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.git import read as git_read
-from smartserver.vcs.git.objects import GitObject, ObjectReader
-from smartserver.vcs.git.plan import graph_of, introduced, revisions
+from smartserver.vcs.git.objects import COMMIT, GitObject, ObjectReader
+from smartserver.vcs.git.plan import Revision, Revisions, graph_of, introduced, revisions
 from smartserver.vcs.git.repository import GitRepository
 
 pytestmark = pytest.mark.interop
@@ -108,6 +109,16 @@ def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
         assert [process.args for process in started if process.returncode is None] == []
 
 
+def test_memory_of_a_plan() -> None:
+    count = 10_000
+    names = [number.to_bytes(20, "big") for number in range(2 * count)]
+    with traced() as memory:
+        plan = Revisions(Revision(names[n], COMMIT, tuple(names[n - 1 : n]), names[count + n]) for n in range(count))
+        graph = graph_of(plan)
+    assert len(graph) == count
+    assert memory.kept / count < 200
+
+
 def test_moved_content_is_not_sent_again(builder: Builder, env: dict[str, str]) -> None:
     first = builder.blob(b"first\n" * 50)
     second = builder.blob(b"second\n" * 50)
@@ -127,10 +138,11 @@ def test_moved_content_is_not_sent_again(builder: Builder, env: dict[str, str]) 
 
 
 def test_a_missing_object_is_named(builder: Builder, env: dict[str, str]) -> None:
+    """Git itself says of a commit without its past that it could not be read, or that the walk was not set up."""
     gone = builder.tree({b"d": {b"f": (b"100644", builder.blob(b"1"))}})
     first = builder.commit(gone, [])
     second = builder.commit(builder.tree({}), [first])
-    (builder.path / "objects" / gone.hex()[:2] / gone.hex()[2:]).unlink()
+    builder.remove(gone)
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [second], [])
         for bulk in (False, True):
@@ -138,6 +150,10 @@ def test_a_missing_object_is_named(builder: Builder, env: dict[str, str]) -> Non
                 list(introduced(repository, plan, bulk=bulk))
         with pytest.raises(CannotSend, match=bytes(20).hex()):
             revisions(repository, [bytes(20)], [])
+        builder.remove(first)
+        said = f"^cannot push: history is cut off: commit {first.hex()} is missing .in a shallow clone: git fetch --un"
+        with pytest.raises(CannotSend, match=said):
+            revisions(repository, [second], [])
 
 
 @pytest.mark.parametrize("few", [0, 64], ids=["bulk", "few"])

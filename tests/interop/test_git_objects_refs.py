@@ -57,11 +57,6 @@ def test_they_are_those_of_git_loose_or_packed(builder: Builder) -> None:
         assert read(builder) == said_by_git(builder)
 
 
-def test_a_repository_without_refs_has_none(tmp_path: Path) -> None:
-    empty = Builder(tmp_path / "e.git", environment(tmp_path / "home"))
-    assert read(empty) == []
-
-
 def write(name: str, content: str) -> Callable[[Builder], object]:
     def change(builder: Builder) -> None:
         key = builder.git("rev-parse", "main").decode().strip()

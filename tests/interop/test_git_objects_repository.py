@@ -1,8 +1,9 @@
-"""vcs.git.repository, vcs.base: what a git repository says of itself, and which revisions it may offer as haves."""
+"""vcs.git.repository, vcs.git.objects: what a git repository says of itself, and which revisions it offers as haves."""
 
 from __future__ import annotations
 
 import os
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from agents import children
 from git_histories import Builder
 
 from smartserver.vcs.base import VcsError
-from smartserver.vcs.git.objects import BLOB
+from smartserver.vcs.git.objects import BLOB, SHORT, scratch
 from smartserver.vcs.git.plan import revisions
 from smartserver.vcs.git.repository import GitRepository
 from smartserver.verbs.repository_pull import MAX_HAVES
@@ -26,30 +27,6 @@ def chain(builder: Builder, length: int, start: bytes | None = None, name: bytes
         tree = builder.tree({b"f": (b"100644", builder.blob(b"%s %d\n" % (name, n)))})
         commits.append(builder.commit(tree, parents, message=b"%s %d\n" % (name, n)))
     return commits
-
-
-@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_what_it_is(tmp_path: Path, env: dict[str, str], object_format: str) -> None:
-    builder = Builder(tmp_path / "f.git", env, object_format)
-    with GitRepository(builder.path, env) as repository:
-        assert repository.vcs == f"git {object_format}"
-        assert [kind.check for kind in repository.kinds] == [f"git-{object_format}"]
-        assert repository.id_length == builder.width
-        assert not repository.is_shallow
-        assert not repository.is_partial
-        assert repository.head() == b"refs/heads/main"
-        assert repository.refs() == {}
-        (commit,) = chain(builder, 1)
-        builder.ref("refs/heads/main", commit)
-        builder.ref("refs/tags/é b\xfc".replace(" ", "-"), commit)
-        assert repository.refs() == {b"refs/heads/main": commit, "refs/tags/é-b\xfc".encode(): commit}
-        found = repository.find(b"main")
-        assert found is not None
-        assert found.key == commit
-        assert repository.find(b"nothing") is None
-        assert repository.find(b"two\nlines") is None
-        builder.git("update-ref", "--no-deref", "HEAD", commit.hex())
-        assert repository.head() is None
 
 
 def test_head_is_read_where_its_file_names_a_branch(
@@ -86,6 +63,7 @@ def test_what_gets_ready_is_the_same_and_is_ended(env: dict[str, str], builder: 
         repository.prepare(objects=True)
         assert repository.config("core.bare") == b"true"
         assert repository.find(b"HEAD") is None
+        assert repository.find(b"two\nlines") is None
     before = children(os.getpid())
     with GitRepository(builder.path, env) as repository:
         repository.prepare(objects=True)
@@ -111,6 +89,22 @@ def test_a_closed_reader_starts_no_process(env: dict[str, str], builder: Builder
         repository.objects.open()
     with pytest.raises(RuntimeError, match="no object is read after `close`"):
         repository.objects.open()
+
+
+@pytest.mark.parametrize("size", [0, SHORT, SHORT + 1])
+@pytest.mark.parametrize("in_memory", [False, True])
+def test_a_file_without_a_name_is_read_from_its_start(
+    size: int, in_memory: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if not in_memory:
+        monkeypatch.delattr(os, "memfd_create", raising=False)
+    content = b"?" * size
+    with scratch(content) as file:
+        assert subprocess.run(["cat"], stdin=file, capture_output=True, check=True).stdout == content
+        file.write(b"more")
+        file.seek(size)
+        assert file.read() == b"more"
+    assert file.closed
 
 
 def test_haves_begin_with_what_the_remote_had(env: dict[str, str], builder: Builder) -> None:
@@ -139,18 +133,14 @@ def test_without_knowledge_ancestors_are_offered(env: dict[str, str], builder: B
         assert repository.complete_haves([main[4]], MAX_HAVES) == [main[4], main[-1]]
 
 
-def remove(builder: Builder, key: bytes) -> None:
-    (builder.path / "objects" / key.hex()[:2] / key.hex()[2:]).unlink()
-
-
 def test_what_gc_broke_is_not_offered(env: dict[str, str], builder: Builder) -> None:
     main = chain(builder, 3, name=b"main")
     without_commit = chain(builder, 4, main[0], name=b"one")
     without_blob = chain(builder, 2, main[0], name=b"two")
     whole = chain(builder, 2, main[0], name=b"three")
     builder.ref("refs/heads/main", main[-1])
-    remove(builder, without_commit[1])
-    remove(builder, builder.blob(b"two 0\n"))
+    builder.remove(without_commit[1])
+    builder.remove(builder.blob(b"two 0\n"))
     with GitRepository(builder.path, env) as repository:
         candidates = [without_commit[-1], whole[-1], without_blob[-1], without_commit[0], main[1]]
         assert repository.complete_haves(candidates, MAX_HAVES) == [whole[-1], without_commit[0], main[1], main[-1]]
@@ -172,6 +162,6 @@ def test_what_is_borrowed_is_offered(tmp_path: Path, env: dict[str, str], builde
     with GitRepository(borrower.path, env) as repository:
         assert repository.complete_haves([], MAX_HAVES) == [main[2], main[1], main[0]]
         assert repository.complete_haves([main[1]], MAX_HAVES) == [main[1], main[2]]
-    remove(builder, main[-1])
+    builder.remove(main[-1])
     with GitRepository(borrower.path, env) as repository:
         assert repository.complete_haves([main[1]], MAX_HAVES) == [main[1]]

@@ -1,12 +1,14 @@
-"""Everything in a git repository survives a push and a clone: refs, reachable objects, and the output of `git fsck`."""
+"""Everything in a git repository survives a push and a clone: refs, reachable objects, and the output of `git fsck`. An
+object that would break clones is refused, with a line that says why; lesser faults are accepted."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
-from git_sides import Side, environment
+from git_sides import Served, Side, environment
 
 pytestmark = pytest.mark.interop
 
@@ -14,31 +16,14 @@ Begin = Callable[[str], Side]
 
 COMMIT = b"author A <a@b> 1 +0000\ncommitter A <a@b> 1 +0000\n"
 
-SCRIPTS = {
-    "empty commits": "a git commit -q --allow-empty -m x; a git commit -q --allow-empty -m x",
-    "octopus": """
-        for n in 1 2 3 4 5; do a git checkout -q -b o$n main~1; a commit octopus$n; done
-        a git checkout -q main; a git merge -q o1 o2 o3 o4 o5""",
+HEADS = {
     "unborn HEAD": "a git checkout -q --orphan nothing",
     "HEAD on a branch that is gone": "a git checkout -q topic; a git update-ref -d refs/heads/topic",
-    "notes and replacements": """
-        a git notes add -m note; a git notes --ref=other add -m other main~1
-        a git replace main~1 "$(a git commit-tree -m other main~1^{tree})"
-        """,
-    "a tag of a tag of a tag": """
-        a git tag -a -m 1 deep1 nested; a git tag -a -m 2 deep2 deep1; a git tag -d nested""",
-    "tags of blobs and trees": """
-        a git tag -a -m blob blob main:one; a git tag tree main^{tree}; a git tag -a -m tagged tagged-tree tree
-        a git tag lone-blob "$(echo alone | a git hash-object -w --stdin)"; a git tag -a -m lone lone lone-blob""",
-    "names that differ by case": """
-        cd a; mkdir D d; for n in A a D/X D/x d/x; do echo $n > $n; done; cd ..; a commit case""",
-    "empty files": "a touch e1 e2; a commit before; a cp one e1; a commit between; a cp /dev/null e1; a commit after",
-    "another work tree": "a git worktree add -q ../work -b work; cd work; commit there; cd ..",
 }
 
 
-@pytest.mark.parametrize("script", SCRIPTS.values(), ids=SCRIPTS)
-def test_an_odd_history(ours: Begin, script: str) -> None:
+@pytest.mark.parametrize("script", HEADS.values(), ids=HEADS)
+def test_an_odd_head(ours: Begin, script: str) -> None:
     side = ours("history")
     side.prepare(script)
     check_there_and_back(side)
@@ -148,6 +133,75 @@ def test_odd_trees(ours: Begin) -> None:
         commit = write(side, b"commit", b"tree %s\n" % write(side, b"tree", odd) + COMMIT + b"\nodd")
         raw(side, b"update-ref", b"refs/heads/odd%d" % number, commit)
     check_there_and_back(side)
+
+
+# -- faults that git fsck finds
+
+BAD_TIMEZONE = COMMIT.replace(b"+0000\nc", b"+051800\nc")
+DOTGIT = (b".git",)
+"""The arguments of `odd_commit` for a file that no tree may have: git calls the fault hasDotgit."""
+
+
+def odd_commit(side: Side, name: bytes = b"f", rest: bytes = COMMIT) -> str:
+    """Make branch `odd` of user a, with a commit of one file."""
+    blob = bytes.fromhex(side.git("a", "rev-parse", "main:one"))
+    tree = write(side, b"tree", b"100644 %s\0%s" % (name, blob))
+    commit = write(side, b"commit", b"tree %s\n" % tree + rest + b"\nodd")
+    raw(side, b"update-ref", b"refs/heads/odd", commit)
+    return commit.decode()
+
+
+def test_a_tree_that_harms_is_refused_and_the_rest_can_be_cloned(ours: Begin) -> None:
+    side = ours("shared")
+    commit = odd_commit(side, *DOTGIT)
+    done = side.run('a git push "$URL" odd')
+    assert done.status not in (0, None), done.said
+    (line,) = [each for each in done.err.splitlines() if not each.startswith("error: failed to push")]
+    assert f"revision {commit}: hasDotgit: " in line
+    side.prepare('as c git clone -q --mirror "$URL" c')
+    assert "odd" not in side.git("c", "for-each-ref")
+
+
+def test_a_fault_of_an_old_history_is_taken_with_a_warning(ours: Begin) -> None:
+    side = ours("history")
+    odd_commit(side, rest=BAD_TIMEZONE)
+    done = side.prepare('a git push "$URL" odd main')
+    (line,) = [each for each in done.err.splitlines() if each.startswith("hpss: ")]
+    assert line.startswith("hpss: URL: taken with faults that git fsck finds: badTimezone in "), line
+    check_there_and_back(side)
+
+
+@pytest.mark.parametrize(
+    ("options", "odd", "why"),
+    [
+        (("strict",), (b"f", BAD_TIMEZONE), "badTimezone: its author is"),
+        (("strict", "--fsck-ignore", "badTimezone"), (b"f", BAD_TIMEZONE), ""),
+        (("off",), DOTGIT, ""),
+    ],
+)
+def test_what_is_refused_is_the_choice_of_the_server(
+    tmp_path: Path, ours: Begin, options: tuple[str, ...], odd: tuple[bytes, ...], why: str
+) -> None:
+    """Without checks the server accepts harmful objects silently, as `git -c receive.fsckObjects=false` does."""
+    side = ours("history")
+    commit = odd_commit(side, *odd)
+    served = Served(tmp_path, "--anonymous", "write", "--fsck", *options)
+    try:
+        done = side.run(f'a git push "{served.url("x")}" odd')
+        listed = side.run(f'a git ls-remote "{served.url("x")}"').out
+    finally:
+        served.close()
+    assert ((done.status == 0), commit in listed) == (not why, not why), done.said
+    assert why in done.err
+    assert "taken with faults" not in done.err
+
+
+def test_an_id_that_is_no_fault(ours: Begin) -> None:
+    side = ours("nothing")
+    done = side.run("as a smartserver serve . --fsck-ignore hasDotGit")
+    assert done.status not in (0, None)
+    assert "--fsck-ignore 'hasDotGit': no such fault; there are badDate, " in done.err
+    assert len(done.err.splitlines()) == 1
 
 
 def raw(side: Side, *arguments: bytes, given: bytes = b"") -> bytes:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from git_sides import AGENT, Pair, Side, check_rounds, fine, missing_objects
+from git_sides import Pair, Side, check_rounds, fine, missing_objects
+from scripts import script
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
@@ -16,27 +17,21 @@ BeginPair = Callable[[str], Pair]
 # -- submodules
 
 
-@pytest.fixture
-def with_submodule(ours: Begin) -> Side:
-    """A repository whose submodule is another one on the server."""
+def test_clone_sides_needs_a_setting(ours: Begin) -> None:
+    """The submodule is another repository on the server."""
     side = ours("shared")
     side.prepare(
         'git init -q super; user super git submodule --quiet add "$URL" lib; user super git commit -qm sub;'
-        ' user super git push -q "$URL-super" main'
+        ' user super git push -q "$URL-super" main; git config --global --unset protocol.hpss.allow'
     )
-    return side
-
-
-def test_clone_with_submodules_needs_a_setting(with_submodule: Side) -> None:
-    with_submodule.prepare("git config --global --unset protocol.hpss.allow")
-    result = with_submodule.run('as c git clone --recurse-submodules "$URL-super" c')
+    result = side.run('as c git clone --recurse-submodules "$URL-super" c')
     assert result.status != 0
     assert "transport 'hpss' not allowed" in result.err
-    with_submodule.prepare("rm -rf c; smartserver setup git")
-    result = with_submodule.prepare('as c git clone -q --recurse-submodules "$URL-super" c')
-    assert result.counts.connections == (0 if AGENT else 2)
-    assert (with_submodule.folder / "c" / "lib" / "three").exists()
-    assert with_submodule.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
+    side.prepare("rm -rf c; smartserver setup git")
+    result = side.prepare('as c git clone -q --recurse-submodules "$URL-super" c')
+    assert result.counts.connections == 2
+    assert (side.folder / "c" / "lib" / "three").exists()
+    assert side.git("c/lib", "fsck", "--strict", "--no-dangling") == ""
 
 
 # -- work trees and borrowed objects
@@ -67,7 +62,7 @@ def test_a_clone_that_borrows_receives_only_the_rest(ours: Begin) -> None:
         assert side.git(f"{user}-2", "rev-parse", "main") == side.git("b", "rev-parse", "main")
 
 
-def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
+def test_from_a_bare_repository_by_git_dir_and_in_a_folder_below(ours: Begin) -> None:
     side = ours("shared")
     side.prepare('as c git clone -q --mirror "$URL" c; a commit four; a git push -q origin main')
     fine(side.run("c git fetch"))
@@ -75,13 +70,9 @@ def test_from_a_bare_repository_and_by_git_dir(ours: Begin) -> None:
     fine(side.run("c git update-ref refs/heads/new main~1; c git push $URL refs/heads/new"))
     fine(side.run("as c git --git-dir=a/.git push origin main:refs/heads/newer"))
     assert {"refs/heads/new", "refs/heads/newer"} <= side.refs.keys()
-
-
-def test_a_subfolder_of_the_work_tree(ours: Begin) -> None:
-    side = ours("shared")
-    side.prepare("mkdir -p a/deep/er; a commit four")
-    fine(side.run("user a/deep/er git push origin main"))
-    fine(side.run("user a/deep/er git fetch"))
+    side.prepare("mkdir -p a/deep/er; a commit five")
+    for command in ("push origin main", "fetch"):
+        fine(side.run(f"user a/deep/er git {command}"))
 
 
 # -- formats
@@ -183,10 +174,8 @@ def test_a_clone_is_a_pack_and_a_small_fetch_is_not(ours: Begin) -> None:
 def test_what_a_pre_push_hook_is_told_of_refs_that_exist(ours: Begin) -> None:
     """Zeros, for the remote is not asked; of a leased ref what its lease expects. What is new can still be found."""
     side = ours("shared")
-    hook = side.folder / "a" / ".git" / "hooks" / "pre-push"
-    hook.parent.mkdir()
-    hook.write_text("#!/bin/sh\nread a id b old\necho $b $old $(git rev-list --count $id --not --remotes=$1)\n")
-    hook.chmod(0o755)
+    says = "read a id b old\necho $b $old $(git rev-list --count $id --not --remotes=$1)"
+    script(side.folder / "a" / ".git" / "hooks" / "pre-push", says)
     for option in ("", "--force-with-lease"):
         old = side.git("a", "rev-parse", "main") if option else "0" * 40
         side.prepare(f"a commit new{option}")

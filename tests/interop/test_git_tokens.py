@@ -13,15 +13,16 @@ from pathlib import Path
 import agent_sides
 import pytest
 from access_rules import OPEN
-from agent_sides import PATIENCE, zygote_of
+from agent_sides import wait_until, zygote_of
 from agents import of_its_own, workers
 from git_sides import Served
+from scripts import script
 
 from smartserver.server.tokens import TokenChanges, TokenFile, token_path
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
 
-KEEPER = """#!/bin/sh
+KEEPER = """\
 cd "$(dirname "$0")"
 echo "$1" >> log
 case $1 in
@@ -41,9 +42,7 @@ class User(agent_sides.User):
         self.changes = TokenChanges(access)
         self.tokens = TokenFile(token_path(access))
         self.kept = folder / "kept"
-        keeper = folder / "keeper"
-        keeper.write_text(KEEPER)
-        keeper.chmod(0o755)
+        keeper = script(folder / "keeper", KEEPER)
         self(f"git config --global credential.helper {keeper}")
         self("git config --global protocol.hpss.allow always")
 
@@ -163,10 +162,8 @@ def test_what_a_token_is_not_for_leaves_it_where_it_is(user: User) -> None:
 
 
 def test_git_asks_by_its_own_program(user: User) -> None:
-    asking = user.folder / "asking"
-    asking.write_text(f"#!/bin/sh\necho {user.token()}\n")
-    asking.chmod(0o755)
-    user(f"git push {user.url} main", GIT_ASKPASS=str(asking))
+    asking = script(user.folder / "asking", f"echo {user.token()}")
+    user(f"git push {user.url} main", GIT_ASKPASS=asking)
     assert user.log() == ["get", "get", "store"]
     assert "refs/heads/main" in user(f"git ls-remote {user.url}")
 
@@ -208,7 +205,4 @@ def test_an_interrupt_of_the_question_ends_the_command(user: User) -> None:
     assert user.log() == ["get", "get"]
     if user.agent:
         zygote = zygote_of(user)
-        deadline = time.monotonic() + PATIENCE
-        while workers(zygote):  # A worker that waits for an answer.
-            assert time.monotonic() < deadline
-            time.sleep(0.02)
+        wait_until(lambda: not workers(zygote))  # None waits for an answer.

@@ -16,7 +16,7 @@ SYSTEMS = pytest.mark.parametrize("vcs", ["hg", "bzr"])
 
 HISTORY = r"""
 mkdir -p a; git init -q -b master a; cd a
-mkdir -p "d/$(printf 'q"\303\251 \n')"; printf '\377\0' >"d/$(printf 'q"\303\251 \n')/x"; echo one >one
+mkdir -p "d/$(printf 'q"\303\251')"; printf '\377\0' >"d/$(printf 'q"\303\251')/x"; echo one >one
 git add -A; git commit -q -m 'first'
 chmod +x one; ln -s one link; git add -A
 GIT_AUTHOR_NAME='Ö B' GIT_AUTHOR_EMAIL=b@example.org GIT_AUTHOR_DATE='1500000000 +0545' git commit -q -m 'by another
@@ -33,15 +33,12 @@ cd ..
 """
 """A script of a history that streams may spell in several ways, without names that one of the systems refuses."""
 
-PLAIN = HISTORY.replace(r" \n", "")
-"""`HISTORY` without newlines in names, which neither system accepts."""
-
 
 @pytest.fixture
 def side(served: Served, tmp_path: Path) -> Side:
     """A user with a history of git's, and an unused URL."""
     made = Side(tmp_path / "side", served.url(f"other-{tmp_path.name}"), served)
-    made.prepare(PLAIN)
+    made.prepare(HISTORY)
     return made
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from git_sides import Served
+from scripts import script
 from test_each_way import Brz, Git, Hg
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
@@ -63,7 +64,6 @@ def test_a_file_over_the_limit_is_named(tool: type[Git] | type[Brz], start: Star
 
 
 HOOK = """\
-#!/bin/sh
 cat >> {folder}/asked
 smartserver ls "$SMARTSERVER_NEW" > {folder}/seen 2>&1
 smartserver log -q "$SMARTSERVER_NEW" >> {folder}/seen 2>&1
@@ -77,9 +77,7 @@ fi
 
 
 def test_a_hook_sees_the_new_and_refuses_it(tool: type[Git] | type[Brz], start: Start, tmp_path: Path) -> None:
-    hook = tmp_path / "no-two"
-    hook.write_text(HOOK.format(folder=tmp_path))
-    hook.chmod(0o755)
+    hook = script(tmp_path / "no-two", HOOK.format(folder=tmp_path))
     server = start(f'[[hooks]]\npath = "**"\nbefore = ["{hook}"]\n')
     users = begin(tool, server, tmp_path)
     assert "one" in (tmp_path / "seen").read_text().split()
@@ -117,9 +115,7 @@ def test_push_options_reach_every_hook(
     """The hooks before a change and those after it receive the options."""
     hooks = ""
     for name in ("before", "after"):
-        hook = tmp_path / name
-        hook.write_text(f"#!/bin/sh\ncat >> {tmp_path}/{name}.told\n")
-        hook.chmod(0o755)
+        hook = script(tmp_path / name, f"cat >> {tmp_path}/{name}.told")
         hooks += f'[[hooks]]\npath = "**"\n{name} = ["{hook}"]\n'
     users = begin(tool, start(hooks), tmp_path)
     assert isinstance(users, Git)

@@ -6,12 +6,11 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from agent_sides import PATIENCE, Blocked, User, ended, modules, zygote_of
+from agent_sides import PATIENCE, Blocked, User, modules, wait_for_end, wait_until, zygote_of
 from agents import children, of_its_own, workers
 from git_sides import Served
 
@@ -73,10 +72,7 @@ def run_by_worker(user: User, words: str, after: str = "") -> tuple[int, bytes, 
     zygote = user.wait_until_loaded()
     before = children(zygote)
     done = run(user, words, "1", after)
-    deadline = time.monotonic() + PATIENCE
-    while set(before) & set(children(zygote)):  # Else it waits still, for somebody runs the command himself.
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_until(lambda: not set(before) & set(children(zygote)))  # Else somebody ran the command himself.
     return done
 
 
@@ -113,7 +109,7 @@ def test_a_signal_ends_the_worker(user: User, number: signal.Signals) -> None:
         _, said = blocked.git.communicate(timeout=PATIENCE)
         assert blocked.git.returncode == 128 + number
         assert said.strip() == ("interrupted" if number == signal.SIGINT else "")
-        assert ended(worker)
+        wait_for_end(worker)
         assert not list(Path(user.folder).glob(".smartserver-*"))
     finally:
         blocked.close()

@@ -252,15 +252,3 @@ def test_a_pack_that_claims_to_be_huge_and_commands_that_are_none(tmp_path: Path
         answer = ask(server, request("POST", "/new/git-receive-pack", PUSH, first + bomb()))
         assert b"ng refs/heads/main unpacker error" in answer.body
         assert not list(tmp_path.glob("root/*"))
-
-
-def test_many_connections(tmp_path: Path, git: Git) -> None:
-    """The server closes connections that have been idle for long; if there are none, it refuses the new one."""
-    with GatewayServer(tmp_path, "--max-connections", "4") as server:
-        idle = [socket.create_connection(("127.0.0.1", server.http_port), PATIENCE) for _ in range(4)]
-        answer = ask(server, request("GET", "/"))
-        assert answer.status == 503
-        assert b"the server is busy" in answer.body
-        for each in idle:
-            each.close()
-        git("push", "-q", server.url(), "main")

@@ -89,10 +89,12 @@ BOTH = {
 
 NEITHER = {
     "false": {b"SMARTSERVER_AGENT": b"False"},
+    "no": {b"SMARTSERVER_AGENT": b"No"},
     "off": {b"SMARTSERVER_AGENT": b"OFF"},
     "a trace": {b"GIT_TRACE": b"3"},
     "a trace of two digits": {b"GIT_TRACE2_EVENT": b"0010"},
     "an audit": {b"LD_AUDIT": b"nothing.so"},
+    "a preload": {b"LD_PRELOAD": b"nothing.so"},
 }
 
 

@@ -205,13 +205,6 @@ def test_a_borrower_waits_for_the_keeper_whose_starter_has_ended(environment: di
     assert len(found) == 1
 
 
-def test_nobody_there(environment: dict[str, str]) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as gone:
-        gone.bind(path_of(KEEPER, environment, make=True))
-    with pytest.raises(NoAgent, match="Connection refused"):
-        connect(KEEPER, environment)
-
-
 def test_one_of_another_namespace_of_processes_is_refused() -> None:
     class Connection(socket.socket):
         def getsockopt(self, *_arguments: object) -> bytes:  # type: ignore[override]

@@ -162,10 +162,6 @@ def test_no_descriptor_is_left_open(environment: dict[str, str], zygote: Callabl
     assert os.listdir("/proc/self/fd") == before
 
 
-def test_without_an_agent_it_runs_itself(run: Run, environment: dict[str, str]) -> None:
-    assert run(environment, b"origin", b"hpss://host/") is None
-
-
 def test_what_is_too_much_for_a_packet_it_runs_itself(
     run: Run, environment: dict[str, str], zygote: Callable[..., Zygote]
 ) -> None:
@@ -211,18 +207,6 @@ def signalled(
         process = subprocess.Popen(program, env={**LOCALE, **environment, "PATH": os.environ["PATH"]})
         started.put(process)
         return process.wait(PATIENCE)
-
-
-def test_a_signal_goes_to_whoever_does_the_work(program: list[str], environment: dict[str, str]) -> None:
-    heard: list[bytes] = []
-
-    def work(connection: socket.socket, process: subprocess.Popen[bytes]) -> None:
-        process.send_signal(signal.SIGHUP)
-        heard.append(connection.recv(1))
-        connection.send(ENDED + b"\x82")
-
-    assert signalled(program, environment, work) == 130
-    assert heard == [bytes([signal.SIGHUP])]
 
 
 def test_the_second_signal_ends_a_command_whose_worker_is_stopped(

@@ -25,13 +25,6 @@ def run(*words: object, answer: str | None = None) -> Result:
     return CliRunner().invoke(group, [str(each) for each in words], input=answer)
 
 
-def program(path: Path, script: str) -> str:
-    """Write a program of the shell; its path."""
-    path.write_text(f"#!/bin/sh\n{script}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
 def why(result: Result) -> str:
     """The line the command would end with."""
     assert isinstance(result.exception, CommandError), (result.exception, result.output)

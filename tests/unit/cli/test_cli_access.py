@@ -15,7 +15,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_runs import program, run, stored, why
+from cli_runs import run, stored, why
+from scripts import script
 
 from smartserver.cli import access
 from smartserver.cli.logs import NO_SYSLOG
@@ -240,7 +241,7 @@ def rules_in(folder: Path, text: str) -> Path:
 
 def test_a_hook_is_run_for_the_change_of_a_ref(tmp_path: Path, line: list[RevisionId]) -> None:
     log = 'smartserver log -q "$SMARTSERVER_NEW" | wc -l'
-    hook = program(tmp_path / "check", f"cat > {tmp_path}/told; {log}; test ! -e {tmp_path}/no")
+    hook = script(tmp_path / "check", f"cat > {tmp_path}/told; {log}; test ! -e {tmp_path}/no")
     file = rules_in(tmp_path, f'[[hooks]]\npath = "pro*"\nbefore = ["{hook}"]\n')
     words = ("hooks", "test", file, tmp_path / "served", "project")
     done = run(*words, "--ref", "main", "--user", "anna")
@@ -257,7 +258,7 @@ def test_a_hook_is_run_for_the_change_of_a_ref(tmp_path: Path, line: list[Revisi
 
 
 def test_receivers_are_told_when_that_is_asked_for(tmp_path: Path, line: list[RevisionId]) -> None:
-    hook = program(tmp_path / "check", f"cat > {tmp_path}/told; test ! -e {tmp_path}/no || exit 5")
+    hook = script(tmp_path / "check", f"cat > {tmp_path}/told; test ! -e {tmp_path}/no || exit 5")
     file = rules_in(tmp_path, f'[[hooks]]\npath = "**"\nafter = ["{hook}"]\n')
     words = ("hooks", "test", file, tmp_path / "served", "project")
     assert run(*words).output.startswith(f'after {hook}: would be told {{"path": "project", ')

@@ -70,16 +70,6 @@ def test_what_diverged_needs_force(source: tuple[Path, History], target: tuple[s
     assert refs(folder) == refs(apart)
 
 
-def test_an_empty_repository_is_copied_too(tmp_path: Path) -> None:
-    empty = tmp_path / "empty"
-    push(repository(empty), History(), [])
-    for command in ("push", "pull"):
-        there = tmp_path / command
-        assert run(command, empty, there).stdout == "0 revisions, 0 refs (a new repository)\n"
-        assert opened(there).state.refs() == {}
-        assert run(command, empty, there).stdout == "nothing new\n"
-
-
 @pytest.mark.parametrize(
     ("place", "parts"),
     [

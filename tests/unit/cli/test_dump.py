@@ -171,28 +171,6 @@ def test_an_empty_repository(target: tuple[str, Path], tmp_path: Path) -> None:
     assert run("load", str(tmp_path / "x"), there).stdout == "nothing new\n"
 
 
-def test_a_target_that_is_ahead_or_diverged(
-    source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
-) -> None:
-    folder, history = source
-    there, where = target
-    old, new = str(tmp_path / "old"), str(tmp_path / "new")
-    assert run("dump", str(folder), old).exit_code == 0
-    ahead = grow(folder, history)
-    assert run("dump", str(folder), new).stdout.startswith("7 revisions, ")
-    assert run("load", old, there).stdout.startswith("5 revisions, 1 ref ")
-    # Parts of a newer dump of all are there, although no tip of it is: they are not sent.
-    assert run("load", new, there).stdout == "2 revisions, 1 ref\n    refs/heads/main\n"
-    refused = run("load", old, there)
-    assert why(refused).startswith("refs/heads/main: ")
-    assert (refused.stdout, refs(where)) == ("", {MAIN: ahead})
-    assert run("load", "--force", old, there).stdout == "0 revisions, 1 ref\n    refs/heads/main\n"
-    apart = grow(where, history, 1, next(iter(history.parents)), OTHER)
-    assert refs(where)[OTHER] == apart
-    assert run("load", new, there).exit_code == 0
-    assert refs(where) == {MAIN: ahead, OTHER: apart}  # What the dump does not name stays.
-
-
 def test_another_kind_is_refused_by_name(
     source: tuple[Path, History], target: tuple[str, Path], tmp_path: Path
 ) -> None:

@@ -11,7 +11,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
-from cli_runs import program
+from scripts import script
 
 from smartserver.cli import git_remote_run
 from smartserver.cli.interrupts import ENDING, Interrupts
@@ -35,7 +35,7 @@ def test_a_url_is_utf_8_in_every_locale() -> None:
 
 
 def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
-    ssh = program(tmp_path / "ssh", 'for word; do :; done; printf "%s" "$word" > "$0.command"')
+    ssh = script(tmp_path / "ssh", 'for word; do :; done; printf "%s" "$word" > "$0.command"')
     done = run("origin", "hpss+ssh://host/ü/x", said="list\n", SMARTSERVER_SSH=ssh, **ASCII)
     assert done.returncode == 128
     assert (tmp_path / "ssh.command").read_text("utf-8") == "smartserver serve '/ü' --stdio"
@@ -54,8 +54,8 @@ def test_a_folder_of_another_machine_is_named_in_utf_8(tmp_path: Path) -> None:
 )
 def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config: str, expected: str) -> None:
     """Git itself chooses ssh in the same way; the command is for a shell."""
-    ssh = program(tmp_path / "ssh", 'printf "%s" "$1" > "${0%/*}/said"')
-    other = program(tmp_path / "of-git-ssh", f"printf GIT_SSH > {tmp_path}/said")
+    ssh = script(tmp_path / "ssh", 'printf "%s" "$1" > "${0%/*}/said"')
+    other = script(tmp_path / "of-git-ssh", f"printf GIT_SSH > {tmp_path}/said")
     given = {name: value.format(ssh) for name, value in variables.items()} | {"GIT_SSH": other}
     if config:
         given |= {"GIT_CONFIG_COUNT": "1", "GIT_CONFIG_KEY_0": "core.sshCommand"}
@@ -66,7 +66,7 @@ def test_the_ssh_of_gits_user(tmp_path: Path, variables: dict[str, str], config:
 
 def test_ssh_learns_nothing_of_the_repository(tmp_path: Path) -> None:
     """Git hides the repository from ssh, too: git may run on another repository there, or in a `ProxyCommand`."""
-    ssh = program(tmp_path / "ssh", f"env > {tmp_path}/said")
+    ssh = script(tmp_path / "ssh", f"env > {tmp_path}/said")
     of_git = {"GIT_PREFIX": "x/", "GIT_CONFIG_PARAMETERS": "'a.b'='c'", "GIT_INDEX_FILE": "/index"}
     run("origin", "hpss+ssh://host/~/x", said="list\n", GIT_SSH=ssh, GIT_SSH_VARIANT="ssh", **of_git)
     said = dict(line.split("=", 1) for line in (tmp_path / "said").read_text().splitlines())

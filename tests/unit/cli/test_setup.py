@@ -9,8 +9,9 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from cli_runs import program, run, why
+from cli_runs import run, why
 from needs import needs
+from scripts import script
 from sources import ROOT
 
 from smartserver.cli.errors import CommandError
@@ -31,9 +32,9 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def stand_in(home: Path, monkeypatch: pytest.MonkeyPatch, tool: str, script: str) -> None:
+def stand_in(home: Path, monkeypatch: pytest.MonkeyPatch, tool: str, text: str) -> None:
     """Let a tool be a script."""
-    program(home / tool, script)
+    script(home / tool, text)
     monkeypatch.setenv("PATH", f"{home}:/usr/bin:/bin")
 
 

@@ -31,7 +31,6 @@ from smartserver.server.site import Site
 from smartserver.store.prune import prune
 from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository
-from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.rules import Rule
 from transports.local import LocalTransport
 
@@ -63,10 +62,6 @@ class Place:
             remote = RemoteRepository(client, self.path, Knowledge(None, self.path))
             pushed = remote.push(PushRequest([RefUpdate(ref.encode(), tip, Rule.FORCE)], LocalSource(local), new))
             assert pushed.refs[0].outcome is Outcome.DONE
-
-    def delete(self) -> None:
-        with Client(lambda: SameProcess(self.site, invoking_user("anna"))) as client:
-            client.call(repository_delete, DeleteRequest(), "project")
 
     def bring(self) -> Path:
         """The generation that a request would be served by."""
@@ -140,17 +135,6 @@ def test_a_deletion_that_leaves_nothing_behind_builds_nothing(place: Place) -> N
     current = GitCache(str(first.parent))._current()
     assert current is not None
     assert not current.left
-
-
-def test_a_repository_that_is_recreated(place: Place) -> None:
-    place.push("refs/heads/main", "main")
-    first = place.bring()
-    place.delete()
-    place.git("checkout", "-q", "--orphan", "other")
-    place.git.commit("other")
-    place.push("refs/heads/main", "other")
-    assert place.bring() != first
-    assert not place.has("main")
 
 
 def test_what_was_removed_from_the_store_is_not_in_the_next_generation(place: Place) -> None:

@@ -12,6 +12,7 @@ from typing import Any, cast
 import pytest
 from dialogs import Lanes
 from memory_transport import MemoryTransport
+from scripts import script
 from twisted.internet.address import IPv4Address
 from twisted.internet.task import Clock
 from twisted.internet.testing import StringTransportWithDisconnection
@@ -110,15 +111,6 @@ def place(tmp_path: Path) -> Iterator[Place]:
     made.close()
 
 
-def test_a_client_that_asks_nothing(place: Place) -> None:
-    _, carrier = place.connect()
-    place.wait(HEAD - 2)
-    assert carrier.connected
-    place.wait(10)
-    assert not carrier.connected
-    assert not place.connections.open
-
-
 def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
     """The timeout is for the whole head, however often bytes arrive."""
     channel, carrier = place.connect()
@@ -128,6 +120,7 @@ def test_a_head_that_comes_byte_by_byte(place: Place) -> None:
             place.wait(1)
     assert not carrier.connected
     assert place.clock.seconds() <= HEAD + 10
+    assert not place.connections.open
 
 
 def test_a_head_without_end(place: Place) -> None:
@@ -200,9 +193,7 @@ def test_a_client_that_waits_for_an_update_takes_no_place(place: Place, monkeypa
 
 def test_a_program_is_killed_with_all_that_it_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A program that counts objects writes nothing, so it would not notice that its client has disconnected."""
-    program = tmp_path / "git"
-    program.write_text("#!/bin/sh\nsleep 1000 &\necho $!\nwait\n")
-    program.chmod(0o755)
+    script(tmp_path / "git", "sleep 1000 &\necho $!\nwait")
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     reads, writes = os.pipe()
     said = os.memfd_create("said")

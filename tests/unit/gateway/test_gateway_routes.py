@@ -138,23 +138,18 @@ def test_a_push_is_read_up_to_its_pack() -> None:
 
 
 @pytest.mark.parametrize(
-    "text",
+    "texts",
     [
-        b"nonsense",
-        b"x" * 40 + b" " + ABSENT + b" refs/heads/a",
-        ABSENT + b" " + ABSENT,
-        b"0" * 20 + b" 00 refs/heads/a",
+        [b"nonsense"],
+        [b"x" * 40 + b" " + ABSENT + b" refs/heads/a"],
+        [ABSENT + b" " + ABSENT],
+        [b"0" * 20 + b" 00 refs/heads/a"],
+        [ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a"] * 2,
     ],
 )
-def test_commands_that_are_none(text: bytes) -> None:
+def test_commands_that_are_none(texts: list[bytes]) -> None:
     with pytest.raises(BadRequest):
-        read_request(io.BytesIO(line(text) + FLUSH).read)
-
-
-def test_two_commands_for_one_ref() -> None:
-    one = line(ABSENT + b" " + NEW.hex().encode() + b" refs/heads/a")
-    with pytest.raises(BadRequest):
-        read_request(io.BytesIO(one * 2 + FLUSH).read)
+        read_request(io.BytesIO(b"".join(map(line, texts)) + FLUSH).read)
 
 
 def test_words_of_git_make_no_line_of_their_own_in_the_log(
@@ -189,17 +184,6 @@ def test_the_address_with_the_fewest_programs_comes_first() -> None:
     places.leave("a")
     places.take("c", partial(begun.append, "c1"))
     assert begun[-1] == "c1"
-
-
-def test_a_lost_request_takes_no_place() -> None:
-    places, begun = Places(1), list[str]()
-    lost = partial(begun.append, "lost")
-    for begin in (partial(begun.append, "a"), lost, partial(begun.append, "b")):
-        places.take("x", begin)
-    places.forget(lost)
-    assert len(places._waiting) == 1
-    places.leave("x")
-    assert begun == ["a", "b"]
 
 
 def test_a_lost_request_waits_for_no_update() -> None:

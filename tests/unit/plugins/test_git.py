@@ -125,38 +125,20 @@ OID = "sparse:oid=main:sparse"
 
 
 @pytest.mark.parametrize(
-    ("option", "answer", "said"),
+    ("option", "said"),
     [
-        ("progress true", "ok", ""),
-        ("verbosity 2", "ok", ""),
-        ("dry-run true", "ok", ""),
-        ("atomic true", "ok", ""),
-        ("followtags true", "ok", ""),
-        ("cloning true", "ok", ""),
-        ("object-format true", "ok", ""),
-        ("force true", "ok", ""),
-        ("force-if-includes true", "ok", ""),
-        (f"cas refs/heads/x:{'0' * 40}", "ok", ""),
-        ("depth 1", "ok", ""),
-        ("depth 0", "ok", ""),
-        ("deepen-relative true", "ok", ""),
-        ("deepen-since 2020", "ok", ""),
-        ("deepen-not v1", "ok", ""),
-        ("filter blob:none", "ok", ""),
-        (f"filter {OID}", "unsupported", f"hpss: --filter={OID} is not supported: all objects are fetched"),
-        ("from-promisor 1", "ok", ""),
-        ("family ipv6", "unsupported", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
-        ("pushcert true", "unsupported", ""),
-        ("push-option x", "ok", ""),
-        ("refetch yes", "ok", ""),
-        ("check-connectivity true", "unsupported", ""),
-        ("update-shallow true", "ok", ""),
-        ("anything", "unsupported", ""),
+        (f"filter {OID}", f"hpss: --filter={OID} is not supported: all objects are fetched"),
+        ("family ipv6", "hpss: -4 and -6 are not supported: every address of the host may be tried"),
+        ("pushcert true", ""),
+        ("check-connectivity true", ""),
+        ("anything", ""),
     ],
 )
-def test_answers(option: str, answer: str, said: str) -> None:
+def test_what_is_not_supported_is_said_once(option: str, said: str) -> None:
+    """`interop/git_rows.py` has the commands of those that are."""
     lines: list[str] = []
-    assert Options().set(option, Terminal(lines.append)) == answer.encode()
+    options, terminal = Options(), Terminal(lines.append)
+    assert [options.set(option, terminal), options.set(option, terminal)] == [b"unsupported"] * 2
     assert lines == ([said] if said else [])
 
 
@@ -234,14 +216,6 @@ def test_who_wants_it_quiet_is_told_nothing(verbosity: str, lines: int) -> None:
     assert options.set(f"verbosity {verbosity}", terminal) == b"ok"
     assert options.set("family ipv6", terminal) == b"unsupported"
     assert len(said) == lines
-
-
-@pytest.mark.parametrize("option", [f"filter {OID}", "family ipv6"])
-def test_what_is_not_supported_is_said_once(option: str) -> None:
-    lines: list[str] = []
-    options, terminal = Options(), Terminal(lines.append)
-    assert [options.set(option, terminal), options.set(option, terminal)] == [b"unsupported"] * 2
-    assert len(lines) == 1
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from git_conversation import MAIN, Conversation, FakeRemote, key, local_with
 
 from smartserver.client.exchange import PullAnswer, ReadAnswer
 from smartserver.client.repository import RemoteRepository
-from smartserver.errors import LimitExceeded, MissingRevision, Unsupported, WrongVcs
+from smartserver.errors import LimitExceeded, Unsupported, WrongVcs
 from smartserver.plugins.git import fetch
 from smartserver.plugins.git.fetch import Fetch
 from smartserver.plugins.git.options import Options
@@ -32,15 +32,6 @@ def test_a_fetch_of_what_did_not_come_pulls_it() -> None:
     remote = FakeRemote({MAIN: key(1)})
     Conversation(f"list\nfetch {key(9).hex()} refs/x\n\n", remote, local_with(main=key(1))).run()
     assert remote.asked[1:] == [([key(1)], (), (key(9),), (), [])]
-
-
-def test_a_fetch_of_what_the_remote_no_longer_has_forgets_what_was_known() -> None:
-    remote = FakeRemote({MAIN: key(9)}, known=True)
-    conversation = Conversation(f"fetch {key(9).hex()} refs/heads/main\n\n", remote, local_with(main=key(1)))
-    remote._pull = MissingRevision(key(9))
-    with pytest.raises(CannotGoOn, match="was discarded: try again"):
-        conversation.run()
-    assert not remote.knowledge.met
 
 
 @pytest.mark.parametrize("option", ["depth 1", "filter blob:none"])

@@ -6,7 +6,7 @@ import random
 from collections.abc import Callable
 
 import pytest
-from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, push, refs_of
+from builders import GIT, KINDS, MAIN, Clock, Far, History, check_whole, locate, push, refs_of
 from changes import change
 from memory_transport import MemoryTransport
 from pack_texts import texts_in
@@ -24,6 +24,7 @@ from transports.errors import TransportFailed
 
 SIDE = b"refs/heads/side"
 SECRET = b"hunter2, which nobody may know\n"
+DAY = 24 * 3600
 
 
 @pytest.fixture(params=[lambda store: store, Far], ids=["near", "far"])
@@ -63,6 +64,35 @@ def test_without_a_server_all_old_files_go_at_once(
     assert SECRET * 99 not in texts_in(storage)
     assert len(storage.list_directory("packs")) == 2
     check_whole(repository, history)
+
+
+def test_a_secret_is_nowhere_a_day_later(
+    repository: PackRepository, storage: MemoryTransport, history: History, clock: Clock
+) -> None:
+    wrong, newest = with_secret(repository, history)
+    key = history.key_at(wrong, "a")
+    assert len(locate(repository.snapshot(), 0, key)) == 2
+    assert unreached(repository.snapshot()).heads == [wrong]
+    assert SECRET * 99 in texts_in(storage)
+    before = repository.snapshot().state
+    assert prune(repository) == 1
+    snapshot = check_whole(repository, history)
+    assert len(locate(snapshot, 0, key)) == 1
+    assert snapshot.ordinal(wrong) is None
+    assert snapshot.first(0, history.key_at(wrong, "secret")) is None
+    assert refs_of(repository) == {MAIN: newest}
+    assert snapshot.state.incarnation != before.incarnation
+    assert SECRET * 99 in texts_in(storage), "the old pack is kept for a day"
+    repository.collect_garbage_files()
+    assert SECRET * 99 in texts_in(storage)
+    clock.now += DAY + 1
+    repository.collect_garbage_files()
+    assert SECRET * 99 not in texts_in(storage)
+    assert not repository.snapshot().state.dropped
+    check_whole(repository, history)
+    assert repository.repack().after == 1
+    check_whole(repository, history)
+    assert prune(repository) == 0
 
 
 def test_a_copy_that_is_not_done_keeps_all(repository: PackRepository, history: History) -> None:
@@ -107,7 +137,9 @@ def test_no_cache_gives_it(storage: MemoryTransport, history: History, monkeypat
     assert new.text(0, key) is None
     assert new.lookup(0, key) is None
     repository.summarise()
+    storage.put("incoming/of-a-dead-writer.pack", (SECRET,))
     repository.collect_garbage_files(0)
+    assert storage.list_directory("incoming") == []
     names = {pack.name.hex() for pack in new.state.packs}
     assert {name.partition(".")[0] for name in storage.list_directory("packs")} == names
     assert refs_of(repository) == {MAIN: newest}
@@ -141,18 +173,6 @@ def test_tags_keep_what_they_are_on(repository: PackRepository, history: History
     push(repository, history, [], {b"refs/tags/v1": None})
     assert unreached(repository.snapshot()).heads == [tag]
     assert prune(repository) == 2
-    check_whole(repository, history)
-
-
-def test_nothing_at_all_may_be_left(repository: PackRepository, history: History) -> None:
-    made = history.line(3)
-    push(repository, history, made, {MAIN: made[2]})
-    push(repository, history, [], {MAIN: None})
-    assert prune(repository) == 3
-    assert check_whole(repository, history).graph.count == 0
-    push(repository, history, made, {MAIN: made[2]})
-    check_whole(repository, history)
-    assert repository.repack().after == 1
     check_whole(repository, history)
 
 

@@ -28,15 +28,6 @@ def answer() -> Iterator[int]:
         yield file.fileno()
 
 
-def test_an_error_for_the_user_is_raised_here(answer: int) -> None:
-    def work() -> bytes:
-        raise WrongContent(b"key", "too short")
-
-    with pytest.raises(WrongContent) as caught:
-        Child(answer, work).wait()
-    assert (caught.value.key, caught.value.why) == (b"key", "too short")
-
-
 def killed() -> bytes:
     os.kill(os.getpid(), signal.SIGKILL)
     return b""
@@ -68,8 +59,9 @@ def test_what_is_streamed_comes_whole_before_an_error() -> None:
         yield from pieces
         raise WrongContent(b"key", "too short")
 
-    with pytest.raises(WrongContent):
+    with pytest.raises(WrongContent) as caught:
         came.extend(streamed(chunks()))
+    assert (caught.value.key, caught.value.why) == (b"key", "too short")
     assert b"".join(came) == b"".join(pieces)
 
 

@@ -7,41 +7,61 @@ from collections.abc import Iterable, Mapping
 
 import pytest
 from calls import calls_of
-from git_samples import StoredObjects
+from charging import Charged
 from traced_memory import traced
 
 from smartserver.errors import LimitExceeded, MissingRevision, NoSuchPart
 from smartserver.records import browse
 from smartserver.records.browse import ChangedPath, Node, NodeType
+from smartserver.records.model import Key, Record, RefValue, RevisionId, Tip
 from smartserver.vcs.git.content import GitContents, find_by_prefix
 from smartserver.vcs.git.format import BLOB, COMMIT, FORMATS, TAG, TREE
+from smartserver.vcs.git.system import git_key
 
 E = b"A <a@example.org> 5 +0130"
 
 
-class Sample:
+class Sample(Charged):
     """Objects, refs and settings, and what reads them."""
 
     def __init__(self) -> None:
-        self.stored = StoredObjects()
-        self.contents = GitContents(self.stored, FORMATS["sha1"])
+        super().__init__()
+        self.named: dict[bytes, RevisionId] = {}
+        self.settings: dict[str, bytes] = {}
+        self.contents = GitContents(self, FORMATS["sha1"])
+
+    def refs(self) -> Mapping[bytes, RefValue]:
+        last = {b"refs/other/last": self.order[-1]} if self.order else {}
+        return {name: (Tip(tip),) for name, tip in {**self.named, **last}.items()}
+
+    def setting(self, name: str) -> bytes | None:
+        return self.settings.get(name)
+
+    def add(self, meta: bytes, text: bytes) -> Key:
+        key = git_key("git-sha1", meta, text)
+        self.records[0, key] = Record(0, key, meta, text)
+        return key
+
+    def _revision(self, meta: bytes, text: bytes) -> RevisionId:
+        self.order.append(self.add(meta, text))
+        return self.order[-1]
 
     def tree(self, *entries: tuple[bytes, bytes, bytes]) -> bytes:
-        return self.stored.add(TREE, b"".join(b"%b %b\0%b" % entry for entry in entries))
+        return self.add(TREE, b"".join(b"%b %b\0%b" % entry for entry in entries))
 
     def blob(self, text: bytes) -> bytes:
-        return self.stored.add(BLOB, text)
+        return self.add(BLOB, text)
 
     def commit(
         self, tree: bytes, parents: Iterable[bytes] = (), author: bytes = E, rest: bytes = b"\n\nwhat\n"
     ) -> bytes:
         lines = b"".join(b"parent %b\n" % parent.hex().encode() for parent in parents)
         text = b"tree %b\n%bauthor %b\ncommitter C <c@example.org> 9 -0800%b"
-        return self.stored.revision_of(COMMIT, text % (tree.hex().encode(), lines, author, rest))
+        return self._revision(COMMIT, text % (tree.hex().encode(), lines, author, rest))
 
     def tag(self, target: bytes, kind: bytes = b"commit") -> bytes:
         text = b"object %b\ntype %b\ntag v1\ntagger A <a@example.org> 1 +0000\n\nA tag.\n"
-        return self.stored.revision_of(TAG, text % (target.hex().encode(), kind))
+        return self._revision(TAG, text % (target.hex().encode(), kind))
 
 
 @pytest.fixture
@@ -86,8 +106,8 @@ def test_what_is_missing_is_damage(sample: Sample) -> None:
 
 def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
     other, tagged = sample.commit(sample.tree()), sample.tag(whole)
-    sample.stored.refs_ = {b"refs/heads/main": whole, b"refs/heads/both": whole, b"refs/tags/both": tagged}
-    sample.stored.settings["HEAD"] = b"refs/heads/main"
+    sample.named = {b"refs/heads/main": whole, b"refs/heads/both": whole, b"refs/tags/both": tagged}
+    sample.settings["HEAD"] = b"refs/heads/main"
     find = sample.contents.find
     for name in ("", "HEAD", "@", "main", "refs/heads/main", "heads/main"):
         assert find(name) == whole
@@ -99,52 +119,9 @@ def test_names_in_the_order_of_git(sample: Sample, whole: bytes) -> None:
 
 
 def test_a_head_that_is_not_there(sample: Sample) -> None:
-    sample.stored.settings["HEAD"] = b"refs/heads/gone"
+    sample.settings["HEAD"] = b"refs/heads/gone"
     with pytest.raises(NoSuchPart, match="HEAD names the branch refs/heads/gone, which does not exist"):
         sample.contents.find("")
-
-
-def test_how_trees_differ(sample: Sample) -> None:
-    file, other = sample.blob(b"1"), sample.blob(b"2")
-    inner = sample.tree((b"100644", b"x", file), (b"100644", b"y", file))
-    changed = sample.tree((b"100644", b"x", other), (b"100644", b"z", file))
-    before = sample.tree(
-        (b"100644", b"becomes", file),
-        (b"100644", b"becomes.more", file),
-        (b"40000", b"folder", inner),
-        (b"40000", b"gone", inner),
-        (b"100644", b"mode", file),
-        (b"100644", b"same", file),
-        (b"40000", b"was", inner),
-    )
-    after = sample.tree(
-        (b"40000", b"becomes", inner),
-        (b"40000", b"folder", changed),
-        (b"100755", b"mode", file),
-        (b"100644", b"same", file),
-        (b"160000", b"sub", b"\x44" * 20),
-        (b"100644", b"was", file),
-    )
-    first = sample.commit(before)
-    second = sample.commit(after, [first])
-    assert list(sample.contents.changes(second)) == [
-        ChangedPath("D", b"becomes"),
-        ChangedPath("D", b"becomes.more"),
-        ChangedPath("A", b"becomes/x"),
-        ChangedPath("A", b"becomes/y"),
-        ChangedPath("M", b"folder/x"),
-        ChangedPath("D", b"folder/y"),
-        ChangedPath("A", b"folder/z"),
-        ChangedPath("D", b"gone/x"),
-        ChangedPath("D", b"gone/y"),
-        ChangedPath("M", b"mode"),
-        ChangedPath("A", b"sub"),
-        ChangedPath("A", b"was"),
-        ChangedPath("D", b"was/x"),
-        ChangedPath("D", b"was/y"),
-    ]
-    assert [change.action for change in sample.contents.changes(first)] == ["A"] * 10
-    assert list(sample.contents.changes(sample.commit(after, [second]))) == []
 
 
 def test_the_state_of_a_path(sample: Sample, whole: bytes) -> None:
@@ -182,8 +159,8 @@ def test_a_folder_that_is_at_hand_is_charged_each_time(sample: Sample) -> None:
     for _ in range(3):
         tree = sample.tree(*[(b"40000", b"%d" % number, tree) for number in range(10)])
     assert list(sample.contents.changes(sample.commit(tree))) == []
-    assert sample.stored.allowance.steps == 1111 - 4  # What is read of the store is charged there.
-    assert sample.stored.allowance.decoded == (111 - 3) * len(sample.stored.records[0, tree].text)
+    assert sample.allowance.steps == 1111 - 4  # What is read of the store is charged there.
+    assert sample.allowance.decoded == (111 - 3) * len(sample.records[0, tree].text)
 
 
 def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
@@ -209,7 +186,7 @@ def test_changes_are_found_as_they_are_taken(sample: Sample) -> None:
     ],
 )
 def test_the_id_that_begins_so(digits: str, expected: str | None) -> None:
-    stored = StoredObjects()
+    stored = Sample()
     stored.order = [bytes.fromhex(digits) for digits in ("ab12cd", "ab12ef", "ab34cd", "cd", "cdef")]
     assert find_by_prefix(stored, digits) == (bytes.fromhex(expected) if expected else None)
     with pytest.raises(NoSuchPart, match=r"the id a is ambiguous: ab12cd and ab(12ef|34cd) begin with it"):

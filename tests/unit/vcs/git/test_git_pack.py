@@ -145,19 +145,6 @@ def test_a_delta_only_where_types_are_equal(part: Any, files: list[int], sent: S
 
 
 @BOTH
-@pytest.mark.parametrize("cache", [0, 500, 1 << 20])
-def test_dropped_texts_are_decoded_again(part: Any, files: list[int], sent: Sent, cache: int) -> None:
-    texts = [b"".join([b"version %d line %d\n" % (v if n == 3 else 0, n) for n in range(30)]) for v in range(30)]
-    keys: list[bytes] = []
-    for n, text in enumerate(texts):
-        keys.append(sent.record(BLOB, text, texts[n - 1] if n else b"", keys[-1] if n else b""))
-    sent.record(BLOB, texts[2] + b"late\n", texts[2], keys[2])
-    sent.record(BLOB, texts[0])  # It came before.
-    builder = build(part, files, sent, cache=cache)
-    assert [text for _, text in entries(builder, files)] == [*texts, texts[2] + b"late\n"]
-
-
-@BOTH
 def test_a_base_of_the_repository_that_comes_after_all(part: Any, files: list[int], sent: Sent) -> None:
     """Each of the two texts rests on the other one, as after a change that was reverted."""
     here = b"".join([b"line %d\n" % n for n in range(100)])
@@ -180,25 +167,6 @@ def test_a_large_text_is_never_held_twice(files: list[int], sent: Sent) -> None:
     with traced() as memory:
         build(PARTS["PackBuilder"][0], files, sent)
     assert memory.peak < length + (4 << 20)
-
-
-@BOTH
-def test_bases_outside_are_asked_for(part: Any, files: list[int], sent: Sent) -> None:
-    base = b"".join([b"line %d\n" % n for n in range(100)])
-    key = b"o" * 20
-    asked = []
-
-    def read(wanted: bytes) -> bytes:
-        asked.append(wanted)
-        return base
-
-    sent.record(BLOB, base + b"1\n", base, key)
-    sent.record(BLOB, base + b"2\n", base, key)
-    builder = build(part, files, sent, read)
-    assert asked == [key]
-    assert key not in builder
-    # The pack stands alone: what rests on something outside it is written whole.
-    assert entries(builder, files) == [(BLOB, base + b"1\n"), (BLOB, base + b"2\n")]
 
 
 @BOTH

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from scripts import script
 
 from smartserver.vcs.base import BadStream, ToolFailed, VcsError
 from smartserver.vcs.git.bare import check_kept, open_bare, set_refs
@@ -95,17 +96,15 @@ def test_another_users_folder_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
 def test_no_hook_and_no_setting_of_it_runs_a_program(tmp_path: Path) -> None:
     """Also one that came there later."""
     folder = tmp_path / "bare"
-    program = tmp_path / "program"
-    program.write_text(f"#!/bin/sh\necho $0 >> {tmp_path}/ran\n")
-    program.chmod(0o755)
+    program = script(tmp_path / "program", f"echo $0 >> {tmp_path}/ran")
     with open_bare(str(folder), "git sha1", VARIABLES) as opened:
         read(opened, COMMIT % (1, WHO))
         tips = opened.refs()
     (folder / "hooks").mkdir()
     for name in ("reference-transaction", "post-index-change", "pre-auto-gc"):
         (folder / "hooks" / name).symlink_to(program)
-    settings = ("core.hooksPath", str(folder / "hooks")), ("core.alternateRefsCommand", str(program))
-    for name, value in (*settings, ("core.fsmonitor", str(program)), ("core.pager", str(program))):
+    settings = ("core.hooksPath", str(folder / "hooks")), ("core.alternateRefsCommand", program)
+    for name, value in (*settings, ("core.fsmonitor", program), ("core.pager", program)):
         subprocess.run(["git", "-C", str(folder), "config", name, value], env=VARIABLES, check=True)
     (folder / "objects/info/alternates").write_text(f"{folder}/objects\n")
     subprocess.run(["git", "-C", str(folder), "update-ref", "refs/heads/x", MAIN], env=VARIABLES, check=True)
@@ -128,9 +127,7 @@ def test_it_works_in_a_hook_of_another_repository(tmp_path: Path) -> None:
         "GIT_CONFIG_PARAMETERS": f"'core.hooksPath'='{tmp_path}'",
         "GIT_GRAFT_FILE": str(tmp_path / "grafts"),
     }
-    hook = tmp_path / "reference-transaction"
-    hook.write_text("#!/bin/sh\nexit 1\n")
-    hook.chmod(0o755)
+    script(tmp_path / "reference-transaction", "exit 1")
     with open_bare(str(tmp_path / "bare"), "git sha1", {**VARIABLES, **of_hook}) as opened:
         read(opened, COMMIT % (1, WHO))
         (tip,) = opened.refs().values()

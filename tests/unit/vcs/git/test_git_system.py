@@ -13,12 +13,11 @@ from smartserver.records.check import verify_record
 from smartserver.records.model import Kind, Record
 from smartserver.records.system import Changes
 from smartserver.vcs.git.format import BLOB, COMMIT, TAG, TREE
-from smartserver.vcs.git.system import GIT, GitSystem, git_key
+from smartserver.vcs.git.system import GIT, git_key
 
 GIT1, GIT256 = GIT["git sha1"], GIT["git sha256"]
 
 A, B, C = (hashlib.sha1(name).digest() for name in (b"a", b"b", b"c"))
-A256, B256 = (hashlib.sha256(name).digest() for name in (b"a", b"b"))
 
 SIGNED_MERGE = (
     b"tree " + hexlify(A) + b"\nparent " + hexlify(B) + b"\nparent " + hexlify(C) + b"\n"
@@ -35,9 +34,9 @@ def entry(mode: bytes, name: bytes, key: bytes) -> bytes:
     return mode + b" " + name + b"\0" + key
 
 
-def needs(meta: bytes, text: bytes, rules: GitSystem = GIT1) -> dict[bytes, list[bytes]]:
+def needs(meta: bytes, text: bytes) -> dict[bytes, list[bytes]]:
     """The objects that an object needs, by the type that must be."""
-    return {wanted: list(keys) for _, wanted, keys in rules.references(0, A, meta, text) if wanted and keys}
+    return {wanted: list(keys) for _, wanted, keys in GIT1.references(0, A, meta, text) if wanted and keys}
 
 
 # ---- keys
@@ -65,14 +64,6 @@ def test_git_wrong_key_or_text(kind: Kind) -> None:
 def test_parents_are_the_lines_at_the_top() -> None:
     assert GIT1.own_parents(A, COMMIT, SIGNED_MERGE) == (B, C)
     assert needs(COMMIT, SIGNED_MERGE) == {TREE: [A], COMMIT: [B, C]}
-
-
-def test_sha256_parents() -> None:
-    text = b"tree " + hexlify(A256) + b"\nparent " + hexlify(B256) + b"\nauthor x\n\n"
-    assert GIT256.own_parents(A256, COMMIT, text) == (B256,)
-    assert needs(COMMIT, text, GIT256) == {TREE: [A256], COMMIT: [B256]}
-    with pytest.raises(ValueError, match="commit"):
-        GIT1.own_parents(A, COMMIT, text)
 
 
 @pytest.mark.parametrize(
@@ -153,19 +144,7 @@ def changes(meta: bytes, text: bytes, base: bytes, base_meta: bytes | None = Non
     return GIT1.changes(Record(0, A, meta, text), Record(0, B, base_meta or meta, base))
 
 
-def test_a_tree_with_other_objects_under_its_names() -> None:
-    before = entry(b"100644", b"a", A) + entry(b"40000", b"b", B) + entry(b"160000", b"m", A)
-    after = entry(b"100644", b"a", C) + entry(b"40000", b"b", A) + entry(b"160000", b"m", B)
-    assert changes(TREE, after, before) == (
-        ((0, BLOB, {C}), (0, TREE, {A})),
-        ((0, BLOB, {A}), (0, TREE, {B})),
-    )
-    assert changes(TREE, after, after) == ((), ())
-    assert changes(COMMIT, after, before) is None
-    assert changes(TREE, after, before, BLOB) is None
-
-
-def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
+def test_a_tree_with_other_names_or_modes_and_another_object_are_read_whole() -> None:
     before = entry(b"100644", b"a", A) + entry(b"100644", b"b", B)
     others = [
         before + entry(b"100644", b"c", A),
@@ -174,6 +153,8 @@ def test_a_tree_with_other_names_or_modes_is_read_whole() -> None:
         entry(b"40000", b"ab", A) + entry(b"100644", b"b", B),
     ]
     assert [changes(TREE, each, before) for each in others] == [None] * 4
+    assert changes(COMMIT, before, before) is None
+    assert changes(TREE, before, before, BLOB) is None
 
 
 @given(st.data())
