@@ -96,7 +96,7 @@ def test_a_repository_that_was_made_anew(light: Users, words: list[str]) -> None
     assert "Traceback" not in done.said
     assert "object at" not in done.said
     assert "memory://" not in done.said
-    assert "is not in the repository of" in done.err
+    assert "is no longer in the repository of" in done.err
     assert done.counts.rounds_without_handshake <= 2
 
 

@@ -174,5 +174,5 @@ def test_pull_changes_nothing_where_the_server_has_not_what_the_tree_rests_on(li
     light.forget("light")
     place = "../more" if source == "here" else light.url("more")
     done = light.run("light", "pull", "--no-remember", "--overwrite", place)
-    assert (done.status, "is not in the repository of" in done.err) == (3, True), done.said
+    assert (done.status, "is no longer in the repository of" in done.err) == (3, True), done.said
     assert light.served_tip() == light.tip("apart"), done.said

@@ -157,7 +157,7 @@ def test_a_tree_that_harms_is_refused_and_the_rest_can_be_cloned(ours: Begin) ->
     done = side.run('a git push "$URL" odd')
     assert done.status not in (0, None), done.said
     (line,) = [each for each in done.err.splitlines() if not each.startswith("error: failed to push")]
-    assert f"revision {commit}: hasDotgit: " in line
+    assert f"revision {commit} is not valid: hasDotgit: " in line
     side.prepare('as c git clone -q --mirror "$URL" c')
     assert "odd" not in side.git("c", "for-each-ref")
 
