@@ -124,6 +124,7 @@ def test_a_server_that_stalls_is_waited_for_once(one: Process, texts: Texts) -> 
     with at(one) as remote:
         texts.read(remote)
         one.process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, one.process.pid, os.WSTOPPED | os.WNOWAIT)  # Its threads stop one by one.
         found = texts.read(remote)
     assert found["memcached_failures"] == 1
     assert "memcached_hits" not in found
