@@ -57,7 +57,12 @@ ROWS = [
         ' a hg push -q -f "$URL"; a hg bookmark -r tip mark; a hg push -q -B mark "$URL" || true',
     ),
     Row("clone -r of a number", 'as c hg clone -r 1 "$URL" c'),
-    Row("clone -b", 'as c hg clone -b topic "$URL" c'),
+    Row(
+        "clone -b",
+        'as c hg clone -b topic "$URL" c; c hg log -r . -T "at {desc}"',
+        before='for name in 1 2 3 4 5; do a hg update -q "desc(topical)"; a commit $name; done; a hg push -q -f "$URL"',
+        says="at 5",
+    ),
     Row("clone URL#tag", 'as c hg clone "$URL#v1" c'),
     # -- pull
     Row("pull nothing", 'b hg pull "$URL"', says="no changes found", most_down=400),

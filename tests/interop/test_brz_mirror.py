@@ -253,7 +253,8 @@ remote.Remote._change = changed
 
 
 @pytest.mark.parametrize(
-    ("when", "why"), [("removed", "damaged (format is not a file) and was removed"), ("replaced", "nothing was changed")]
+    ("when", "why"),
+    [("removed", "damaged (format is not a file) and was removed"), ("replaced", "nothing was changed")],
 )
 def test_a_mirror_that_another_process_removes_before_a_commit_is_sent(users: Users, when: str, why: str) -> None:
     """The error says what to do, the changes are still in the tree, and the second commit works."""

@@ -227,4 +227,7 @@ def test_what_a_stream_cannot_say_is_told(ours: Begin) -> None:
     assert (
         done.err == words + "the stream cannot hold this, so a repository made from it has other ids for such objects\n"
     )
-    failed(side.run('smartserver fast-export "$URL" none'), "the source has no branch or tag 'none'; it has refs/heads/main")
+    failed(
+        side.run('smartserver fast-export "$URL" none'),
+        "the source has no branch or tag 'none'; it has refs/heads/main",
+    )

@@ -124,9 +124,10 @@ class HpssPeer(BasePeer):
         return [remote.has(node) for node in nodes]
 
     def branchmap(self) -> BranchMap:
-        """Return the heads of each branch."""
+        """Return the heads of each branch, the newest last: `hg clone -b` checks it out."""
+        remote = self._ask()
         found = BranchMap()
-        found.update(self._ask().branches())
+        found.update({name: remote.in_order(heads) for name, heads in remote.branches().items()})
         return found
 
     def listkeys(self, namespace: bytes) -> dict[bytes, bytes]:

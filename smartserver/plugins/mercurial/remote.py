@@ -342,6 +342,14 @@ class Remote:
             return {}
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
+    def in_order(self, nodes: Sequence[bytes]) -> list[bytes]:
+        """Return some nodes, the received ones last and in the order of arrival. An unread answer is not received for
+        it."""
+        if len(nodes) < 2 or self.received is None or self.received.is_unread:
+            return list(nodes)
+        places = {node: place for place, node in enumerate(self.came)}
+        return sorted(nodes, key=lambda node: places.get(node, -1))
+
     def heads(self) -> list[bytes]:
         """Return the heads of all branches, except heads that are known to be ancestors of other heads."""
         heads = dict.fromkeys(head for heads in self.branches().values() for head in heads)
