@@ -62,7 +62,7 @@ def test_import(side: Side) -> None:
 
 
 def test_import_beside_another_user(side: Side) -> None:
-    """Whoever remembers nothing, or what is no more so, asks for the newest tree, and commits on top of it."""
+    """An import without a cache, or with a stale one, requests the newest tree and commits on top of it."""
     side.prepare('mkdir d; echo one >d/one; echo two >d/two; as a smartserver import d "$URL"')
     side.prepare('echo three >d/two; as b smartserver import d "$URL"; echo other >d/other')
     done = fine(side.run('as c smartserver import d "$URL"'), rounds=3)
