@@ -50,7 +50,7 @@ def test_a_repository_takes_changegroups_of_version_3(
 
 
 def test_an_error_in_the_middle_of_a_clone(repository: localrepo.localrepository, tmp_path: Path) -> None:
-    """Its message is longer than the 237 bytes that fit into Mercurial's bundles. Each later question raises it again."""
+    """Its message does not fit into the 237 bytes of Mercurial's bundles. Each later question raises it again."""
     repository.ui.environ = {**repository.ui.environ, b"XDG_CACHE_HOME": bytes(tmp_path)}
     peer = HpssPeer(repository.ui, b"hpss://127.0.0.1:9/x")
     peer.remote.bind(repository)
