@@ -5,6 +5,7 @@ Tests of commands that make folders get a folder in which these are made.
 
 from __future__ import annotations
 
+import faulthandler
 import gc
 import os
 import signal
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 STRICT = ("-Wall", "-Wextra", "-Wpedantic", "-Werror")
 """The warnings of a C compiler that count as errors."""
 
+PATIENCE = 60
+"""Seconds for the threads that tests left to end, after the last test."""
+
 REQUIRE_ALL = os.environ.get("REQUIRE_ALL") == "1"
 
 BANS = "SMARTSERVER_DEBUG"
@@ -45,6 +49,12 @@ settings.register_profile("developer", deadline=None, suppress_health_check=_SLO
 settings.register_profile("ci", deadline=None, suppress_health_check=_SLOW, derandomize=True, database=None)
 settings.register_profile("deep", deadline=None, suppress_health_check=_SLOW, max_examples=5000)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "ci" if REQUIRE_ALL else "developer"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_unconfigure() -> None:
+    """End a run whose own end waits for a thread that a test left, and show where the thread is."""
+    faulthandler.dump_traceback_later(PATIENCE, exit=True)
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -105,7 +105,6 @@ class TlsPeers(TcpPeers):
         self._context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
         self._context.load_cert_chain(*authority.sign("127.0.0.1"))
         self._context.set_alpn_protocols([ALPN])
-        self._secured: ssl.SSLSocket | None = None
 
     def connect_tls(self, peer: Peer, *, relayed: bool) -> Medium:
         self.peer = peer
@@ -115,8 +114,7 @@ class TlsPeers(TcpPeers):
 
     def play(self, connection: socket.socket) -> None:
         connection.settimeout(None)
-        with self._context.wrap_socket(connection, server_side=True) as secured:
-            self._secured = secured
+        with self._context.wrap_socket(connection.dup(), server_side=True) as secured:  # The server shuts the first one.
             if self.peer is Peer.TAKES_NOTHING:
                 play(self.peer, secured.fileno(), secured.fileno())
             elif self.peer is Peer.SAYS_TEXT:
@@ -129,18 +127,12 @@ class TlsPeers(TcpPeers):
                         secured.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
                         return
 
-    def close(self) -> None:
-        if self._secured is not None:
-            with contextlib.suppress(OSError):  # It has ended.
-                self._secured.shutdown(socket.SHUT_RDWR)
-        self.server.close()
-
 
 @pytest.fixture
 def tls_peers(tmp_path: Path) -> Iterator[TlsPeers]:
     made = TlsPeers(tmp_path)
     yield made
-    made.close()
+    made.server.close()
 
 
 class TestTls(MediumSuite):
