@@ -333,6 +333,11 @@ impl<'a> Leaf<'a> {
         let is_right = is_key && !file_id.is_empty() && !revision.is_empty() && memchr::memchr(0, said).is_none();
         is_right.then_some(Item { file_id, revision, sha1: found })
     }
+
+    /// Read the next item, whose file id must come after that of the last one.
+    fn next_after(&mut self, last: &[u8]) -> Option<Item<'a>> {
+        self.next_entry().filter(|item| item.file_id > last)
+    }
 }
 
 #[derive(Clone, Copy, PartialEq)]
@@ -360,10 +365,7 @@ fn compare_leaves(
     let mut last: &[u8] = b"";
     let mut before = old.as_mut().and_then(Leaf::next_entry);
     while !new.is_at_end() {
-        let item = new.next_entry()?;
-        if item.file_id <= last {
-            return None;
-        }
+        let item = new.next_after(last)?;
         last = item.file_id;
         count += 1;
         while let Some(gone) = before.filter(|before| before.file_id < item.file_id) {
@@ -449,10 +451,7 @@ fn new_items<'a>(mut new: Leaf<'a>, old: Option<Leaf<'a>>) -> Option<Vec<Item<'a
     let mut last: &[u8] = b"";
     let mut others = before.iter().peekable();
     while !new.is_at_end() {
-        let item = new.next_entry()?;
-        if item.file_id <= last {
-            return None;
-        }
+        let item = new.next_after(last)?;
         last = item.file_id;
         count += 1;
         while others.next_if(|other| other.file_id < item.file_id).is_some() {}
