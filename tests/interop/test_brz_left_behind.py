@@ -88,7 +88,7 @@ def test_a_repository_that_was_made_anew(light: Users, words: list[str]) -> None
     assert light.run("a", "remove-branch", light.url()).status == 0
     light.make("anew")
     light.commit("anew", "x")
-    assert light.run("", "hpss-shadows", "--clear").status == 0
+    assert light.run("", "hpss-mirrors", "--clear").status == 0
     light.forget("light")
     shutil.rmtree(f"{light.served.root}/{light.place}")
     assert light.run("anew", "push", light.url()).status == 0

@@ -1,4 +1,4 @@
-"""plugins.breezy.mirror, plugins.breezy.hpss_shadows: a command keeps the history that it received, and the next one
+"""plugins.breezy.mirror, plugins.breezy.hpss_mirrors: a command keeps the history that it received, and the next one
 gets only new revisions. Whatever happens to the mirror, the output is right."""
 
 from __future__ import annotations
@@ -347,7 +347,7 @@ def test_it_cannot_be_written_to(users: Users) -> None:
         for words in (WORDS, ("log", "-v", "URL/more"), WORDS):
             done = read(users, 2, *words)
             assert len(said(done)) <= 1, done.said
-        for other_words in (["pull", "-d", str(users.path("b"))], ["log", users.url()], ["hpss-shadows"]):
+        for other_words in (["pull", "-d", str(users.path("b"))], ["log", users.url()], ["hpss-mirrors"]):
             other = users.fine("empty", *other_words)
             assert not other.err.startswith(("Traceback", "brz: ERROR")), other.said
         assert users.tip("b") == users.tip("a")
@@ -377,44 +377,36 @@ def test_two_at_once(users: Users) -> None:
 
 def test_its_size_is_the_users(users: Users) -> None:
     config = users.folder / ".home" / ".config" / "breezy" / "breezy.conf"
-    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=200K").status == 0, config
+    assert users.run("empty", "config", "--scope=breezy", "hpss.mirror_size=200K").status == 0, config
     users.forget("empty")
     done = read(users)
     assert len(said(done)) == 1
-    assert "the mirror of URL would exceed hpss.shadow_size: it is deleted when" in done.err
+    assert "the mirror of URL would exceed hpss.mirror_size: it is deleted when" in done.err
     assert kept(users) == []
-    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=1M").status == 0
+    assert users.run("empty", "config", "--scope=breezy", "hpss.mirror_size=1M").status == 0
     assert said(read(users)) == []
     assert len(kept(users)) == 1
-    assert users.run("empty", "config", "--scope=breezy", "hpss.shadow_size=0").status == 0
+    assert users.run("empty", "config", "--scope=breezy", "hpss.mirror_size=0").status == 0
     assert read(users).counts.bytes_down > LARGE
-    assert "At most 0.0 MB" in users.run("empty", "hpss-shadows").out
+    assert "At most 0.0 MB" in users.run("empty", "hpss-mirrors").out
 
 
 def test_they_are_shown_and_removed(users: Users) -> None:
-    assert users.run("empty", "hpss-shadows").out.startswith("At most 1000.0 MB of one repository, 4000.0 MB in all")
+    assert users.run("empty", "hpss-mirrors").out.startswith("At most 1000.0 MB of one repository, 4000.0 MB in all")
     read(users)
-    (size,) = re.findall(r"^ +([0-9.]+) MB  \S+ \S+  URL$", users.run("empty", "hpss-shadows").out, re.MULTILINE)
+    (size,) = re.findall(r"^ +([0-9.]+) MB  \S+ \S+  URL$", users.run("empty", "hpss-mirrors").out, re.MULTILINE)
     assert float(size) >= 0.4
     none = users.url("")[:-4] + "x"
     for words in (["--clear"], []):
-        said_of_none = users.run("empty", "hpss-shadows", *words, none)
+        said_of_none = users.run("empty", "hpss-mirrors", *words, none)
         assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"There is no mirror of {none}.\n")
     assert len(kept(users)) == 1
-    assert users.run("empty", "hpss-shadows", "--clear", users.url()).out.endswith("removed\n")
+    assert users.run("empty", "hpss-mirrors", "--clear", users.url()).out.endswith("removed\n")
     assert kept(users) == []
     read(users)
-    assert users.run("empty", "hpss-shadows", "--clear").status == 0
+    assert users.run("empty", "hpss-mirrors", "--clear").status == 0
     assert kept(users) == []
-    assert users.run("empty", "hpss-shadows", "file:///tmp").status == 3
-
-
-def test_what_an_earlier_release_kept_is_removed(users: Users) -> None:
-    old = users.cache("empty") / "smartserver" / "shadows"
-    (old / "one").mkdir(parents=True)
-    (old / "one" / "pack").write_bytes(b"x")
-    read(users)
-    assert not old.exists()
+    assert users.run("empty", "hpss-mirrors", "file:///tmp").status == 3
 
 
 def test_a_large_history_is_announced_once(users: Users) -> None:

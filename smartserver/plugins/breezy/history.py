@@ -109,7 +109,7 @@ class BranchHistory:
             if not tries:
                 raise errors.BzrError(
                     f"the local mirror of {self._branch.url} was damaged {TRIES} times: remove it with "
-                    f"`brz hpss-shadows --clear {self._branch.url}`, then try again"
+                    f"`brz hpss-mirrors --clear {self._branch.url}`, then try again"
                 )
 
     def _insert(

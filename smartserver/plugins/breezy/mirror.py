@@ -74,7 +74,7 @@ from smartserver.verbs.fields import MAX_IDS
 from smartserver.verbs.repository_pull import MAX_HAVES
 
 SIZE = Option(
-    "hpss.shadow_size",
+    "hpss.mirror_size",
     default=str(MIRROR_BYTES),
     from_unicode=int_SI_from_store,
     help="Bytes (500M, 2G) that a local mirror of one hpss:// repository may take, and all of them four times that. "
@@ -90,9 +90,6 @@ option_registry.register(SIZE)
 option_registry.register(LARGE)
 
 FOLDER: Final = "mirrors"
-OLD_FOLDER: Final = "shadows"
-"""The folder in which an earlier release stored histories."""
-
 OLDER: Final = 8
 """Revisions that are named to the server in addition to the heads."""
 
@@ -445,17 +442,9 @@ def mirror_of(place: Place, *, makes: bool = True) -> Mirror:
     folder = None if kept is None or not kept.limit else kept.place(url, known.known.incarnation)
     if folder is not None and not makes and not os.path.isdir(folder.path):
         return Mirror(url, None)
-    if kept is not None and not _mirrors:
-        _remove_old(kept)
     found = _mirrors[key] = Mirror(url, folder)
     found.is_shared = True
     return found
-
-
-def _remove_old(kept: Mirrors) -> None:
-    old = os.path.join(os.path.dirname(kept.folder), OLD_FOLDER)
-    if os.path.isdir(old):
-        discard(old)
 
 
 def damage() -> str:

@@ -126,6 +126,6 @@ for scheme in SCHEMES:
     register_transport_proto(scheme, help="Each command one round trip (smartserver).", register_netloc=True)
     register_lazy_transport(scheme, CONTROLDIR, "HpssTransport")
 ControlDirFormat.register_prober(HpssProber)
-plugin_cmds.register_lazy("cmd_hpss_shadows", [], "smartserver.plugins.breezy.hpss_shadows")
+plugin_cmds.register_lazy("cmd_hpss_mirrors", [], "smartserver.plugins.breezy.hpss_mirrors")
 install_lazy_named_hook("breezy.branch", "Branch.hooks", "open", _remember, "what hpss:// need not send")
 install_lazy_named_hook("breezy.commands", "Command.hooks", "extend_command", _record, "what hpss:// is asked for")

@@ -103,7 +103,7 @@ TOKEN = "hpss_" + "tokEn-_0" * 5
         (f"hpss+tls://{TOKEN}@h/a", "hpss+tls://hpss_***@h/a"),
         (f"hpss+tls://h/a?{TOKEN}", "hpss+tls://h/a?hpss_***"),
         (f"hpss+tls://h:{TOKEN}/a", "hpss+tls://h:hpss_***/a"),
-        ("hpss://h/hpss_shadows", "hpss://h/hpss_shadows"),
+        ("hpss://h/hpss_mirrors", "hpss://h/hpss_mirrors"),
     ],
 )
 def test_no_password_and_no_token_is_shown(url: str, shown: str) -> None:

@@ -1,4 +1,4 @@
-"""The command `brz hpss-shadows`, for the local mirrors of repositories on hpss:// servers."""
+"""The command `brz hpss-mirrors`, for the local mirrors of repositories on hpss:// servers."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from smartserver.client.url import BadUrl
 from smartserver.plugins.breezy.mirror import mirrors
 
 
-class cmd_hpss_shadows(Command):  # type: ignore[misc]  # Breezy is not typed.
+class cmd_hpss_mirrors(Command):  # type: ignore[misc]  # Breezy is not typed.
     """Show, or remove, the local mirrors of repositories on hpss:// servers.
 
     A command that reads a branch on a server receives its history into a mirror, so that the next command receives only
-    new revisions. The option hpss.shadow_size limits the size of one mirror, by default to 1 GB, and that of all
+    new revisions. The option hpss.mirror_size limits the size of one mirror, by default to 1 GB, and that of all
     mirrors to four times as much. Mirrors that were not used for the longest time are removed first. With 0 nothing is
     kept.
 
