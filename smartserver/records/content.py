@@ -20,7 +20,7 @@ class Text(NamedTuple):
     parts: Iterable[Buffer]
     """The parts of the text, to be read once; raises CorruptFile before the end if the text is damaged."""
     check: bytes = b""
-    """The check of the record, if the text is large and the kind has one."""
+    """The check in the record's header; empty unless the text is large and the kind has a check."""
 
 
 def whole(text: bytes) -> Text:
@@ -44,15 +44,15 @@ class RepositoryView(Protocol):
         """
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs. The caller must charge a walk over them."""
+        """Return all refs. The caller must charge a loop over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """Return the entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must
-        charge a walk over them."""
+        """Return the entries of a map. If an entry belongs to a ref, its key begins with the ref's name and NUL. The
+        caller must charge a loop over the entries."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """Return the keys of a map's entries that changed since an incarnation, version and mark; None if they are
-        unknown."""
+        """Return the keys of the entries of a map that changed after `known`, an incarnation, version and mark. Return
+        None if the changes since then are unknown."""
 
     def setting(self, name: str) -> bytes | None:
         """Return a setting of the repository; None if it is not set."""
@@ -84,7 +84,7 @@ class RepositoryView(Protocol):
         """Read a few records together that will be needed next, if the store is remote."""
 
     def length(self, kind: int, key: Key) -> int | None:
-        """Return the bytes of a record's text, without reading the text; None if the record is not stored."""
+        """Return the number of bytes of a record's text without reading it; None if the record is not stored."""
 
 
 class MapReader(Protocol):
@@ -101,7 +101,7 @@ class MapReader(Protocol):
         """Return the entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the `firsts` with which a key of a map begins."""
+        """Return each of `firsts` that is a prefix of some key in a map."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Tell whether a revision is stored or announced by the request."""
@@ -115,7 +115,7 @@ class MapReader(Protocol):
 
 
 class TipReader(Protocol):
-    """A repository together with the revisions of a request. A system proves the attributes of tips from it."""
+    """A repository together with the revisions of a request, from which a system proves the attributes of tips."""
 
     def proved(self) -> Iterator[Tip]:
         """Return the tips whose attributes were proved before."""
@@ -144,7 +144,7 @@ class ReadPlan(NamedTuple):
     """The answer of a system: a message, and at most one of `heads`, `pieces` and `items` for the body."""
 
     said: bytes = b""
-    """The message, which is put into the result unchanged, for the client's part of the system."""
+    """The message of the result, which the server passes unchanged to the client's code for the system."""
     heads: Sequence[RevisionId] | None = None
     """The heads of a body of whole revisions: the revisions that the heads reach and the haves do not."""
     pieces: Iterator[Piece] | None = None

@@ -18,18 +18,18 @@ RATE: Final = 16
 SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
 """The sizes of simulated caches in bytes: from 1 MiB to 8 GiB."""
 FOLLOWED: Final = 1 << 14
-"""Keys that are followed at most; the least recently used is dropped first."""
+"""The most keys that are tracked; the least recently used is dropped first."""
 NEAR_BEST: Final = 0.95
-"""The share of the largest cache's hits, in bytes, that is enough."""
+"""A cache is large enough if it would have this share of the hits, in bytes, of the largest allowed cache."""
 
 
 class Size(NamedTuple):
-    """The hits that a cache of a size would have had."""
+    """The hits that a cache of `size` bytes would have had."""
 
     size: int
     hits: int
     found: int
-    """The bytes of the hits, which need not be decoded again."""
+    """The bytes of the values of all hits."""
 
 
 class Demand:
@@ -53,7 +53,7 @@ class Demand:
         self._hits = [0.0] * len(SIZES)
         self._found = [0.0] * len(SIZES)
         self._uses = self._bytes = 0.0
-        """The number of all uses minus `RATE` times the followed uses; and the same for bytes."""
+        """The number of all uses minus `RATE` times the number of tracked uses; and the same for bytes."""
 
     def use(self, key: bytes, cost: int) -> None:
         """Count a lookup of a value, whether it was in the cache or not."""
@@ -132,7 +132,8 @@ def best(sizes: Sequence[Size], most: int) -> int:
 
 
 TEXT_BYTES = 64 << 20
-"""Bytes of cached fulltexts: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
+"""The default limit of cached fulltexts in bytes. Reading the 1,580 records of a tip then decodes each base once;
+reading a whole history decodes each 1.7 times."""
 
 OF_TEXT = 300
 """Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
@@ -141,13 +142,13 @@ OF_ROW = 33
 """Bytes of a `bytes` object in Python without its content."""
 
 HEADER_BYTES = 32 << 20
-"""Bytes of cached rows of logs, of some 150,000 revisions."""
+"""The most bytes of cached rows of logs, enough for some 150,000 revisions."""
 
 V = TypeVar("V")
 
 
 class Common(Protocol):
-    """A cache outside this process, which returns the right bytes or None."""
+    """A cache outside this process. It returns exactly the stored bytes, or None."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
@@ -177,7 +178,7 @@ class SharedCache(Cache[bytes, V]):
         self._lock = threading.Lock()
         self._form = form
         self.common: Common | None = None
-        """The outer cache, which is asked for values that are missing here."""
+        """The cache outside this process, in which `get` looks for values that are missing in this one."""
         self.demand: Demand | None = None
         """The counter of lookups, if the size of the cache is chosen by its use."""
 
@@ -200,8 +201,8 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Store a value, as `Cache.put`. A value larger than half the limit is not stored, because it would evict all
-        others."""
+        """Store a value as `Cache.put` does, and in `common`. A value larger than half the limit is not stored, because
+        it would evict most others."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else `get` has counted it.
             self.demand.use(key, cost)
@@ -258,13 +259,14 @@ def decode_text(found: bytes) -> CachedText:
 
 
 class TextCache(SharedCache[CachedText]):
-    """The cache of fulltexts of records. Proved texts are also stored in the outer cache."""
+    """The cache of fulltexts of records. Proved texts are also stored in `common`."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         form = Form(b"text ", encode_text, decode_text)
         super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE, form)
         self.remote: Common | None = None
-        """The cache of texts of files on other machines, by incarnation, kind and key. Its texts must be proved."""
+        """A cache of texts on other machines (memcached), by incarnation, kind and key. Its texts must be proved before
+        use."""
 
 
 Block = tuple[bytes | None, ...]

@@ -17,7 +17,7 @@ class Observer(Protocol):
     """
 
     def connecting(self) -> None:
-        """Note that a connection will be opened. This is called by the code that opens the connection, not by the
+        """Note that a connection will be opened. The code that opens the connection calls this method, not the
         core."""
 
     def sent(self, event: Event, size: int) -> None:
