@@ -27,9 +27,9 @@ CHARGED: Final = 4096
 
 _ABSENT: Final = 1 << 31
 _MENTIONED: Final = 0xFFFFFFFF
-"""The value in place of a place for an id that is named only as an absent parent."""
+"""The value in `_places` for an id that is named only as an absent parent."""
 _OUTSIDE: Final = 0xFFFFFFFE
-"""The value in place of a place for an id that is named as a parent outside the graph. A revision with this id must not
+"""The value in `_places` for an id that is named as a parent outside the graph. A revision with this id must not
 follow."""
 
 

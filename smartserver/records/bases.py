@@ -27,7 +27,8 @@ from smartserver.records.segment import HUNKS, STORED, encode_header
 from smartserver.records.sent import SentAncestry, SentVersion
 
 SKIP: Final = 32
-"""The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
+"""The factor between skip distances. With 16, 32 and 64, one history takes 71.5, 67.5 and 64.1 MB, and its deepest
+chains have 45, 77 and 136 bases."""
 
 CANDIDATES: Final = 2
 """The number of parents whose version is tried as a base. Both are always tried, because stopping at a short first
@@ -113,8 +114,8 @@ class NewRecord(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record to send whose text is read by `texts` only if it is needed.
 
-    The text is not needed if the key is the check, and either the key was sent before in this push, or hunks against a
-    candidate are enough.
+    The text is not needed if the key proves it, and either the key was sent before in this push, or hunks against a
+    candidate are short enough.
     """
 
     kind: int
@@ -130,7 +131,7 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """Return the number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
+    """Return how many versions before version `number` (1, 2, ...) its base is: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP

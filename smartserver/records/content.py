@@ -71,8 +71,8 @@ class RepositoryView(Protocol):
         stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader
-        lacks."""
+        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the client
+        lacks although it has their children."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """Return the record of a kind and key; None if it is not stored."""
@@ -81,7 +81,8 @@ class RepositoryView(Protocol):
         """Return the text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
-        """Read a few records together that will be needed next, if the store is remote."""
+        """Read a few records together, in one round trip, that the caller will need next. In a local store, do
+        nothing."""
 
     def length(self, kind: int, key: Key) -> int | None:
         """Return the number of bytes of a record's text without reading it; None if the record is not stored."""
@@ -137,7 +138,7 @@ class ReadScope(NamedTuple):
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()
     ref: bytes = b""
-    """The first ref that was named."""
+    """The first ref that the request names; empty if it names none."""
 
 
 class ReadPlan(NamedTuple):

@@ -22,7 +22,7 @@ MAX_ENTRIES: Final = 1 << 20
 """The most records of one revision. A first import of the largest public source trees has about 500,000 files."""
 
 MAX_RECORD: Final = 256 << 20
-"""The most bytes of one fulltext. The server that checks a push, or the client that checks a pull, holds it whole in
+"""The most bytes of one fulltext. The server that checks a push, or the client that checks a pull, may hold it whole in
 memory. A zstd frame of eight kilobytes can expand to this size."""
 
 MAX_TAKEN: Final = MAX_RECORD
@@ -61,8 +61,8 @@ MAX_ANNOUNCED_PARENTS: Final = 4_000_000
 """The most parents of all revisions of an announced graph. Large histories have 1.0 to 1.3 for each revision."""
 
 MAX_DEPTH: Final = 255
-"""The most bases that are decoded to get a record's fulltext: the index keeps the number in one byte. Writers stay
-under 100."""
+"""The most bases that are decoded to get a record's fulltext: the index keeps the number in one byte. The skip chains
+of writers (`records.bases`) have at most 124 bases for a million versions."""
 
 MAX_CHAIN: Final = 1 << 30
 """The most bytes of all fulltexts along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""

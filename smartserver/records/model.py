@@ -99,7 +99,7 @@ class Entry(NamedTuple):
     frame_length: int
     """The bytes of the frame."""
     check: bytes
-    """The check of the text; empty if the kind's check is its key."""
+    """The check of the text; empty if the key proves the text."""
 
 
 class Segment(NamedTuple):

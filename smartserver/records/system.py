@@ -73,8 +73,8 @@ class System:
 
     A subclass must set only the name and the kinds. A server then stores any valid records. It proves as much as the
     subclass allows: the parents of a revision by `own_kind` and `own_parents`, the presence of all references by
-    `may_refer` and `references`. `changes` only saves time. `faults` and `contents`, `read` are further services: the
-    refusal of faulty records, and reads of less than whole revisions.
+    `may_refer` and `references`. `changes` only saves time. `faults` is for the refusal of faulty records, `contents`
+    and `read` are for reads of less than whole revisions.
     """
 
     name: str
@@ -138,7 +138,7 @@ class System:
         return "it has a control character" if _CONTROL.search(name) else ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return the reason why a setting must not have this value; empty if it may."""
+        """Return the reason why a setting must not have this value; empty if the value is allowed."""
         del name, value
         return ""
 
@@ -163,7 +163,7 @@ class System:
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Return the reason why an entry of a map must not have this key or value; empty if it may."""
+        """Return the reason why an entry of a map must not have this key or value; empty if both are allowed."""
         del table, key, value
         return ""
 

@@ -32,12 +32,12 @@ DECODED: Final = 1 << 30
 """Bytes that the server may decode for every request: four files of `records.limits.MAX_TAKEN`."""
 
 DECODED_OF_BYTE: Final = 1024
-"""Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
-folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
+"""Further decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one
+commit in a folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
 DECODED_OF_STORED: Final = 4096
-"""Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
-of a history, some twice. On the disk a manifest may take a thousandth of its size."""
+"""Further decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each
+manifest of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
 """The most steps, a millisecond of work, that a loop may take before it charges them."""

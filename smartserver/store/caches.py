@@ -33,11 +33,11 @@ class Size(NamedTuple):
 
 
 class Demand:
-    """Follows the use of one cache, to compute the hits of a cache of another size.
+    """Tracks the use of one cache, to compute the hits of a cache of another size.
 
     One key in 16 is tracked, chosen by its hash, and represents all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
     *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
-    between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
+    between all uses and 16 times the tracked uses is added to the smallest cache (SHARDS-adj in that paper). A cache
     that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
     the sum of a range of a Fenwick tree, in the order of the last use.
     """
@@ -45,10 +45,10 @@ class Demand:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._times: dict[bytes, int] = {}
-        """The time of the last use of each followed key, the oldest first."""
+        """The number of the last use of each tracked key, the oldest first."""
         self._costs: dict[bytes, int] = {}
         self._tree = [0] * (2 * FOLLOWED + 1)
-        """The costs by time of the last use, as a Fenwick tree."""
+        """The costs of the tracked keys by the number of their last use, as a Fenwick tree."""
         self._now = 0
         self._hits = [0.0] * len(SIZES)
         self._found = [0.0] * len(SIZES)
@@ -103,7 +103,7 @@ class Demand:
             self._bytes /= 2
 
     def _renumber(self) -> None:
-        """Number the times from 1 again, in the same order."""
+        """Number the last uses from 1 again, in the same order."""
         self._tree = [0] * len(self._tree)
         self._now = 0
         for key in self._times:
@@ -125,8 +125,8 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """Return the smallest size whose hits are nearly those of the largest size up to `most` bytes. Return the least
-    size if there were no hits."""
+    """Return the smallest size that is large enough (`NEAR_BEST`) if at most `most` bytes are allowed. Without hits
+    this is the smallest size of all."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 

@@ -1,5 +1,5 @@
-"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the deletion
-of the records below a checkpoint.
+"""Writes and reads checkpoints, each a whole state in one file, so that a reader need not read all records from the
+first. Also deletes the records below a checkpoint.
 
 A checkpoint is derived from records. One check covers all of it, so a damaged checkpoint is never used in part.
 

@@ -66,7 +66,7 @@ from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 AT_MOST = 64 << 10
-"""The bytes of a record from which on no more changes are added to it."""
+"""No more changes are added to a record that has this many bytes."""
 
 Decide = Callable[[State], Entry | None]
 """A function that returns the entry of a change, judged on a state; None if no entry is needed. It may be called in any

@@ -205,7 +205,8 @@ class ContentReader(PartReader):
             yield from some
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
-        """Return a record with its stored frame; None if the client lacks the base of the frame."""
+        """Return a record with its stored frame. Return None if the store is remote, `named` has no base, or the client
+        lacks the base of the frame."""
         of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # Behind a link a record is read only once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):

@@ -26,8 +26,8 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
     """The content of a cursor's file. `position`: the newest version that was sent; None if none was. `holder`: the
-    server that has the lease; empty if no server has it. `lease`: its seconds from the modification time of the
-    file."""
+    server that has the lease; empty if no server has it. `lease`: the seconds that the lease lasts from the
+    modification time of the file on."""
 
     position: KnownVersion | None = None
     holder: bytes = b""

@@ -1,4 +1,4 @@
-"""The revision graph over all packs of a snapshot, which computes ancestors, and what haves and wants leave to send.
+"""The revision graph over all packs of a snapshot. It finds ancestors, and the revisions that a client still needs.
 
 A revision's ordinal is its place in arrival order over all packs; repack never changes it, and a parent's ordinal is
 always lower than its child's. So ancestry is a scan downward over marks, block by block, which skips unmarked
@@ -212,7 +212,7 @@ class Graph:
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """Return those of `ordinals` from which none of the rest descends, ascending."""
+        """Return those of `ordinals` that are not ancestors of another one, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 

@@ -66,7 +66,7 @@ class _Line:
         self._guard = threading.Lock()
 
     def append(self, end: int, entries: Sequence[LogEntry], sizes: Sequence[int]) -> bool:
-        """Add entries, if the line has `end` entries now; else return False."""
+        """Add entries and return True, if the line has `end` entries now; else return False."""
         with self._guard:
             if len(self.entries) != end:
                 return False

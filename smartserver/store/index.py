@@ -51,7 +51,7 @@ class Row(NamedTuple):
     chain_kib: int = 0
     """The KiB of fulltext along the chain, including the record's own."""
     lineage: int = 0
-    """The number of earlier versions of the record's path, as far as known, from which the base is chosen."""
+    """The number of earlier versions of the record's path, as far as known. The base is chosen by it."""
 
 
 def record_digest(kind: int, key: Key) -> bytes:

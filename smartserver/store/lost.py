@@ -51,7 +51,7 @@ class LostChange:
     made: bool
     """True if a record has the change, so that it was certainly committed."""
     elsewhere: bool = False
-    """True if the change was made in another repository at the same place."""
+    """True if the change was made in another repository, which was at the same path before."""
     pack: tuple[str, int] | None = None
     """The path and length of the pack that the change added, if the pack exists."""
 

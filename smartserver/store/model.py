@@ -84,7 +84,7 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     features: list[str]
     vcs: str
     version: int
-    """The number of changes since the repository was created."""
+    """The number of the newest record of the log."""
     refs: int
     entries: int
     """The number of entries in all maps."""

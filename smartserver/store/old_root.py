@@ -179,7 +179,7 @@ def _alone(folder: Transport, place: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
-    """Hold the lock that the format file names during the block. If this process dies, a lock folder remains, and the
+    """During the block, hold the lock that the format file names. If this process dies, a lock folder remains, and the
     next upgrade takes it over."""
     if b"swap=folder" not in line:
         with _flock(f"{place}/{LOCK}"):

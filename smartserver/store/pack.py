@@ -122,7 +122,7 @@ class PackReader:
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor of a local file with this pack's own offsets; else None."""
+        """The descriptor of the pack's own file; None if the segments are in another file or on another machine."""
         return self._file.descriptor
 
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
@@ -222,7 +222,7 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """Return the hash of the deleted pack, which was checked before the joined pack was written."""
+        """Return the hash of the deleted pack, which was checked while the joined pack was written."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:

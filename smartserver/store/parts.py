@@ -136,7 +136,7 @@ _kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
-    """Return the parts without their first `passed` bytes."""
+    """Yield the parts without their first `passed` bytes."""
     for part in parts:
         if passed < len(part):
             yield memoryview(part)[passed:] if passed else part

@@ -181,8 +181,9 @@ class Database:
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record. Return the contents of the record and its predecessor, by number. The result is empty if the
-        record does not follow the stored log, or its number is taken."""
+        """Add a record. Return the contents of the record and of its predecessor, by number; without the predecessor if
+        the record begins a repository. The result is empty if the record does not follow the stored log, or its number
+        is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # The record before the one of a recovery may be missing.

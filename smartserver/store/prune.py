@@ -97,7 +97,7 @@ class _Pruning:
         self._packs: list[OpenPack] = []
         """The packs of the new state so far, in order."""
         self._changed: set[bytes] = set()
-        """The digests of the records whose first copy is removed or gets another depth."""
+        """The digests of the records whose first copy was removed, or got another depth or chain size."""
         self._places: list[Quarantine] = []
         self._joins: list[Join] = []
 
@@ -171,8 +171,8 @@ class _Pruning:
         return made
 
     def _note_changes(self, old: Index, new: Index) -> None:
-        """Note the records whose first copy in this pack was removed, or got another depth or chain size: indexes of
-        later packs depend on these."""
+        """Add the records of a pack to `_changed` whose first copy in the pack changed in a way on which indexes of
+        later packs depend."""
         before = b""
         for row in range(old.records):
             digest = old.digest(row)

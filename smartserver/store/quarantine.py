@@ -140,7 +140,7 @@ class HeldFile(WriteFile, ReadFile):
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes in memory. Once the pack has more than `most` bytes, move it to the file and append there."""
+        """Append bytes in memory. Once the pack would exceed `most` bytes, move it to the file and append there."""
         if self._file is None and len(self.content) + len(data) <= self.most:
             self.content += data
             return

@@ -92,7 +92,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """The pack of the revisions that the request stored."""
     begins: Beginning | None = None
     deletes: bool = False
-    """True if the request deletes the repository: only its entries are left."""
+    """True if the request deletes the repository. Only the log remains."""
     options: tuple[str, ...] = ()
     """The push options of the request, for hooks and receivers of changes. Older releases leave out this field."""
 
@@ -109,7 +109,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `parent`: the hash of record `number` - 1. `features`: the features that the repository gains with this record.
     `time`: milliseconds since the epoch, by the writer's clock. `random`: bytes that make record 1 unique. `dropped`:
-    files in `packs` that no state names. `forgotten`: dropped files that were deleted.
+    packs that no state names and that will be deleted. `forgotten`: dropped packs that were deleted.
     """
 
     number: Natural

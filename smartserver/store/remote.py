@@ -25,7 +25,7 @@ MOVES = 4
 SMALL = 64 << 10
 """The most bytes of the newest packs that are read together with their indexes and kept in memory, because most
 requests need them next. Reads of an object store cost money, so the first snapshot of a process does not read packs
-there."""
+there. Also the most bytes of an index that a server reads whole from an object store."""
 NEAR = 4 << 20
 """The most bytes of a record that are read together with its header: saving a round trip is worth more than the
 bytes."""

@@ -62,7 +62,7 @@ class Misfit(Exception):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A file in `packs` that record `number` dropped, at `time` (milliseconds since the epoch)."""
+    """The record `number` that dropped a pack, and its `time` in milliseconds since the epoch."""
 
     time: int
     number: Natural

@@ -169,7 +169,7 @@ class Transaction(RepositoryView):
 
     def unreached_new(self) -> frozenset[RevisionId]:
         """Return the new revisions that no ref and no entry of a map would reach, because their refs were refused. The
-        result is empty if nothing can be refused, or if refs of later requests may reach the revisions."""
+        result is empty if nothing was refused, or if refs of later requests may reach the revisions."""
         if not self.is_partial or self.is_continued:
             return frozenset()
         reached = {tip.id for value in self.refs().values() for tip in value}
@@ -355,8 +355,8 @@ def entry_of(
 
 
 def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
-    """Yield the changes in the order in which they must be applied: a map is declared before its entries change, and
-    removed after they are removed."""
+    """Yield the changes in the order in which they must be applied: a new map comes before its entries, and the removal
+    of a map after the removal of its entries."""
     for word, kind in transaction.declared.items():
         if kind is not None:
             check_name(word.encode())

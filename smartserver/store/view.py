@@ -160,7 +160,7 @@ class RepositoryView:
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return those of `revisions` from which none of the rest descends."""
+        """Return those of `revisions` that are not ancestors of another one."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 

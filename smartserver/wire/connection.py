@@ -150,7 +150,8 @@ class Connection:
         self._buffer.feed(bytes(data))
 
     def receive_eof(self) -> None:
-        """Note that the peer sends no more bytes. `next_event` returns `PeerClosed` after all earlier events.
+        """Note that the peer sends no more bytes. After all earlier events, `next_event` returns `PeerClosed` or raises
+        Interrupted.
 
         Raises:
             RemoteProtocolError: the connection is broken.

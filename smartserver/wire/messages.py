@@ -105,7 +105,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 Entries = dict[bytes, bytes | None]
-"""The entries of a map: key -> value, or nil for a removed entry."""
+"""The values of a map's entries, by key; nil for a removed entry."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -172,8 +172,8 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if they are
-    empty."""
+    """The answer to a request that was carried out, at least in part. An empty `trace` is not encoded, nor is an empty
+    `advice` without a `trace`."""
 
     outcomes: Outcomes
     state: State | None = None
@@ -184,7 +184,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing. `trace` is as in `Reply`."""
+    """The answer to a request that changed nothing. An empty `trace` is not encoded."""
 
     fault: Fault
     outcomes: Outcomes = []

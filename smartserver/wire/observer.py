@@ -10,10 +10,10 @@ from smartserver.wire.events import Event
 
 
 class Observer(Protocol):
-    """Sees every event in order, each with its bytes on the wire.
+    """Receives every event in order, with the number of its bytes on the wire.
 
     The sizes of one direction add up to its bytes exactly: the opening line and skipped frames count with the event
-    after them. An observer sees a CANCEL that crossed the final answer, although `next_event` skips it.
+    after them. An observer also receives a CANCEL that crossed the final answer, which `next_event` skips.
     """
 
     def connecting(self) -> None:
