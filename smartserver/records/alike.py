@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 _LEFT: Final = 256
-"""The bytes left by bisection, which are then compared as two numbers: this takes the time of 3 halvings instead of
+"""The number of bytes at which bisection ends. They are compared as two numbers, in the time of 3 halvings instead of
 8."""
 
 

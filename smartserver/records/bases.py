@@ -124,7 +124,7 @@ class HeldRecord(NamedTuple):
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
     length: int = 0
-    """The bytes of the text, if `hunks` can return its differences from the candidates; else 0."""
+    """The length of the text in bytes, if `hunks` can return its differences from the candidates; else 0."""
 
 
 AnyRecord = NewRecord | HeldRecord
@@ -147,7 +147,7 @@ class _Choice(NamedTuple):
     number: int
     cost: int
     length: int
-    """The bytes of the record's text."""
+    """The length of the record's text in bytes."""
     parts: Sequence[bytes] = ()
     """The frame of a text in parts."""
 

@@ -138,7 +138,7 @@ class Contents(Protocol):
         """Return the text of a file, the target of a link, or the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
-        """Return the bytes of the `text` of a node."""
+        """Return the length in bytes of the `text` of a node."""
 
     def header(self, revision: RevisionId) -> Header | None:
         """Return the header of a revision; None if a log does not show the revision, such as a tag."""
@@ -169,8 +169,8 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
     """Selects the newest `limit` revisions that `newest` reaches and `oldest` (if not empty) does not, newest first. A
-    `limit` of 0 means all. `path`: only revisions whose tree at the path differs from that of each parent. `messages`:
-    with parents and message. `changes`: with the paths that differ from the first parent.
+    `limit` of 0 means all. `path`: if not empty, only revisions whose content at the path differs from that of each
+    parent. `messages`: also their parents and messages. `changes`: also the paths that differ from the first parent.
     """
 
     newest: Name = ""
@@ -331,9 +331,9 @@ class ContentStream:
         self._buffer = b""
         self._at = 0
         self._before = 0
-        """The bytes of the items before the buffer."""
+        """The number of bytes before the buffer in the decoded body."""
         self._text = 0
-        """The bytes of the last entry's text that were not read yet."""
+        """The number of bytes of the last entry's text that were not read yet."""
 
     def entries(self, *, texts: bool) -> Iterator[ListedNode]:
         """Yield the entries of a tree. `texts`: as in the selector. A text that is not read with `text` is skipped."""

@@ -85,7 +85,7 @@ class BulkDecoder:
         self._error = zstandard.ZstdError
         self._zstd = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG).decompressobj()
         self.taken = 0
-        """The bytes of the stream so far."""
+        """The number of bytes of the stream that were decoded so far."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Decode the next bytes of the stream, and yield their text in parts, each decoded on demand.

@@ -20,7 +20,7 @@ from smartserver.records.model import Key, Kind
 
 BLAKE2B: Final = "blake2b-128"
 CHECK_BYTES: Final = 16
-"""The bytes of the check in a record's header."""
+"""The length in bytes of the check in a record's header."""
 
 
 class Hash(Protocol):

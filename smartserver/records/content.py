@@ -24,7 +24,7 @@ class Text(NamedTuple):
 
 
 def whole(text: bytes) -> Text:
-    """Return a `Text` that belongs to no record."""
+    """Return the `Text` of bytes that are not the text of a record."""
     return Text(b"", len(text), (text,))
 
 
@@ -147,11 +147,11 @@ class ReadPlan(NamedTuple):
     said: bytes = b""
     """The message of the result, which the server passes unchanged to the client's code for the system."""
     heads: Sequence[RevisionId] | None = None
-    """The heads of a body of whole revisions: the revisions that the heads reach and the haves do not."""
+    """The heads for a body of whole revisions. The body has the revisions that they reach and the haves do not."""
     pieces: Iterator[Piece] | None = None
-    """The records or revisions of a body of single records."""
+    """The pieces for a body of single records."""
     items: Iterator[Buffer] | None = None
-    """The items of a content body (`records.browse`)."""
+    """The items for a content body (`records.browse`)."""
 
 
 @contextmanager

@@ -87,7 +87,7 @@ class FaultChecker:
 
 
 class Policy(NamedTuple):
-    """A server's policy on faults."""
+    """The rule by which a server refuses records with faults."""
 
     level: Level = Level.SAFE
     ignored: frozenset[str] = frozenset()

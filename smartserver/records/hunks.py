@@ -106,7 +106,7 @@ def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> It
     parts = iter(base)
     part = memoryview(b"")
     passed = 0
-    """The bytes of the base before `part`."""
+    """The number of bytes of the base before `part`."""
 
     def before(stop: int) -> Iterator[Buffer]:
         nonlocal part, passed

@@ -95,9 +95,9 @@ class Entry(NamedTuple):
     base_key: Key
     """The key of the base for `BaseTag.FULL_KEY`, else empty."""
     length: int
-    """The bytes of the fulltext."""
+    """The length of the fulltext in bytes."""
     frame_length: int
-    """The bytes of the frame."""
+    """The length of the frame in bytes."""
     check: bytes
     """The check of the text; empty if the key proves the text."""
 
@@ -111,7 +111,7 @@ class Segment(NamedTuple):
     frames_at: int
     """The offset of the first frame from the start of the segment."""
     length: int
-    """The bytes of the whole segment, including its own length field."""
+    """The length in bytes of the whole segment, including its own length field."""
     headers: tuple[int, ...]
     """The offsets of the record headers from the start of the segment."""
 
@@ -167,7 +167,7 @@ RefValue = tuple[Tip, ...]
 
 
 def encode_ref(value: Sequence[Tip]) -> list[list[object]]:
-    """Convert the value of a ref for msgpack: the shortest form of each tip."""
+    """Convert the value of a ref for msgpack, each tip in its shortest form."""
     rows: list[list[object]] = []
     for tip in value:
         row: list[object] = [tip.id]

@@ -158,8 +158,8 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
-    """Encode the graph that announces `revisions`, parents before children: about 24 bytes for each with an id of
-    20."""
+    """Encode the graph that announces `revisions`, given parents before children. A revision with an id of 20 bytes
+    takes about 24 bytes."""
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)

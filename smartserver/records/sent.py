@@ -14,7 +14,7 @@ _REACH_CACHE: Final = 32 << 20
 """The most bytes of cached sets of ancestors. Evicted sets are computed again."""
 
 _ENTRY: Final = 256
-"""Bytes of an entry of the cache without its bits."""
+"""Bytes of memory that an entry of the cache takes besides its bits."""
 
 
 @dataclass(eq=False, slots=True)
@@ -24,7 +24,7 @@ class SentVersion:
 
     key: Key
     size: int
-    """The bytes of the version's text."""
+    """The length of the version's text in bytes."""
     base: SentVersion | None
     number: int
     """The position of the version among the versions of its path, from 0; `bases.skip_distance` finds a base by it."""
@@ -33,7 +33,7 @@ class SentVersion:
     """The numbers of the revisions of this push that introduced the record; empty if none has."""
     depth: int = field(init=False)
     chain: int = field(init=False)
-    """The bytes of the texts along the record's chain, including its own."""
+    """The length in bytes of all texts along the record's chain, including its own."""
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.base is None else self.base.depth + 1

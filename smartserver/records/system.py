@@ -122,7 +122,7 @@ class System:
     """True if `settings_entries` may return entries: a copy must then know the settings of its target first."""
 
     hash_bytes = 0
-    """The bytes of each key if all keys are hashes; else 0."""
+    """The length in bytes of each key if all keys are hashes; else 0."""
 
     in_hunks = False
     """True if clients push records as hunks, which are then sent uncompressed in a bulk stream."""

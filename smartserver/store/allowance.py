@@ -99,7 +99,7 @@ class Allowance:
 
     @property
     def room(self) -> tuple[int, int]:
-        """The bytes that may still be decoded, and the steps that may still be taken."""
+        """The number of bytes that may still be decoded, and the number of steps that may still be taken."""
         return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
 
     def charge(self, steps: int) -> None:

@@ -88,7 +88,7 @@ class _Marks:
         self._parents = parents
 
     def __len__(self) -> int:
-        """Return the bytes of the marks."""
+        """Return the size of the marks in bytes."""
         return len(self._marks)
 
     def has(self, ordinal: int) -> bool:

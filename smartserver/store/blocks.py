@@ -24,7 +24,7 @@ BLOCK = 16 << 10
 """Bytes of a block in the format. Reading and hashing a block takes 20 microseconds, and a lookup needs about four
 blocks."""
 PIECE = 64 * BLOCK
-"""Bytes of the pieces in which an index is written."""
+"""The size in bytes of the pieces in which an index is written."""
 
 CACHED_BYTES = 32 << 20
 CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
@@ -75,10 +75,10 @@ class Blocks:
         self._content: bytes | None = None
         """The body, if it is in memory."""
         self.size = self._file.size()
-        """The bytes of the file."""
+        """The size of the file in bytes."""
         count = -(-(self.size - TRAILER) // (BLOCK + TRAILER))
         self.length = self.size - TRAILER * (count + 1)
-        """The bytes of the body."""
+        """The size of the body in bytes."""
         if count < 1 or self.length <= BLOCK * (count - 1):
             raise CorruptFile(name, self.size, f"{self.size} bytes, more than an index can have")
         whole = count == 1 or isinstance(file, bytes)

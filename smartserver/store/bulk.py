@@ -50,7 +50,7 @@ class BulkReader:
         """`expanded`: the kinds of the repository if its segments are expanded, else empty."""
         self.segments = segments.segments
         self.size = 0
-        """The bytes of the stream that were read so far."""
+        """The number of bytes of the stream that were read so far."""
         self._reader = segments
         self._expander = SegmentExpander(expanded) if expanded else None
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
@@ -88,7 +88,7 @@ class SegmentExpander:
         self._begun = b""
         """The first bytes of a segment whose end was not read yet."""
         self._passing = 0
-        """The bytes of a large segment that were not read yet; they are returned unchanged."""
+        """The number of bytes of a large segment that were not read yet. They are returned unchanged."""
         self._sent = set[tuple[int, Key]]()
         """The kinds and keys of records that were returned before."""
 

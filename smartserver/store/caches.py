@@ -29,7 +29,7 @@ class Size(NamedTuple):
     size: int
     hits: int
     found: int
-    """The bytes of the values of all hits."""
+    """The size in bytes of the values of all hits together."""
 
 
 class Demand:
@@ -136,10 +136,10 @@ TEXT_BYTES = 64 << 20
 reading a whole history decodes each 1.7 times."""
 
 OF_TEXT = 300
-"""Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
+"""Bytes of memory that an entry takes besides its text and meta: key, tuple, and place in the cache."""
 
 OF_ROW = 33
-"""Bytes of a `bytes` object in Python without its content."""
+"""Bytes of memory that a `bytes` object takes besides its content."""
 
 HEADER_BYTES = 32 << 20
 """The most bytes of cached rows of logs, enough for some 150,000 revisions."""
@@ -154,14 +154,14 @@ class Common(Protocol):
         """Return the value of a key, or None."""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value."""
+        """Store a value."""
 
 
 class Form(NamedTuple, Generic[V]):
     """A conversion of values to bytes, for a cache outside this process."""
 
     name: bytes
-    """The prefix of the cache's keys."""
+    """The prefix of the keys in that cache."""
     encode: Callable[[V], bytes | None]
     """Encodes a value; returns None for a value that must stay in this process."""
     decode: Callable[[bytes], V]
@@ -275,7 +275,7 @@ was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """Return the bytes of a block, including those of Python's objects."""
+    """Return the size of a block in memory in bytes, including Python's objects."""
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 

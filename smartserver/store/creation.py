@@ -145,7 +145,7 @@ class PlaceLook:
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """Describe the place for a message; empty if the place does not exist."""
+        """Describe for a message what the place has in place of a repository; empty if the place does not exist."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -242,7 +242,7 @@ class Creation:
         self._seen: PlaceLook | None = None
         """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())
-        """The bytes of the record 1 that this creation publishes."""
+        """The content of record 1, which this creation publishes."""
         self.first = Head(first)
         """The head after record 1."""
 

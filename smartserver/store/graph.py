@@ -156,7 +156,7 @@ class Graph:
 
     @property
     def size(self) -> int:
-        """The number of revisions and parents."""
+        """The number of revisions plus the number of their parents."""
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:

@@ -80,7 +80,7 @@ class IndexRow(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of the record's fulltext."""
+    """The length of the record's fulltext in bytes."""
     base: int
     """The row of the base in this index, or `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int

@@ -70,7 +70,7 @@ class Frame(NamedTuple):
     offset: int
     size: int
     length: int
-    """Bytes of the fulltext."""
+    """The length of the fulltext in bytes."""
     base: int
     """The number of the frame's base, `NO_BASE` or `STORED_BASE`."""
     stored: Key

@@ -151,7 +151,7 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
 
 
 class _Walk:
-    """All records and checkpoints, read in the order of their numbers."""
+    """Computes the newest state from all records and checkpoints, in the order of their numbers, and finds misfits."""
 
     def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
         self._records = records

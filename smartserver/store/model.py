@@ -25,7 +25,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     """Half-open ranges of global ordinals."""
     segments: int
     size: int
-    """The bytes of all these segments."""
+    """The size of all these segments in bytes."""
     common: tuple[bool, ...]
     """For each have of the client, True if the revision is stored."""
     bulk: bool = False
@@ -78,7 +78,7 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):
-    """Counts and sizes of a repository, in bytes."""
+    """Counts of a repository, and sizes in bytes."""
 
     format: str
     features: list[str]
@@ -92,9 +92,9 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     records: int
     packs: int
     size: int
-    """The bytes of packs and indexes."""
+    """The size of all packs and indexes."""
     largest: int
-    """The bytes of the largest pack."""
+    """The size of the largest pack."""
 
 
 class PackReport(msgspec.Struct, frozen=True):

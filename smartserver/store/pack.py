@@ -79,7 +79,7 @@ class PackWriter:
         self._file = file
         self._hash = hashlib.blake2b(digest_size=TRAILER)
         self.length = 0
-        """The bytes written so far: the offset of the next segment."""
+        """The number of bytes written so far, which is the offset of the next segment."""
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:

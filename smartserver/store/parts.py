@@ -101,7 +101,7 @@ class PartedText:
 
 
 class _Kept:
-    """The bytes that each reader keeps, the least recently used reader first."""
+    """The number of bytes that each reader keeps, the least recently used reader first."""
 
     def __init__(self) -> None:
         self._held: dict[weakref.ref[PartedText], int] = {}

@@ -54,7 +54,7 @@ class Unreached(NamedTuple):
     heads: Sequence[RevisionId]
     """The unreached revisions without unreached descendants."""
     bytes: int
-    """The bytes of the unreached segments in the packs."""
+    """The size of the unreached segments in the packs, in bytes."""
 
 
 def unreached(snapshot: Snapshot) -> Unreached:

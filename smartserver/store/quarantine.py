@@ -176,7 +176,7 @@ class HeldFile(WriteFile, ReadFile):
         return None if self._file is None else self._opened().descriptor
 
     def size(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
         return len(self.content) if self._file is None else self._opened().size()
 
     def _opened(self) -> ReadFile:
@@ -195,7 +195,7 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
 
 
 GATHERED = 64 << 10
-"""Bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
+"""The number of bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
 
 
 class DraftPack:
@@ -215,7 +215,7 @@ class DraftPack:
 
     @property
     def length(self) -> int:
-        """The bytes so far: the offset of the next segment."""
+        """The number of bytes so far, which is the offset of the next segment."""
         return len(self._pending) + self._writer.length
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:

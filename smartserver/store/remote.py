@@ -1,6 +1,6 @@
 """Reads from a remote store: the reads of a request are combined, into one round trip if possible.
 
-For a local store each read is a separate call, and this module is not used.
+For a local store, each read is a separate call.
 """
 
 from __future__ import annotations

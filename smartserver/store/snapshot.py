@@ -148,7 +148,7 @@ class Snapshot(StoredRecords):
                 start = last
 
     def size(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Return the bytes of the segments in half-open ranges of global ordinals."""
+        """Return the size in bytes of the segments in half-open ranges of global ordinals."""
         return sum(stop - start for _, start, stop in self.runs(ranges))
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> SegmentReader:

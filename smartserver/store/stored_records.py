@@ -31,7 +31,7 @@ NEAR = 4 << 10
 of the revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
 calls."""
 HEADER = 512
-"""Bytes that are read for a header of unknown length. A longer header is read again."""
+"""The number of bytes that are read for a header of unknown length. A longer header is read again."""
 
 
 Spot = tuple[int, int]
@@ -54,7 +54,7 @@ class Location(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """The bytes of the record's fulltext."""
+    """The length of the record's fulltext in bytes."""
 
 
 class StoredRecords:
@@ -73,7 +73,8 @@ class StoredRecords:
         self.is_remote = remote.is_remote(transport)
         """True if the packs are in a remote store."""
         self._fetched: dict[Spot, bytes] = {}
-        """The bytes of records that `fetch` has read. `_load` removes each when it uses it."""
+        """The headers and frames of records that `fetch` has read. `_load` removes those of a record when it uses
+        them."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:

@@ -100,7 +100,7 @@ BULK_BYTES = "bytes that a bulk stream became"
 without a bulk stream."""
 
 BULK_ALLOWANCE = 64 * KIB
-"""Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
+"""The number that is added to the received bytes of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
 """The most bytes of a repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can
@@ -127,7 +127,7 @@ because bytes that are sent but not acknowledged do not count. With this value, 
 connection, at 100 Mbit/s and 250 ms, and at 20 Mbit/s and 1 s (`bench bulk`). The kernel adapts the buffer sizes."""
 
 INITIAL_WINDOW = 14_480
-"""The bytes of ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network
+"""The size of ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network
 round trip."""
 
 UNREAD_BYTES = 4 * MIB
