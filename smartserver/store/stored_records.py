@@ -157,8 +157,8 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """Read and prove the record of a row natively. Return None if Python must read it, because it is damaged or its
-        base is cached."""
+        """Read and prove the record of a row natively. Return None if Python must read it: without a native reader, if
+        it is damaged, or if its base is cached."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
