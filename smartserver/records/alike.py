@@ -1,15 +1,16 @@
-"""Finds the lengths of the common start and end of two texts, by comparing slices and not byte by byte."""
+"""Finds the lengths of the common start and the common end of two texts, by comparing slices instead of bytes."""
 
 from __future__ import annotations
 
 from typing import Final, Literal
 
 _LEFT: Final = 256
-"""Bytes that are compared as two numbers, which finds the first difference in the time of 3 halvings instead of 8."""
+"""The number of bytes at which bisection ends. They are compared as two numbers, in the time of 3 halvings instead of
+8."""
 
 
 def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:
-    """Return the number of equal bytes of both texts from offsets `at` and `other_at` on."""
+    """Return the length of the common start of `one` from offset `at` on and `other` from offset `other_at` on."""
     low, high = 0, min(len(one) - at, len(other) - other_at)
     if high > _LEFT and one[at : at + _LEFT] != other[other_at : other_at + _LEFT]:
         high = _LEFT
@@ -26,7 +27,7 @@ def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> in
 
 
 def common_end(one: bytes, other: bytes, most: int) -> int:
-    """Return the number of equal bytes at the end of both texts, `most` at most."""
+    """Return the length of the common end of both texts, at most `most`, which must not exceed either length."""
     end, other_end = len(one), len(other)
     low, high = 0, most
     if high > _LEFT and one[end - _LEFT : end] != other[other_end - _LEFT : other_end]:
@@ -42,6 +43,6 @@ def common_end(one: bytes, other: bytes, most: int) -> int:
 
 
 def _differing(one: bytes, other: bytes, order: Literal["big", "little"]) -> int:
-    """Return the number of bytes from the first difference on, counted from the end with the highest byte in
-    `order`."""
+    """Return the number of bytes from the first difference to the end (`big`), or from the start up to the last
+    difference (`little`)."""
     return (int.from_bytes(one, order) ^ int.from_bytes(other, order)).bit_length() + 7 >> 3

@@ -23,28 +23,29 @@ REVISIONS_OF_GRAPH: Final = "revisions of an announced graph"
 PARENTS_OF_GRAPH: Final = "parents of an announced graph"
 
 CHARGED: Final = 4096
-"""Revisions and parents that are read, in some milliseconds, before they are charged."""
+"""The number of revisions and parents, some milliseconds of work, that are read before they are charged."""
 
 _ABSENT: Final = 1 << 31
 _MENTIONED: Final = 0xFFFFFFFF
-"""The place of an id that is named only as an absent parent."""
+"""The value in `_places` for an id that is named only as an absent parent."""
 _OUTSIDE: Final = 0xFFFFFFFE
-"""The place of an id that is named as a parent outside the graph: a revision of that id must not follow."""
+"""The value in `_places` for an id that is named as a parent outside the graph. A revision with this id must not
+follow."""
 
 
 class AnnouncedGraph(Sequence[GraphNode]):
-    """The revisions of a graph block, parents before children."""
+    """The revisions of a graph block, parents before children. A place is the index of a revision among them."""
 
     def __init__(self, block: bytes, charge: Callable[[int], None] = lambda steps: None) -> None:
-        """`charge`: is called with the number of revisions and parents while they are read."""
+        """`charge`: is called repeatedly with the number of revisions and parents that were read."""
         self._block = block
         self._offsets = array("I")
         """The offset of each id in the block."""
         self._lengths = array("H")
         self._places = array("I")
-        """The place of each id among the revisions, or `_MENTIONED` or `_OUTSIDE` if it is not among them."""
+        """The place of the revision with each id; `_MENTIONED` or `_OUTSIDE` if the block has no such revision."""
         self._slots = array("I", bytes(4 * 64))
-        """The hash table: numbers of ids, plus one."""
+        """The hash table of the ids: a slot is the number of an id plus one, or 0 if it is free."""
         self._listed = array("I")
         """The number of the id of each revision."""
         self._starts = array("I", (0,))
@@ -86,7 +87,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
         return self._block[at : at + self._lengths[number]]
 
     def _slot(self, name: bytes) -> int:
-        """Return the slot with the number of an id, or a free slot for it."""
+        """Return the index of the slot of an id; of a free slot if the id has none."""
         slots, block, offsets, lengths = self._slots, self._block, self._offsets, self._lengths
         mask = len(slots) - 1
         at = hash(name) & mask
@@ -177,7 +178,7 @@ class AnnouncedGraph(Sequence[GraphNode]):
 
 
 class AnnouncedRevisions(list[GraphNode]):
-    """Revisions that were not read from a block, a few or the sender's own, with the methods of `AnnouncedGraph`."""
+    """A list of revisions with the methods of `AnnouncedGraph`, for revisions that were not read from a block."""
 
     def __init__(self, revisions: Sequence[GraphNode]) -> None:
         super().__init__(revisions)
@@ -193,7 +194,7 @@ class AnnouncedRevisions(list[GraphNode]):
 
 
 def _place_of_id(block: bytes, at: int, length: int, begin: int, what: str) -> tuple[int, int]:
-    """Check the length of an id. Return where it begins and ends."""
+    """Check the length of an id. Return the offsets of its begin and its end in the block."""
     _limit(f"bytes of a {what}", length, limits.MAX_ID)
     end = begin + length
     if not length or end > len(block):

@@ -1,7 +1,7 @@
 """Chooses the base of each record, and makes the segments that a client sends.
 
-The rule of a base, on both ends: it was introduced by the same revision or an ancestor, and comes before the record.
-The candidates that the caller names (the versions of the path in the parents) always obey this rule. Any other base
+Both ends require of a base that it was introduced by the same revision or an ancestor, and comes before the record. The
+candidates that the caller names (the versions of the path in the parents) always obey this rule. Any other base
 that is chosen here is looked up in the ancestry of the push.
 
 In a bulk push, skipping keeps chains short: the base of the n-th version of a path is the version d before it, where d
@@ -27,52 +27,54 @@ from smartserver.records.segment import HUNKS, STORED, encode_header
 from smartserver.records.sent import SentAncestry, SentVersion
 
 SKIP: Final = 32
-"""The k of the skip chains. 16, 32 and 64 make 71.5, 67.5 and 64.1 MB of one history, at depths to 45, 77 and 136."""
+"""The factor between skip distances. With 16, 32 and 64, one history takes 71.5, 67.5 and 64.1 MB, and its deepest
+chains have 45, 77 and 136 bases."""
 
 CANDIDATES: Final = 2
-"""Parents whose version is tried as a base. Both are always tried, because stopping at a short first frame would save
-only 1 % of the 45,000 tries in one history."""
+"""The number of parents whose version is tried as a base. Both are always tried, because stopping at a short first
+frame would save only 1 % of the 45,000 tries in one history."""
 
 FEW: Final = 64
-"""A text is sent as a hunk if its only hunk adds at most this many bytes, because zstd would not make it shorter. A
+"""The most bytes that a hunk may add to its base if a text is sent as this one hunk: zstd would not make it shorter. A
 third of the records of one history are sent so; its first push takes a tenth less of the client's time, and 2 % fewer
 bytes."""
 
 SIBLINGS: Final = 5
-"""The number of newest files of the same folder and extension that are tried as base of a text without candidates."""
+"""The number of files of the same folder and extension, newest first, that are tried as the base of a text without
+candidates."""
 
 _SIBLING_DEPTH: Final = 64
 _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
-"""Bytes of text from which a sibling is tried: a smaller text cannot save the bytes of the base's key."""
+"""The fewest bytes of a text for which siblings are tried: a smaller text cannot save the bytes of the base's key."""
 
 
 class _Looks(NamedTuple):
-    """The levels for frames on a base in bulk: a low level first, which mostly suffices, then a better one."""
+    """The levels of zstd for a frame against a base in a bulk push: a low level, and a better one for long frames."""
 
     least: int
-    """Bytes of text and base together from which two levels are tried."""
+    """The fewest bytes of text and base together for which two levels are tried."""
     first: int
     """The first level."""
     enough: int
-    """The size up to which the first frame is used. A longer frame is compressed again."""
+    """The most bytes of a frame of the first level that is used. For a longer one, the text is compressed again."""
     second: int
     """The second level."""
 
 
 _LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""The levels for large texts of any kind. One text in eighteen is so large with its base, and these texts took two
-fifths of the time (doc/design/0005)."""
+"""The levels for texts that are large together with their bases. One text in eighteen is so large, and these texts took
+two fifths of the time (doc/design/0005)."""
 
 _ALIKE: Final = _Looks(0, 1, 2000, 5)
 """The levels for texts that are nearly equal to their bases (doc/design/0005)."""
 
 _FRAME_CACHE: Final = 32 << 20
-"""Bytes of frames that are cached for further copies of a record."""
+"""The most bytes of frames that are cached, to send further copies of their records."""
 
 _ENTRY: Final = 250
-"""Bytes that an entry of a cache costs besides its value: its name, its place in the dictionary and in the order
-(measured: 240). Frames have 200 bytes on average, so about half of the cost is for frames."""
+"""Bytes that an entry of a cache takes besides its value, for its key and its place in the dictionary (measured: 240).
+Frames have 200 bytes on average, so about half of the cost is for frames."""
 
 
 def _cost(value: bytes) -> int:
@@ -80,7 +82,8 @@ def _cost(value: bytes) -> int:
 
 
 Differences = Callable[[int, Key, Key], Sequence[Hunk]]
-"""A function that returns the hunks between the texts of two records, given their kind and both keys."""
+"""A function that returns the hunks of a record against its base, given their kind, the record's key and the base's
+key."""
 
 Texts = Callable[[int, Key], bytes]
 """A function that returns the text of a record that is not in the cache, given its kind and key."""
@@ -111,8 +114,8 @@ class NewRecord(NamedTuple):
 class HeldRecord(NamedTuple):
     """A record to send whose text is read by `texts` only if it is needed.
 
-    The text is not needed if the key is the check, and either the key was sent before in this push, or hunks against a
-    candidate are enough.
+    The text is not needed if the key proves it, and either the key was sent before in this push, or hunks against a
+    candidate are short enough.
     """
 
     kind: int
@@ -121,14 +124,14 @@ class HeldRecord(NamedTuple):
     candidates: Sequence[Candidate] = ()
     path: bytes = b""
     length: int = 0
-    """Bytes of its text, if `hunks` can return its differences from the candidates; else 0."""
+    """The length of the text in bytes, if `hunks` can return its differences from the candidates; else 0."""
 
 
 AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """Return the number of versions between version `number` (1, 2, ...) and its base: a power of 32."""
+    """Return how many versions before version `number` (1, 2, ...) its base is: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP
@@ -144,7 +147,7 @@ class _Choice(NamedTuple):
     number: int
     cost: int
     length: int
-    """Bytes of the text."""
+    """The length of the record's text in bytes."""
     parts: Sequence[bytes] = ()
     """The frame of a text in parts."""
 
@@ -191,7 +194,7 @@ class SegmentWriter:
         return b"".join(self.parts(revision, parents, items))
 
     def parts(self, revision: RevisionId, parents: Sequence[Parent], items: Iterable[AnyRecord]) -> list[bytes]:
-        """Make the segment of a revision in parts: frames of texts in parts are not joined.
+        """Make the segment of a revision in parts: frames that were made in parts are not joined.
 
         Raises:
             LimitExceeded: as in `segment`.
@@ -261,13 +264,13 @@ class SegmentWriter:
         return made
 
     def abandon(self) -> None:
-        """End the thread, and drop all segments. `texts` and `hunks` are not called any more, and the writer must not
-        be used afterwards."""
+        """Drop all segments, and end the native twin's thread, so that `texts` and `hunks` are not called any more. The
+        writer must not be used afterwards."""
         self._made.clear()
 
     def _settle(self, item: AnyRecord, version: SentVersion | None, tags: dict[Key, int]) -> tuple[AnyRecord, _Choice]:
-        """Choose the encoding of a record. Return the record and the choice. If a `HeldRecord` needs
-        its text, the text is read and a `NewRecord` is returned."""
+        """Choose the encoding of a record. Return the record and the choice. If the text of a `HeldRecord` is needed,
+        read it and return a `NewRecord` in its place."""
         if isinstance(item, HeldRecord):
             kind, key, meta, candidates, path, length = item
             if not check_bytes(self._kinds[kind]):  # Else the text is needed to make the check.
@@ -334,7 +337,7 @@ class SegmentWriter:
         return best
 
     def _against(self, record: AnyRecord, base: SentVersion, number: int, tags: dict[Key, int]) -> _Choice | None:
-        """Encode a record on a base; None if the base cannot be used."""
+        """Encode a record against a base; return None if the base cannot be used."""
         length = record.length if isinstance(record, HeldRecord) else len(record.text)
         if base.is_too_deep(length):
             return None
@@ -348,7 +351,7 @@ class SegmentWriter:
         return _Choice(encoding, frame, base, number, len(frame) + named, length)
 
     def _frame_on(self, record: NewRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """Return the encoding and frame of a text on a base; None if the base cannot be used."""
+        """Return the encoding and frame of a text against a base; None if the base cannot be used."""
         text = self._text(record.kind, base.key)
         if not delta.usable_base(record.text, text):
             return None
@@ -363,15 +366,16 @@ class SegmentWriter:
         return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
-        """Return the encoding and frame of the hunks of a held record; None if it has no hunks, or too many."""
+        """Return the encoding and frame of the hunks of a held record; None without `hunks`, or if they are too
+        long."""
         if self._hunks is None:
             return None
         hunks = encode_hunks(self._hunks(record.kind, record.key, base.key))
         return delta.pack_hunks(hunks) if len(hunks) <= limits.MAX_HUNKS else None
 
     def _from_siblings(self, record: NewRecord, alone: _Choice, tags: dict[Key, int]) -> _Choice | None:
-        """Encode a record on the best of its newest siblings, if that saves a tenth of the cost of encoding it alone.
-        Otherwise return None."""
+        """Encode a record against the best of its newest siblings. Return None if that does not save a tenth of the
+        cost of `alone`."""
         if not record.path or len(record.text) < _LEAST_SIBLING:
             return None
         best = None
@@ -394,8 +398,8 @@ class SegmentWriter:
         return choice if choice is not None and choice.cost * 10 <= alone.cost * 9 else None
 
     def _skip(self, version: SentVersion, number: int) -> SentVersion:
-        """Return the base of version `number`, the successor of `version`, by the rule of chains; else `version`
-        itself."""
+        """Return the base that `skip_distance` gives for version `number`, the successor of `version`; `version` itself
+        if that base is not in an ancestor."""
         target = number - skip_distance(number)
         base = version
         while base.number > target and base.base is not None:

@@ -26,14 +26,14 @@ from smartserver.records.varint import Malformed
 from smartserver.spans import Part, spans_of
 
 MARK: Final = b"\xc1"
-"""The first byte of a selector of this module: msgpack never uses it, and no system's own selector begins with it."""
+"""The first byte of a selector of this module. No selector of a system begins with it, and msgpack never uses it."""
 
 PLAIN: Final = b"\0"
 COMPRESSED: Final = b"\1"
-"""The first byte of a content body."""
+"""The first byte of a content body is `PLAIN` or `COMPRESSED`."""
 
 MAX_ITEM: Final = 32 << 20
-"""Bytes of an item without its text: a revision may name 100,000 paths."""
+"""The most bytes of an item without its text. A revision of a log may name 100,000 changed paths."""
 
 MAX_MESSAGE: Final = 8 << 20
 """The most bytes of a message in a log. A server has some six copies of it in memory."""
@@ -54,10 +54,10 @@ _END: Final = struct.Struct(">II")
 one of 65,536 damaged packets."""
 
 NO_TEXT: Final = -1
-"""The size of an entry if neither texts nor sizes were requested."""
+"""The value of `ListedNode.size` if neither texts nor sizes were requested."""
 
 Name = Annotated[str, msgspec.Meta(max_length=4096)]
-"""The name of a revision, in the syntax of the system's tools. An empty name is the revision that a clone checks
+"""The name of a revision, in the syntax of the system's tools. An empty name means the revision that a clone checks
 out."""
 
 Path = Annotated[bytes, msgspec.Meta(max_length=65_536)]
@@ -98,15 +98,16 @@ class Header(NamedTuple):
 
 
 def message_of(name: str, message: bytes) -> bytes:
-    """Return the message of a revision, or raise LimitExceeded. It is called before the message is decoded."""
+    """Return an encoded message; raise LimitExceeded if it is longer than `MAX_MESSAGE`. `name`: the revision's
+    name."""
     if len(message) > MAX_MESSAGE:
         raise LimitExceeded(f"bytes of the message of {name}", len(message), MAX_MESSAGE)
     return message
 
 
 class ChangedPath(NamedTuple):
-    """A path that differs between a revision's tree and its first parent's. `action`: `A` (added), `M` (modified) or
-    `D` (deleted)."""
+    """A path whose content differs between the trees of a revision and its first parent. `action`: `A` (added), `M`
+    (modified) or `D` (deleted)."""
 
     action: str
     path: bytes
@@ -130,21 +131,21 @@ class Contents(Protocol):
         sorted, a folder before its content.
 
         Raises:
-            NoSuchPart: there is nothing at the path.
+            NoSuchPart: the path does not exist.
         """
 
     def text(self, node: Node) -> Text:
         """Return the text of a file, the target of a link, or the id of a submodule's revision."""
 
     def size(self, node: Node) -> int:
-        """Return the bytes of the `text` of a node."""
+        """Return the length in bytes of the `text` of a node."""
 
     def header(self, revision: RevisionId) -> Header | None:
         """Return the header of a revision; None if a log does not show the revision, such as a tag."""
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that is equal for two revisions if they have equal content at a path. Return None if the path
-        does not exist."""
+        """Return a value for the content at a path, such as a hash. Two revisions with equal values have equal content
+        there. Return None if the path does not exist."""
 
     def changes(self, revision: RevisionId) -> Iterator[ChangedPath]:
         """Yield the differences of a revision's tree from that of its first parent, sorted by path."""
@@ -154,8 +155,8 @@ class Contents(Protocol):
 
 
 class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=0):
-    """Selects the node at a path and, if it is a folder, the nodes in it. `deep`: all nodes below it. `texts`: with
-    their texts. `sizes`: with the sizes of their texts. `keys`: with the keys of their records.
+    """Selects the node at a path and, if it is a folder, the nodes in it. `deep`: also the nodes in its subfolders.
+    `texts`, `sizes`, `keys`: also the texts of the nodes, the sizes of their texts, the keys of their records.
     """
 
     revision: Name = ""
@@ -168,8 +169,8 @@ class TreeSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_
 
 class LogSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag=1):
     """Selects the newest `limit` revisions that `newest` reaches and `oldest` (if not empty) does not, newest first. A
-    `limit` of 0 means all. `path`: only revisions whose tree at the path differs from that of each parent. `messages`:
-    with parents and message. `changes`: with the paths that differ from the first parent.
+    `limit` of 0 means all. `path`: if not empty, only revisions whose content at the path differs from that of each
+    parent. `messages`: also their parents and messages. `changes`: also the paths that differ from the first parent.
     """
 
     newest: Name = ""
@@ -205,8 +206,8 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree, with its path below the selector's path. `size`: the bytes of its text, even if the text does
-    not follow. `key`: the key of its record, if keys were requested and the node has a record."""
+    """A node of a tree. `path`: its path, relative to the selector's path. `size`: the bytes of its text, or `NO_TEXT`.
+    `key`: the key of its record, if keys were requested and the node has a record."""
 
     path: bytes
     type: NodeType
@@ -215,8 +216,8 @@ class ListedNode(msgspec.Struct, frozen=True, array_like=True):
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """A revision of a log: the fields of `Header`, and the changes, each an action and a path. `changes` is None if the
-    changes were not requested."""
+    """A revision of a log, with the fields of `Header`. `changes`: the action and path of each change; None if changes
+    were not requested."""
 
     id: str
     author: str
@@ -231,7 +232,7 @@ Item = TypeVar("Item", ListedNode, list[LogEntry])
 
 
 class ChangeList:
-    """The changes of a revision, encoded one by one: as objects they would take ten times the memory."""
+    """The changes of a revision, each encoded when it is added: as objects they would take ten times the memory."""
 
     def __init__(self) -> None:
         self.encoded = bytearray()
@@ -275,7 +276,7 @@ class _Parts(msgspec.Struct, frozen=True, array_like=True):
 
 _parts = msgspec.msgpack.Decoder(_Parts)
 _NO_SAID: Final = b"\x90\xa0"
-"""The encoding of no parents and no message."""
+"""The encoding of an empty list of parents and an empty message."""
 _NO_CHANGES: Final = b"\xc0"
 
 
@@ -290,21 +291,22 @@ def split_revision(row: bytes) -> tuple[bytes, bytes, bytes]:
 
 
 def join_revision(head: bytes, said: bytes | None, changes: bytes | None) -> bytes:
-    """Join the parts of `split_revision` to an encoded revision; None for a part that the log does not select."""
+    """Join the parts of `split_revision` to an encoded revision. `said`, `changes`: None if the log does not select
+    this part."""
     if not head:
         return b""
     return b"".join((head, _NO_SAID if said is None else said, _NO_CHANGES if changes is None else changes))
 
 
 def encode_item(item: ListedNode | Sequence[msgspec.Raw]) -> bytes:
-    """Encode an item of a content body: a node of a tree without its text, or some revisions of a log. Decoding many
-    revisions together takes a client less time."""
+    """Encode an item of a content body: a node of a tree without its text, or several revisions of a log, which a
+    client decodes faster together."""
     encoded = _encode(item)
     return _LENGTH.pack(len(encoded)) + encoded
 
 
 def checked_items(items: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Yield the items of a content body, given in parts, and then its end with the checksum."""
+    """Yield all parts of the items of a content body, then the end of the body with their checksum."""
     crc = 0
 
     def checked(part: Buffer) -> Buffer:
@@ -329,9 +331,9 @@ class ContentStream:
         self._buffer = b""
         self._at = 0
         self._before = 0
-        """The bytes of the items before the buffer."""
+        """The number of bytes before the buffer in the decoded body."""
         self._text = 0
-        """The bytes of the last entry's text that were not read yet."""
+        """The number of bytes of the last entry's text that were not read yet."""
 
     def entries(self, *, texts: bool) -> Iterator[ListedNode]:
         """Yield the entries of a tree. `texts`: as in the selector. A text that is not read with `text` is skipped."""

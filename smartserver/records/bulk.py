@@ -27,17 +27,20 @@ SEGMENT_LEVEL: Final = 3
 slower."""
 
 WINDOW_LOG: Final = 23
-"""The window of 8 MiB: a reader must have so many bytes in memory, and a writer finds common parts in them."""
+"""The base-2 logarithm of the window, 8 MiB. A writer finds common parts within the window, and a reader holds it in
+memory."""
 
 CONTENT_WINDOW_LOG: Final = 21
-"""The window of content bodies, 2 MiB. With 8 MiB a tree is 0.6 % smaller and takes a quarter longer."""
+"""The base-2 logarithm of the window of content bodies, 2 MiB. With 8 MiB a tree is 0.6 % smaller and takes a quarter
+longer."""
 
 _FED: Final = 512
-"""Bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes to 16 MiB at most."""
+"""The most bytes given to the decoder at once. A block of four bytes may decode to 128 KiB, so 512 bytes give at most
+16 MiB."""
 
 
 class BulkWriter:
-    """Makes a bulk stream."""
+    """Compresses texts into a bulk stream."""
 
     def __init__(self, level: int = LEVEL, window_log: int = WINDOW_LOG) -> None:
         import zstandard
@@ -57,7 +60,7 @@ class BulkWriter:
         return ready
 
     def flush(self) -> bytes:
-        """Return the buffered bytes. With them a reader can decode all texts so far."""
+        """Return the buffered bytes, so that a reader can decode all texts added so far."""
         return self._flush(self._flush_block)
 
     def finish(self) -> bytes:
@@ -74,7 +77,7 @@ class BulkWriter:
 
 
 class BulkDecoder:
-    """Decodes a bulk stream that arrives in chunks, cut anywhere."""
+    """Decodes a bulk stream that arrives in chunks of any length."""
 
     def __init__(self) -> None:
         import zstandard
@@ -82,7 +85,7 @@ class BulkDecoder:
         self._error = zstandard.ZstdError
         self._zstd = zstandard.ZstdDecompressor(max_window_size=1 << WINDOW_LOG).decompressobj()
         self.taken = 0
-        """The bytes of the stream so far."""
+        """The number of bytes of the stream that were decoded so far."""
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
         """Decode the next bytes of the stream, and yield their text in parts, each decoded on demand.

@@ -1,4 +1,4 @@
-"""`Cache`: values by key up to a limit; the least recently used are dropped first."""
+"""`Cache`: stores values by key up to a limit, and drops the least recently used first."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ class Cache(Generic[K, V]):
 
     def put(self, key: K, value: V, *, spare: bool = False) -> int:
         """Store a value. The old value of the key is dropped, even if the new value is over the limit. `spare`: True to
-        make the value the next to be dropped, unless it is used before (midpoint insertion).
+        make the value the next to be dropped, unless it is used before.
 
-        Returns: how many values of other keys were dropped.
+        Returns the number of values of other keys that were dropped.
         """
         values = self._values
         cost = self._cost(value)

@@ -9,8 +9,8 @@ Charge = Callable[[int], None]
 """A function that is called with a number of steps or bytes. It raises an error to end the work."""
 
 PATH_BYTES: Final = 64
-"""Bytes of a path that cost one step, because the lengths of the paths of nested folders grow with the square of their
-stored size."""
+"""Bytes of a path that cost one step. Path lengths are charged because the paths of nested folders together can have
+the square of the bytes that the folders take in the store."""
 
 
 def free(steps: int) -> None:
@@ -18,5 +18,5 @@ def free(steps: int) -> None:
 
 
 def steps_of(path: bytes) -> int:
-    """Return the number of steps to charge for an entry of a tree."""
+    """Return the number of steps to charge for an entry of a tree with this path."""
     return 1 + len(path) // PATH_BYTES

@@ -20,14 +20,14 @@ from smartserver.records.model import Key, Kind
 
 BLAKE2B: Final = "blake2b-128"
 CHECK_BYTES: Final = 16
-"""Bytes of a check in the record's header."""
+"""The length in bytes of the check in a record's header."""
 
 
 class Hash(Protocol):
-    """The used methods of a hash of the standard library."""
+    """The methods of a `hashlib` hash that this package uses."""
 
     def update(self, data: bytes | memoryview, /) -> None:
-        """Take the next bytes."""
+        """Hash the next bytes."""
 
     def digest(self) -> bytes:
         """Return the digest of all bytes so far."""
@@ -38,24 +38,24 @@ def _digest(_: bytes, digest: bytes) -> bytes:
 
 
 class KeyCheck(NamedTuple):
-    """A check by which a key is computed from meta and text."""
+    """A check that computes a record's key from its meta and text."""
 
     begin: Callable[[Key, bytes, int], Hash]
-    """A function that returns the hash to which the text is added, for a key, meta and length of the text. It raises
-    ValueError if no record can have these."""
+    """A function that returns the hash to which the text is then added. Its arguments are the key, the meta and the
+    length of the text. It raises ValueError if no record can have these."""
     key: Callable[[Key, bytes], Key] = _digest
-    """Returns the key that a record must have, from its present key and the digest."""
+    """A function that returns the key that a record must have, computed from its stated key and the digest."""
 
 
 KEYS: Final[dict[str, KeyCheck]] = {
     "sha1-key": KeyCheck(lambda _, __, ___: hashlib.sha1(), lambda _, digest: b"sha1:" + digest.hex().encode())
 }
-"""The checks in which the key proves the text, by name: `sha1:` and the hex sha1 of the text, and the checks that
-systems register."""
+"""The checks in which the key proves the text, by name. The key of `sha1-key` is `sha1:` and the SHA-1 of the text in
+hex; systems register further checks."""
 
 
 def check_bytes(kind: Kind) -> int:
-    """Return the bytes of the check in the header of a record of this kind; 0 if the key is the check."""
+    """Return the number of bytes of the check in the header of a record of this kind; 0 if the key proves the text."""
     if kind.check == BLAKE2B:
         return CHECK_BYTES
     if kind.check not in KEYS:
@@ -64,7 +64,8 @@ def check_bytes(kind: Kind) -> int:
 
 
 def make_check(kind: Kind, key: Key, meta: bytes, text: bytes) -> bytes:
-    """Make the check for a record's header: 16 bytes over kind, key, meta and text; empty if the key is the check."""
+    """Return the check for a record's header: a hash of 16 bytes of kind, key, meta and text. It is empty if the key
+    proves the text."""
     if not check_bytes(kind):
         return b""
     digest = _begin_check(kind, key, meta)
@@ -80,7 +81,7 @@ def _begin_check(kind: Kind, key: Key, meta: bytes) -> Hash:
 
 @functools.lru_cache(maxsize=64)
 def _begin(name: str) -> bytes:
-    """Return the first bytes that are hashed for a check of a kind."""
+    """Return the encoded name of a kind, with which the hashed bytes of a check begin."""
     named = name.encode()
     return varint.encode(len(named)) + named
 

@@ -20,11 +20,11 @@ class Text(NamedTuple):
     parts: Iterable[Buffer]
     """The parts of the text, to be read once; raises CorruptFile before the end if the text is damaged."""
     check: bytes = b""
-    """The check of the record, if the text is large and the kind has one."""
+    """The check in the record's header; empty unless the text is large and the kind has a check."""
 
 
 def whole(text: bytes) -> Text:
-    """Return a `Text` that belongs to no record."""
+    """Return the `Text` of bytes that are not the text of a record."""
     return Text(b"", len(text), (text,))
 
 
@@ -44,15 +44,15 @@ class RepositoryView(Protocol):
         """
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs. The caller must charge a walk over them."""
+        """Return all refs. The caller must charge a loop over them."""
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """Return the entries of a map. The key of an entry of a ref begins with the ref's name and NUL. The caller must
-        charge a walk over them."""
+        """Return the entries of a map. If an entry belongs to a ref, its key begins with the ref's name and NUL. The
+        caller must charge a loop over the entries."""
 
     def changed(self, name: str, known: tuple[bytes, int, int]) -> Collection[bytes] | None:
-        """Return the keys of a map's entries that changed since an incarnation, version and mark; None if they are
-        unknown."""
+        """Return the keys of the entries of a map that changed after `known`, an incarnation, version and mark. Return
+        None if the changes since then are unknown."""
 
     def setting(self, name: str) -> bytes | None:
         """Return a setting of the repository; None if it is not set."""
@@ -71,8 +71,8 @@ class RepositoryView(Protocol):
         stored."""
 
     def reached(self, wants: Sequence[int], haves: Sequence[int], absent: Sequence[int] = ()) -> Sequence[int]:
-        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the reader
-        lacks."""
+        """Return the ordinals that `wants` reach and `haves` do not, ascending. `absent`: revisions that the client
+        lacks although it has their children."""
 
     def record(self, kind: int, key: Key) -> Record | None:
         """Return the record of a kind and key; None if it is not stored."""
@@ -81,10 +81,11 @@ class RepositoryView(Protocol):
         """Return the text of a record; None if it is not stored."""
 
     def prefetch(self, names: Iterable[tuple[int, Key]]) -> None:
-        """Read a few records together that will be needed next, if the store is remote."""
+        """Read a few records together, in one round trip, that the caller will need next. In a local store, do
+        nothing."""
 
     def length(self, kind: int, key: Key) -> int | None:
-        """Return the bytes of a record's text, without reading the text; None if the record is not stored."""
+        """Return the number of bytes of a record's text without reading it; None if the record is not stored."""
 
 
 class MapReader(Protocol):
@@ -101,7 +102,7 @@ class MapReader(Protocol):
         """Return the entries of a map."""
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> Sequence[bytes]:
-        """Return the `firsts` with which a key of a map begins."""
+        """Return each of `firsts` that is a prefix of some key in a map."""
 
     def has_revision(self, revision: RevisionId) -> bool:
         """Tell whether a revision is stored or announced by the request."""
@@ -115,7 +116,7 @@ class MapReader(Protocol):
 
 
 class TipReader(Protocol):
-    """A repository together with the revisions of a request. A system proves the attributes of tips from it."""
+    """A repository together with the revisions of a request, from which a system proves the attributes of tips."""
 
     def proved(self) -> Iterator[Tip]:
         """Return the tips whose attributes were proved before."""
@@ -137,20 +138,20 @@ class ReadScope(NamedTuple):
     wants: Sequence[RevisionId] = ()
     haves: Sequence[RevisionId] = ()
     ref: bytes = b""
-    """The first ref that was named."""
+    """The first ref that the request names; empty if it names none."""
 
 
 class ReadPlan(NamedTuple):
     """The answer of a system: a message, and at most one of `heads`, `pieces` and `items` for the body."""
 
     said: bytes = b""
-    """The message, which is put into the result unchanged, for the client's part of the system."""
+    """The message of the result, which the server passes unchanged to the client's code for the system."""
     heads: Sequence[RevisionId] | None = None
-    """The heads of a body of whole revisions: the revisions that the heads reach and the haves do not."""
+    """The heads for a body of whole revisions. The body has the revisions that they reach and the haves do not."""
     pieces: Iterator[Piece] | None = None
-    """The records or revisions of a body of single records."""
+    """The pieces for a body of single records."""
     items: Iterator[Buffer] | None = None
-    """The items of a content body (`records.browse`)."""
+    """The items for a content body (`records.browse`)."""
 
 
 @contextmanager

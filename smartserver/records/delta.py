@@ -1,8 +1,9 @@
 """A record's frame: its text, compressed by zstd with the base's text as prefix. zstd is imported here and in `bulk`.
 
 A frame is one zstd frame without magic number: content size on, checksum and dictionary id off, and the base is a
-raw-content prefix. The level is 9; in bulk 5, 3 or 1; for a large text without a base 3. A received frame is checked
-before zstd reads it (`_inspect`), so that no frame can claim more text than its header or its own blocks could hold.
+raw-content prefix. The level is 9; in a bulk push 5, 3 or 1; for a large text without a base at most 3. A received
+frame is checked before zstd reads it (`_inspect`), so that no frame can claim more text than its header or its own
+blocks could hold.
 
 The native part keeps its zstd contexts, which is four times as fast on small records as zstandard's public interface.
 Both accept and refuse the same frames; the frames that they make differ by some bytes. zstandard is not imported before
@@ -36,19 +37,20 @@ from smartserver.records.varint import Malformed, decode, encode
 LEVEL: Final = 9
 
 BULK_LEVEL: Final = 5
-"""The level for a long history: 2 % more bytes than level 6, in 7 % less of a client's time (doc/design/0005)."""
+"""The level for a push of a long history: 2 % more bytes than level 6, and 7 % less of a client's time
+(doc/design/0005)."""
 
 
 _LARGE_LEVEL: Final = 3
-"""The level for a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time
+"""The highest level for a large text without a base: a tenth more bytes than `LEVEL`, in a fifth of the time
 (doc/design/0005)."""
 _LARGE: Final = 64 << 10
-"""Bytes from which a text counts as large."""
+"""The fewest bytes of a large text."""
 
 _HUNKS_LEVEL: Final = 3
 _LEAST_PACKED: Final = 256
-"""The bytes of hunks above which they are compressed. Fewer bytes shrink by a third, but zstd takes as long for them as
-for many bytes."""
+"""The bytes of hunks above which they are compressed. Shorter hunks would shrink by a third, but zstd takes as long for
+them as for long ones."""
 
 _MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _BLOCK: Final = 128 << 10
@@ -57,10 +59,11 @@ _BLOCK: Final = 128 << 10
 _PROBE_LEVEL: Final = 1
 
 _PROBE: Final = 64 << 10
-"""Bytes of a large text that are compressed first, to see whether the text is compressible."""
+"""The bytes from the middle of a large text that are compressed first, to see whether the text is compressible."""
 
 _PROBED: Final = 128 << 10
-"""The fewest bytes of a text that is probed first. For a smaller text, the probe would take most of the time."""
+"""The fewest bytes of a text that is probed before it is compressed. For a smaller text, the probe would take most of
+the time."""
 
 
 def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, bytes]:
@@ -90,8 +93,8 @@ def compress(text: bytes, base: bytes = b"", level: int = LEVEL) -> tuple[int, b
 
 
 class TextParts:
-    """A text over `limits.MAX_BASED` in parts, which are dropped when taken, so that the text is not held besides its
-    frame."""
+    """A text over `limits.MAX_BASED` in parts. A part is dropped when it is taken, so that the text is not in memory
+    together with its frame."""
 
     def __init__(self, parts: Iterable[bytes]) -> None:
         self._parts = deque(parts)
@@ -99,17 +102,17 @@ class TextParts:
 
     @property
     def middle(self) -> bytes:
-        """The part in the middle."""
+        """The part in the middle of those that were not taken yet."""
         return self._parts[len(self._parts) // 2]
 
     def take(self) -> Iterator[bytes]:
-        """Yield each part, and drop it. So the parts can be read only once."""
+        """Yield each part, and drop it. The parts can be read only once."""
         while self._parts:
             yield self._parts.popleft()
 
 
 def compress_parts(text: TextParts) -> tuple[int, list[bytes]]:
-    """Return the encoding, and the frame in parts, of a text in parts."""
+    """Compress a text in parts without a base. Return the encoding, and the frame in parts."""
     if incompressible(text.middle):
         return STORED, list(text.take())
     import zstandard as zs
@@ -145,12 +148,13 @@ def incompressible(text: bytes) -> bool:
 
 
 def probe(text: bytes, base: bytes = b"") -> int:
-    """Estimate the length of the frame, in a tenth of the time; `base` must be usable."""
+    """Estimate the length of the frame of `text` in a tenth of the time that `compress` takes. `base` must be empty or
+    usable."""
     return len(_zstd().compress(text, base, _PROBE_LEVEL))
 
 
 def decompress(encoding: int, frame: bytes | memoryview, length: int, base: bytes = b"") -> bytes:
-    """Decode the text of `length` bytes in a frame; `base` is the whole text of its base.
+    """Decode the text of `length` bytes in a frame. `base`: the whole text of the base.
 
     Raises:
         Malformed: the frame is invalid: wrong length, bytes after its end, a window, dictionary or block that is not
@@ -185,8 +189,8 @@ def decompress(encoding: int, frame: bytes | memoryview, length: int, base: byte
 def decompress_parts(
     encoding: int, frame: Iterable[Buffer], length: int, base: Iterable[Buffer] = ()
 ) -> Iterator[Buffer]:
-    """Decode a text as `decompress`, but yield it in parts, with only the frame's own window in memory. `base` is in
-    parts, too. The base of a zstd frame must be in memory whole; `limits.MAX_BASED` bounds it.
+    """Decode a text as `decompress` does, but yield it in parts, with only the frame's own window in memory. `base`:
+    the base's text in parts. For a zstd frame, the base is joined in memory; `limits.MAX_BASED` bounds it.
 
     Raises:
         Malformed: as in `decompress`, perhaps after some parts.
@@ -207,8 +211,8 @@ def decompress_parts(
 
 
 def window(frame: bytes, length: int) -> int:
-    """Return the bytes of text that the decoder of a frame keeps. `frame`: its first bytes. `length`: the bytes of the
-    text."""
+    """Return the number of bytes of text that the decoder of a frame keeps. `frame`: the first bytes of the frame.
+    `length`: the bytes of the text."""
     if not frame or frame[0] & 0x20 or len(frame) < 2:
         return length
     size = 1 << limits.MIN_WINDOW_LOG + (frame[1] >> 3)
@@ -292,8 +296,8 @@ def hunks_in(encoding: int, frame: bytes | memoryview) -> bytes:
 
 
 def window_log(size: int) -> int:
-    """Return the window for `size` bytes of base and text together. It covers all of them, within zstd's and our
-    limits."""
+    """Return the base-2 logarithm of the window for `size` bytes of base and text together. The window covers all of
+    them, within the limits of zstd and `records.limits`."""
     return min(max(size.bit_length(), limits.MIN_WINDOW_LOG), limits.MAX_WINDOW_LOG)
 
 
@@ -342,8 +346,8 @@ def _check_head(frame: bytes | memoryview, length: int) -> int:
 
 
 def _head_size(descriptor: int) -> int:
-    """Return the bytes before the first block: the descriptor, the window unless the frame is a single segment, the
-    length."""
+    """Return the number of bytes before the first block. They are the descriptor, the window unless the frame is a
+    single segment, and the content size."""
     single = descriptor >> 5 & 1
     return 2 - single + (single, 2, 4, 8)[descriptor >> 6]
 

@@ -21,7 +21,7 @@ class Severity(enum.Enum):
     ERROR = "error"
     """The system's own checker calls the fault an error or a warning, but every client works with it."""
     NOTE = "note"
-    """The system's own checker only mentions the fault."""
+    """The system's own checker reports the fault only as information."""
 
 
 class Level(enum.StrEnum):
@@ -43,7 +43,7 @@ class RecordFault(NamedTuple):
 
 
 class RecordRole(NamedTuple):
-    """The role that one record assigns to another: that of a file which the system reads because of its name."""
+    """A role that a folder's record assigns to the record of a file: the system reads files of the name `name`."""
 
     kind: int
     key: Key
@@ -51,7 +51,7 @@ class RecordRole(NamedTuple):
 
 
 CHARGE_EVERY: Final = 256
-"""Steps between two charges, which take a tenth of a millisecond."""
+"""The steps, a tenth of a millisecond of work, that a checker takes between two charges."""
 
 Findings = tuple[Sequence[RecordFault], Sequence[RecordRole]]
 """The faults of a record, and the roles that it assigns to other records."""
@@ -81,13 +81,13 @@ class FaultChecker:
         return ()
 
     def role_faults(self, role: RecordRole, record: Record, charge: Charge = free) -> Sequence[RecordFault]:
-        """Return all faults of a record in its role. The work is charged while it is done."""
+        """Return all faults of a record in its role. `charge` is called repeatedly with the steps taken."""
         del role, record, charge
         return ()
 
 
 class Policy(NamedTuple):
-    """A server's policy on faults."""
+    """The rule by which a server refuses records with faults."""
 
     level: Level = Level.SAFE
     ignored: frozenset[str] = frozenset()

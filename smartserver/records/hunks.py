@@ -18,7 +18,7 @@ from smartserver.records.varint import Malformed, decode, encode
 Buffer = bytes | memoryview
 
 Hunk = tuple[int, int, bytes]
-"""The start and end of a piece of the base, and the bytes that replace it."""
+"""The start and end of a range of the base, and the bytes that replace it."""
 
 
 def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
@@ -32,8 +32,8 @@ def encode_hunks(hunks: Iterable[Hunk]) -> bytes:
 
 
 def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
-    """Encode the single hunk that makes a text from its base. Return None if it adds more than `most` bytes, or is no
-    shorter than the text."""
+    """Encode the single hunk that makes a text from its base. Return None if the hunk adds more than `most` bytes, or
+    its encoding is no shorter than the text."""
     head = common_start(text, base)
     tail = common_end(text, base, min(len(text), len(base)) - head)
     added = text[head : len(text) - tail]
@@ -44,7 +44,7 @@ def single_hunk(text: bytes, base: bytes, most: int) -> bytes | None:
 
 
 def decode_hunks(said: bytes) -> list[Hunk]:
-    """Decode hunks."""
+    """Decode hunks. Raise Malformed if they are invalid or too long."""
     size = len(said)
     if size > limits.MAX_HUNKS:
         raise Malformed(0, f"{size} bytes of hunks, expected no more than {limits.MAX_HUNKS}")
@@ -101,12 +101,12 @@ def apply_hunks(hunks: Sequence[Hunk], length: int, base: bytes) -> bytes:
 
 
 def hunk_parts(hunks: Sequence[Hunk], length: int, base: Iterable[Buffer]) -> Iterator[Buffer]:
-    """Apply hunks like `apply_hunks`, but read the base and yield the text in parts. One part of the base is in memory
-    at a time."""
+    """Apply hunks as `apply_hunks` does, but read the base and yield the text in parts, with one part of the base in
+    memory at a time."""
     parts = iter(base)
     part = memoryview(b"")
     passed = 0
-    """The bytes of the base before `part`."""
+    """The number of bytes of the base before `part`."""
 
     def before(stop: int) -> Iterator[Buffer]:
         nonlocal part, passed

@@ -36,7 +36,7 @@ class KeyTable:
         self.joined = bytearray()
         """All keys, joined in order; read only."""
         self.ends: array[int] = array("Q", (0,))
-        """The end of each key in `joined`, after a 0 for the start of the first; read only."""
+        """A 0, then the offset of the end of each key in `joined`; read only."""
 
     def __len__(self) -> int:
         return len(self.ends) - 1
@@ -62,7 +62,7 @@ class KeyTable:
         return ABSENT
 
     def number(self, key: Key) -> int:
-        """Return the number of a key; a new key is added."""
+        """Return the number of a key. Add the key if it is new."""
         slots, ends, mask = self._slots, self.ends, self._mask
         low = hash(key) & _LOW
         at = low & mask

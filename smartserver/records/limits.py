@@ -5,24 +5,25 @@ from __future__ import annotations
 from typing import Final
 
 MAX_ID: Final = 1024
-"""Bytes of a revision id or record key. Hashes have 20 or 32 bytes; the longest known id of free text has under 200. A
-longer id would not fit into one small reply with others."""
+"""The most bytes of a revision id or record key. Hashes have 20 or 32 bytes; the longest known id of free text has
+under 200. With longer ids, a small reply could not name several."""
 
 MAX_NAME: Final = MAX_ID
-"""Bytes of a ref name or map key: some maps have ids as keys."""
+"""The most bytes of a ref name or map key: as many as of an id, because some maps have ids as keys."""
 
 MAX_META: Final = 65_536
-"""Bytes of a record's meta. The longest known meta is a list of a text's parents: a few ids."""
+"""The most bytes of a record's meta. The longest known meta is a list of a text's parents: a few ids."""
 
 MAX_PARENTS: Final = 65_536
-"""Parents of a revision. The widest merge of the Linux kernel has 66; generated histories reach some thousands."""
+"""The most parents of a revision. The widest merge of the Linux kernel has 66; generated histories have some
+thousands."""
 
 MAX_ENTRIES: Final = 1 << 20
 """The most records of one revision. A first import of the largest public source trees has about 500,000 files."""
 
 MAX_RECORD: Final = 256 << 20
-"""Bytes of one fulltext. The server that checks a push, or the client that checks a pull, holds it whole in memory.
-Eight kilobytes of zstd can claim all of it."""
+"""The most bytes of one fulltext. The server that checks a push, or the client that checks a pull, may hold it whole in
+memory. A zstd frame of eight kilobytes can expand to this size."""
 
 MAX_TAKEN: Final = MAX_RECORD
 """The most bytes of a stored segment. Both sides hold a segment whole in memory. A client refuses to push a larger one
@@ -33,11 +34,11 @@ MAX_SEGMENT: Final = MAX_RECORD + (32 << 20)
 size, up to 4 MiB of other records before it, and their headers."""
 
 MAX_REFERRING: Final = 32 << 20
-"""The most bytes of a pushed record that refers to other records, such as a folder: its references are parsed in one
-call, which takes five times its size in memory while nothing else runs. A folder of 500,000 files has 20 MB."""
+"""The most bytes of a pushed record that refers to other records, such as a folder. Its references are parsed in one
+call, which needs five times its size in memory and blocks all other threads. A folder of 500,000 files has 20 MB."""
 
 BYTES_OF_REFERRING: Final = "bytes of a folder or of another record that names records"
-"""The name of the limit in a `LimitExceeded` for such a record."""
+"""The name of the limit `MAX_REFERRING` in a `LimitExceeded`."""
 
 BYTES_OF_RECORD: Final = "bytes of a record"
 """The name of the limit in a `LimitExceeded` for a text. It must never change, because clients compare it."""
@@ -53,44 +54,49 @@ MAX_GRAPH: Final = 64 << 20
 kernel's."""
 
 MAX_ANNOUNCED: Final = 3_000_000
-"""Revisions of an announced graph: a few more than `MAX_GRAPH` holds with ids of 20 bytes. A server keeps up to 35
-bytes for each besides the graph itself."""
+"""The most revisions of an announced graph: a few more than `MAX_GRAPH` holds with ids of 20 bytes. A server keeps up
+to 35 bytes for each besides the graph itself."""
 
 MAX_ANNOUNCED_PARENTS: Final = 4_000_000
-"""All parents in an announced graph together. Large histories have 1.0 to 1.3 for each revision."""
+"""The most parents of all revisions of an announced graph. Large histories have 1.0 to 1.3 for each revision."""
 
 MAX_DEPTH: Final = 255
-"""Delta steps from a record to its fulltext: the index keeps the depth in one byte. Writers stay under 100."""
+"""The most bases that are decoded to get a record's fulltext: the index keeps the number in one byte. The skip chains
+of writers (`records.bases`) have at most 124 bases for a million versions."""
 
 MAX_CHAIN: Final = 1 << 30
 """The most bytes of all fulltexts along a delta chain. 64 MiB decode in 0.18 s, so the slowest legal read takes 3 s."""
 
 MAX_BASED: Final = 64 << 20
-"""Bytes of base and text together above which a record has no base: the largest useful tables of zstd's match finder
-(2**24 entries) no longer cover the base, and the encoder would need over 300 MB."""
+"""The most bytes of a base and a text together; a longer text is compressed without a base. Above, the largest useful
+tables of zstd's match finder (2**24 entries) do not cover the base, and the encoder would need over 300 MB."""
 
 MIN_BASE: Final = 8
-"""The least bytes of a base: zstd ignores a prefix under 8 bytes."""
+"""The fewest bytes of a base: zstd ignores a shorter prefix."""
 
 MAX_HUNKS: Final = 1 << 20
-"""The most bytes of the hunks of one record. Decoded, so many bytes of the shortest hunks take 40 MB of memory."""
+"""The most bytes of the hunks of one record. The decoder needs 40 MB of memory if all of them are as short as
+possible."""
 
 MIN_WINDOW_LOG: Final = 10
-"""The least window of zstd, 1 KiB."""
+"""The base-2 logarithm of the smallest window of zstd, 1 KiB."""
 
 MAX_WINDOW_LOG: Final = 27
-"""The largest window that a reader accepts, 128 MiB: the default limit of zstd."""
+"""The base-2 logarithm of the largest window that a reader accepts, 128 MiB: the default limit of zstd."""
 
 WIDE: Final = 4 << 20
-"""Bytes of base and text together above which the default hash tables of level 9 do not cover a whole base."""
+"""The bytes of a base and a text together above which an encoder enlarges zstd's tables: those of level 9 no longer
+cover the base."""
 
 PARTS_WINDOW_LOG: Final = 21
-"""The window of a text over `MAX_BASED`. A server has these 2 MiB in memory for each client that reads such a text. 200
-MB of source take 13 % more bytes than with a window of the whole text, and 3 % more than with 8 MiB."""
+"""The base-2 logarithm of the window, 2 MiB, of a text over `MAX_BASED`. A server holds a window in memory for each
+client that reads such a text. 200 MB of source take 13 % more bytes than with a window of the whole text, and 3 % more
+than with 8 MiB."""
 
 MAX_TABLE_LOG: Final = 24
-"""The largest hash and chain tables that an encoder may create (64 MiB each). By measurement, 25 has no advantage."""
+"""The base-2 logarithm of the most entries of an encoder's hash table and chain table (64 MiB each). By measurement, 25
+has no advantage."""
 
 TEXT_CACHE: Final = 128 << 20
-"""Bytes of fulltexts that a writer caches as bases. Of 67,576 records in 577 MB it then reads 231 again; with 256 MiB
-96, with 32 MiB 1,086."""
+"""The most bytes of fulltexts that a writer caches as bases. Of 67,576 records with 577 MB, the writer then reads 231
+twice; with 256 MiB it reads 96 twice, with 32 MiB 1,086."""

@@ -14,23 +14,23 @@ Key = bytes
 """The key of a record, unique within its kind; 1 to 1,024 bytes."""
 
 HERE = b"."
-"""The name that stands for the branch in a request's path, if the request allows that.
+"""The ref name `.`, which stands in a request for the branch that the request's path names, if the request allows that.
 
-It is also the name of a branch at the path of its repository, which no path can spell."""
+A branch that is at the path of its repository is also stored under this name."""
 
 
 made = tuple.__new__
-"""Makes a named tuple, as `made(Entry, (kind, ...))`: for tuples that are made for each record.
+"""Creates a named tuple, as in `made(Entry, (kind, ...))`. It is used where a tuple is created for each record.
 
-`Entry(...)` does the same through a function in Python: 0.70 us for its nine fields, while this takes 0.28 us
-(`python -m timeit`, 2026-11-22, CPython 3.11).
+`Entry(...)` does the same in 0.70 us for its nine fields, through a function in Python; `made` takes 0.28 us (`python
+-m timeit`, 2026-11-22, CPython 3.11).
 """
 
 
 class Kind(msgspec.Struct, frozen=True):
     """A kind of record in a repository.
 
-    `check`: a check of `records.check`. `base`: True if a record of this kind may have or be a delta base.
+    `check`: the name of a check (`records.check`). `base`: True if a record of this kind may have or be a delta base.
     """
 
     name: str
@@ -39,7 +39,7 @@ class Kind(msgspec.Struct, frozen=True):
 
 
 class Parent(NamedTuple):
-    """A parent of a revision. `absent`: True if the writer did not have it: the graph never has this edge."""
+    """A parent of a revision. `absent`: True if the writer lacked the parent; the graph then never has this edge."""
 
     id: RevisionId
     absent: bool = False
@@ -95,11 +95,11 @@ class Entry(NamedTuple):
     base_key: Key
     """The key of the base for `BaseTag.FULL_KEY`, else empty."""
     length: int
-    """The bytes of the fulltext."""
+    """The length of the fulltext in bytes."""
     frame_length: int
-    """The bytes of the frame."""
+    """The length of the frame in bytes."""
     check: bytes
-    """The check of the text; empty if the kind's check is its key."""
+    """The check of the text; empty if the key proves the text."""
 
 
 class Segment(NamedTuple):
@@ -111,7 +111,7 @@ class Segment(NamedTuple):
     frames_at: int
     """The offset of the first frame from the start of the segment."""
     length: int
-    """The bytes of the whole segment, including its own length field."""
+    """The length in bytes of the whole segment, including its own length field."""
     headers: tuple[int, ...]
     """The offsets of the record headers from the start of the segment."""
 
@@ -167,7 +167,7 @@ RefValue = tuple[Tip, ...]
 
 
 def encode_ref(value: Sequence[Tip]) -> list[list[object]]:
-    """Convert the value of a ref for msgpack: the shortest form of each tip."""
+    """Convert the value of a ref for msgpack, each tip in its shortest form."""
     rows: list[list[object]] = []
     for tip in value:
         row: list[object] = [tip.id]

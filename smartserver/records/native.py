@@ -1,8 +1,8 @@
-"""The only place that chooses between a part in Python and its native twin.
+"""Chooses between a part (a class or function) in Python and its native twin; no other module does.
 
 `smartserver._native` is a crate of Rust (`native/`), which `setup.py` builds if cargo is installed. Each of its parts
-does the same as Python's part of the same name, in a fraction of the time. Python's part is the reference: it runs if
-the crate was not built, it makes the error for data that the native part refuses, and tests run on both.
+does the same as the part of this name in Python, in a fraction of the time. The part in Python is the reference: it
+runs if the crate was not built, it raises the error for data that the native part refuses, and tests run on both.
 `SMARTSERVER_NATIVE=0` in the environment turns the native parts off.
 """
 
@@ -32,11 +32,11 @@ def _load() -> Any:
 _native: Final = _load()
 
 PARTS: Final[dict[str, tuple[Any, Any]]] = {}
-"""The parts by name, each in Python and as its native twin or None."""
+"""The parts that have a native twin, by name: the part in Python, and the twin or None."""
 
 
 def twin(python: T) -> T:
-    """Return the native part with the name of a Python part. If there is none, return the Python part."""
+    """Return the native part that has the name of a Python part; the Python part itself if there is no native part."""
     name: str = python.__name__  # type: ignore[attr-defined]
     native: T | None = getattr(_native, name, None)
     PARTS[name] = python, native
@@ -49,7 +49,7 @@ def native(name: str) -> Any:
 
 
 def said() -> str:
-    """Return the line that `smartserver --version` adds; empty if the native parts are used."""
+    """Return the line of `smartserver --version` about missing native parts; empty if native parts are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

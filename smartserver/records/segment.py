@@ -37,7 +37,7 @@ ZSTD: Final = 1
 """The encoding of a zstd frame whose prefix is the text of the base."""
 
 HUNKS: Final = 3
-"""The encoding of a frame that lists the differences from its base (`records.hunks`)."""
+"""The encoding of a frame that has the hunks against the base (`records.hunks`)."""
 
 ZSTD_HUNKS: Final = 4
 """The encoding of hunks in a zstd frame without prefix, after an integer that is their length."""
@@ -45,7 +45,7 @@ ZSTD_HUNKS: Final = 4
 _ON_A_BASE: Final = (HUNKS, ZSTD_HUNKS)
 
 _LEAST_ENTRY: Final = 7
-"""Bytes of the shortest record header: a count of records that cannot fit into the received bytes is refused."""
+"""Bytes of the shortest record header, by which a reader refuses a count of records that cannot fit into the bytes."""
 
 
 def encode_segment(
@@ -68,8 +68,8 @@ def encode_header(
 ) -> bytes:
     """Encode the header of a segment whose frames have `size` bytes.
 
-    The entries must describe the frames and one another as `decode_segment` requires. This is not checked here, as the
-    reader of the segment does so.
+    The entries must describe the frames and one another as `decode_segment` requires. This is not checked here, because
+    the reader of the segment checks it.
     """
     _limit("parents of a revision", len(parents), limits.MAX_PARENTS)
     _limit("records of a revision", len(entries), limits.MAX_ENTRIES)
@@ -158,8 +158,8 @@ def frames(segment: Segment, buf: Buffer, at: int = 0) -> Iterator[memoryview]:
 
 
 def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
-    """Encode the graph that announces `revisions`, parents before children: about 24 bytes for each with an id of
-    20."""
+    """Encode the graph that announces `revisions`, given parents before children. A revision with an id of 20 bytes
+    takes about 24 bytes."""
     _limit(REVISIONS_OF_GRAPH, len(revisions), limits.MAX_ANNOUNCED)
     parent_count = sum([len(parents) for _, parents in revisions])
     _limit(PARENTS_OF_GRAPH, parent_count, limits.MAX_ANNOUNCED_PARENTS)
@@ -180,8 +180,8 @@ def encode_graph(revisions: Sequence[GraphNode]) -> bytes:
 
 
 def read_length(head: Buffer) -> tuple[int, int]:
-    """Read the length at the start of a segment or graph. Return it and its own size in bytes; both are 0 if it is cut
-    off.
+    """Read the length at the start of a segment or graph. Return it and the number of bytes that encode it; both are 0
+    if they are cut off.
 
     Raises:
         Malformed: the length is invalid.
@@ -192,13 +192,13 @@ def read_length(head: Buffer) -> tuple[int, int]:
 
 
 class SegmentStream:
-    """Cuts a stream into the announced graph, if the stream begins with one, and whole segments. It has at most one
-    unfinished segment in memory, of at most `limit` bytes."""
+    """Splits a stream into the announced graph, if the stream begins with one, and whole segments. It buffers at most
+    one incomplete segment, of at most `limit` bytes."""
 
     def __init__(
         self, *, graph_first: bool, limit: int = limits.MAX_SEGMENT, charge: Callable[[int], None] = lambda steps: None
     ) -> None:
-        """`charge`: is called with the number of revisions and parents of the graph while they are read."""
+        """`graph_first`: True if the stream begins with a graph. `charge`: as in `AnnouncedGraph`."""
         self._charge = charge
         self._limit = limit
         self._graph_due = graph_first
@@ -209,10 +209,10 @@ class SegmentStream:
         self._taken = 0
 
     def feed(self, chunk: Buffer) -> None:
-        """Take the next bytes of the stream, cut anywhere.
+        """Add the next bytes of the stream. A chunk may end inside a segment.
 
         Raises:
-            Malformed: the bytes are no segments.
+            Malformed: the bytes are not segments.
             LimitExceeded: a segment or the graph is longer than its limit.
         """
         at = 0
@@ -259,7 +259,7 @@ class SegmentStream:
             raise Malformed(self._taken, "the stream ends before its graph")
 
     def _total(self, head: Buffer) -> int:
-        """Return the bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
+        """Return the size in bytes of the segment or graph that begins with `head`; 0 if its length is cut off."""
         try:
             length, size = read_length(head)
         except Malformed as error:
@@ -413,8 +413,8 @@ def _check_base(
     parents: tuple[Parent, ...],
     entries: list[Entry],
 ) -> None:
-    """Raise Malformed for a base that no writer may name. The store checks that the base exists and that an ancestor
-    has it."""
+    """Raise Malformed for a base that no writer may use. The store checks that the base exists, and that this revision
+    or an ancestor introduced it."""
     if not may_have_base:
         raise Malformed(at, f"a record of kind {kind} with a base")
     if encoding == STORED:

@@ -14,25 +14,26 @@ _REACH_CACHE: Final = 32 << 20
 """The most bytes of cached sets of ancestors. Evicted sets are computed again."""
 
 _ENTRY: Final = 256
-"""Bytes of an entry of the cache without its bits."""
+"""Bytes of memory that an entry of the cache takes besides its bits."""
 
 
 @dataclass(eq=False, slots=True)
 class SentVersion:
-    """A record that was sent, or that the remote has in a parent. All copies of a key share one object."""
+    """A record that the push has sent, or that the remote has in a parent revision. Copies of one key share an
+    object."""
 
     key: Key
     size: int
-    """The bytes of the version's text."""
+    """The length of the version's text in bytes."""
     base: SentVersion | None
     number: int
-    """The position n of the version in the rule of skip chains."""
+    """The position of the version among the versions of its path, from 0; `bases.skip_distance` finds a base by it."""
     encoding: int
     revisions: list[int] = field(default_factory=list)
     """The numbers of the revisions of this push that introduced the record; empty if none has."""
     depth: int = field(init=False)
     chain: int = field(init=False)
-    """The bytes of the texts along the record's chain, including its own."""
+    """The length in bytes of all texts along the record's chain, including its own."""
 
     def __post_init__(self) -> None:
         self.depth = 0 if self.base is None else self.base.depth + 1
@@ -49,7 +50,7 @@ class SentVersion:
 
 
 class SentAncestry:
-    """Computes the ancestors in the push of each revision of the push, as bits of an integer."""
+    """Computes, for each revision of a push, its ancestors among the pushed revisions, as bits of an integer."""
 
     def __init__(self) -> None:
         self._numbers: dict[RevisionId, int] = {}
@@ -57,7 +58,8 @@ class SentAncestry:
         self._reach = Cache[int, int](_REACH_CACHE, lambda reach: reach.bit_length() // 8 + _ENTRY)
 
     def step(self, revision: RevisionId, parents: Sequence[Parent]) -> tuple[int, int]:
-        """Add a revision if it is new. Return its number, and the bits of it and its ancestors."""
+        """Add a revision if it is new. Return its number, and an integer with the bits of the revision and its
+        ancestors."""
         known = [self._numbers.get(parent.id) for parent in parents if not parent.absent]
         number = self._numbers.setdefault(revision, len(self._numbers))
         if number == len(self._parents):

@@ -37,7 +37,8 @@ _CONTROL = re.compile(rb"[\x00-\x1f\x7f]")
 Tips = Collection[RevisionId]
 
 Changes = tuple[References, References]
-"""The references of only the newer, and of only the older version of a record; a key may be in both."""
+"""The references that only the newer version of a record has, and those that only the older has. A key may be in
+both."""
 
 
 EntryValues = tuple[bytes | None, bytes | None]
@@ -54,7 +55,7 @@ class MapType(NamedTuple):
 
 
 class EntryRight(enum.Enum):
-    """A right that the change of an entry of a map may need. Each value has the same meaning as for refs."""
+    """A right that a change of a map's entry may need. The rights have the same meaning as for refs."""
 
     WRITE = "write"
     CREATE = "create"
@@ -63,8 +64,8 @@ class EntryRight(enum.Enum):
 
 
 Beyond = Callable[[Sequence[RevisionId], Sequence[RevisionId]], Iterable[GraphNode]]
-"""A function that yields the revisions that the first ids reach and the second do not. It may yield further
-revisions."""
+"""A function that yields the revisions that the first ids reach and the second ids do not. It may also yield some that
+the second ids reach."""
 
 
 class System:
@@ -72,8 +73,8 @@ class System:
 
     A subclass must set only the name and the kinds. A server then stores any valid records. It proves as much as the
     subclass allows: the parents of a revision by `own_kind` and `own_parents`, the presence of all references by
-    `may_refer` and `references`. `changes` only saves time. `faults` and `contents`, `read` are further services: the
-    refusal of faulty records, and reads of less than whole revisions.
+    `may_refer` and `references`. `changes` only saves time. `faults` is for the refusal of faulty records, `contents`
+    and `read` are for reads of less than whole revisions.
     """
 
     name: str
@@ -103,25 +104,25 @@ class System:
     """The kinds whose records have as key the id of the revision that introduces them."""
 
     maps: Mapping[str, MapType] = {}
-    """The maps that its repositories may have, by name. No other names are allowed."""
+    """The maps that repositories of the system may have, by name. No other names are allowed."""
 
     untold: Mapping[str, bytes] = {}
-    """The maps that are not sent with the refs, because they are long and few clients need all entries. Each map has a
-    selector here: with a key appended, it reads the entries after the key, else the first entries. The answer is a
-    msgpack array: a map of entries in key order, and True if no more are left."""
+    """The maps that are not sent with the refs, because they are long and few clients need all entries. The value is a
+    selector that reads the first entries of the map or, with a key appended, the entries after that key. The answer is
+    a msgpack array: a map of entries in key order, and True if no more are left."""
 
     refs_are_files = False
     """True if clients store refs in files, so that `a` and `a/b` cannot both be refs."""
 
     graph = b""
-    """The selector of revisions and their parents without records; empty if the system has no such selector. It then
+    """The selector of revisions and their parents without records; empty if the system has none. A system without it
     has no `part_entries` either."""
 
     settings_matter = False
     """True if `settings_entries` may return entries: a copy must then know the settings of its target first."""
 
     hash_bytes = 0
-    """The bytes of each key if all keys are hashes; else 0."""
+    """The length in bytes of each key if all keys are hashes; else 0."""
 
     in_hunks = False
     """True if clients push records as hunks, which are then sent uncompressed in a bulk stream."""
@@ -132,12 +133,12 @@ class System:
         return frozenset([number for number, kind in enumerate(self.kinds) if not check_bytes(kind)])
 
     def ref_problem(self, name: bytes) -> str:
-        """Return the reason why a ref must not have this name; empty if it may. NUL and the length were checked
-        before."""
+        """Return the reason why a ref must not have this name; empty if the name is allowed. The caller has checked
+        the length, and that the name has no NUL."""
         return "it has a control character" if _CONTROL.search(name) else ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return the reason why a setting must not have this value; empty if it may."""
+        """Return the reason why a setting must not have this value; empty if the value is allowed."""
         del name, value
         return ""
 
@@ -162,18 +163,18 @@ class System:
         return {}
 
     def entry_problem(self, table: str, key: bytes, value: bytes) -> str:
-        """Return the reason why an entry of a map must not have this key or value; empty if it may."""
+        """Return the reason why an entry of a map must not have this key or value; empty if both are allowed."""
         del table, key, value
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """Return the revision that an entry of a map names and that must be stored; empty if it names none. It is
-        called only for an entry without `entry_problem`."""
+        """Return the revision that an entry of a map names and that must be stored; empty if the entry names none. The
+        entry must have passed `entry_problem`."""
         del table, key, value
         return b""
 
     def named_revisions(self, table: str, entries: Mapping[bytes, bytes]) -> Iterator[RevisionId]:
-        """Yield the revisions that entries of a map keep alive, and that are copied with the map."""
+        """Yield the revisions that entries of a map name, and that must be copied with the map."""
         if table in self.maps and table not in self.untold:
             is_ids = self.maps[table].kind == "ids"
             for key, value in entries.items():
@@ -189,8 +190,8 @@ class System:
         return [EntryRight.WRITE if old is None else replaced for old, _ in changes]
 
     def superseded(self, stored: MapReader, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Return the tips of a ref that entries of maps declare replaced: first the tips that the ref drops, then the
-        tips that it keeps although they do not count as heads."""
+        """Return the tips of a ref that entries of maps mark as superseded: first the tips that the ref drops, then the
+        tips that the ref keeps although they do not count as heads."""
         del stored, tips
         return (), ()
 
@@ -200,7 +201,7 @@ class System:
         return None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
-        """Return the part of a revision's own record on which the attributes of tips depend; mostly empty."""
+        """Return the part of a revision's own record on which the attributes of tips depend; empty for most records."""
         del meta, text
         return b""
 
@@ -214,7 +215,7 @@ class System:
         return revision.hex()
 
     def type_name(self, meta: bytes) -> str:
-        """Return the name of a record with this meta in a message."""
+        """Return the words that name a record with this meta in a message."""
         return f"a record with the meta {meta.hex()}"
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
@@ -242,7 +243,7 @@ class System:
         return False
 
     def references(self, kind: int, key: Key, meta: bytes, text: bytes) -> References:
-        """Return the references of a record, in its order; a key may come twice.
+        """Return the references of a record, in the order in which it has them; a key may occur twice.
 
         Raises:
             ValueError: the record cannot be parsed.
@@ -251,8 +252,8 @@ class System:
         return NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Return the references that only a record, or only its base has. Return None if the caller must compare the
-        `references` of both.
+        """Return the references that only `record` has, and those that only `base` has. Return None if the caller must
+        compare the `references` of both.
 
         `base`: a record of the same kind that was proved before, so its references can be read.
 
@@ -316,7 +317,7 @@ def system_of(vcs: str) -> System:
     """Return the system with a name.
 
     Raises:
-        Unsupported: this release has none.
+        Unsupported: this release has no such system.
     """
     found = SYSTEMS.get(vcs) or every_system().get(vcs)
     if found is None:
@@ -325,6 +326,6 @@ def system_of(vcs: str) -> System:
 
 
 def every_system() -> Mapping[str, System]:
-    """All systems, by name."""
+    """Load all systems and return them by name."""
     importlib.import_module(ALL)
     return SYSTEMS

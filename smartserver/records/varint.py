@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Final
 
 MAX_BYTES: Final = 9
-"""Nine groups hold 63 bits, more than any length or count needs, and every value fits into a signed 64-bit integer."""
+"""The most bytes of an integer. Nine groups hold 63 bits, more than any length or count needs, and every value fits
+into a signed 64-bit integer."""
 
 _SMALL: Final = tuple(bytes((n,)) for n in range(0x80))
 
@@ -43,7 +44,7 @@ def encode(n: int) -> bytes:
 
 
 def decode(buf: bytes | bytearray | memoryview, at: int) -> tuple[int, int]:
-    """Decode the integer at `at`. Return it and the offset after it.
+    """Decode the integer at the offset `at` of `buf`. Return it and the offset after it.
 
     Raises:
         Malformed: the integer is cut off, has more than 63 bits, or is not in its shortest form.

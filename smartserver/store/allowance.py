@@ -14,35 +14,38 @@ from typing import Final
 from smartserver.errors import Cancelled, LimitExceeded
 
 STEPS: Final = 1 << 20
-"""Steps of any request, which take half a second to three. A step is a revision, parent, record, entry or page."""
+"""Steps that every request may take: half a second to three seconds of work. A step is a revision, parent, record,
+entry or page."""
 
 STEPS_OF_BYTE: Final = 4
-"""Steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""
+"""Further steps for each byte that the client sent. The history measured in doc/design/0013 takes 0.05."""
 
 STEPS_OF_STORED: Final = 8
-"""Steps for each revision and parent of the repository. A pull walks the graph once or twice, a comparison of histories
-twice, a push once for each branch that does not move forward."""
+"""Further steps for each revision and parent of the repository. A pull walks the graph once or twice, a comparison of
+histories twice, a push once for each branch that does not move forward."""
 
 STEPS_OF_RECORD: Final = 64
-"""Steps for each record, for a request that reads content: a log with changes reads some trees again for each merge."""
+"""Further steps for each record of the repository, for a request that reads content. A log with changes reads some
+trees again for each merge."""
 
 DECODED: Final = 1 << 30
-"""Bytes that any request may have decoded: four files of `records.limits.MAX_TAKEN`."""
+"""Bytes that the server may decode for every request: four files of `records.limits.MAX_TAKEN`."""
 
 DECODED_OF_BYTE: Final = 1024
-"""Decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one commit in a
-folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
+"""Further decoded bytes for each byte that the client sent. The history measured in doc/design/0013 needs 95; one
+commit in a folder of 20,000 files sends 300 bytes and decodes 800 KB, twice."""
 
 DECODED_OF_STORED: Final = 4096
-"""Decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each manifest
-of a history, some twice. On the disk a manifest may take a thousandth of its size."""
+"""Further decoded bytes for each byte of the packs, for a request that reads content. A log with changes decodes each
+manifest of a history, some twice. On the disk a manifest may take a thousandth of its size."""
 
 CHECK: Final = 4096
-"""The number of steps that a loop may take, in a millisecond, before it charges them."""
+"""The most steps, a millisecond of work, that a loop may take before it charges them."""
 
 
 class Allowance:
-    """The limits of one request. It is charged by one thread at a time, and may be cancelled by any thread."""
+    """The limits of one request, and what it has used of them. One thread at a time may charge it; any thread may
+    cancel it."""
 
     __slots__ = (
         "_limited", "_most_decoded", "_most_steps", "_records", "_sent", "_size", "_stored", "cancelled", "decoded",
@@ -50,7 +53,7 @@ class Allowance:
     )  # fmt: skip
 
     def __init__(self, *, limited: bool = True) -> None:
-        """`limited`: False for work that no remote client requested; it can only be cancelled."""
+        """`limited`: False for work that no remote client requested. Such work has no limits, but can be cancelled."""
         self.cancelled = False
         """True once no client waits for the work."""
         self._limited = limited
@@ -73,12 +76,12 @@ class Allowance:
         self._set_limits()
 
     def rests_on(self, stored: int) -> None:
-        """Set how many revisions and parents the repository has."""
+        """Note that the repository has at least `stored` revisions and parents."""
         self._stored = max(self._stored, stored)
         self._set_limits()
 
     def reads(self, records: int, size: int) -> None:
-        """Set how many records of content may be read, and how many bytes they take in the packs."""
+        """Note that the request may read the content of `records` records, which have `size` bytes in the packs."""
         self._records, self._size = records, size
         self._set_limits()
 
@@ -96,7 +99,7 @@ class Allowance:
 
     @property
     def room(self) -> tuple[int, int]:
-        """The bytes that may still be decoded, and the steps that may still be taken."""
+        """The number of bytes that may still be decoded, and the number of steps that may still be taken."""
         return max(self._most_decoded - self.decoded, 0), max(self._most_steps - self.steps, 0)
 
     def charge(self, steps: int) -> None:

@@ -33,30 +33,31 @@ from smartserver.store.graph import Graph
 from smartserver.store.index import OUTSIDE
 
 MARKS_KEPT = 8 << 20
-"""The most bytes of marks that are kept, one for each revision of a walk: 64 walks over 125,000 revisions."""
+"""The most bytes of marks that are kept. A walk has one byte for each revision: 64 walks over 125,000 revisions fit."""
 
 FRONT_LIMIT = 16
-"""The most stored revisions that a `_Front` has as a set. Such a set costs no more than the edges from which it was
-built."""
+"""The most stored revisions of a `_Front` that are kept as a set. Such a set costs no more than the edges from which it
+was built."""
 
 MERGES = 8
-"""Merges whose second parents' lines are searched before anything is marked: a search takes 2 microseconds, a walk 500.
-Without, a check of 62,525 revisions takes 14 % longer; with 64 merges it takes no less than with 8."""
+"""The number of merges whose second parents' lines are searched before anything is marked: a search takes 2
+microseconds, a walk 500. Without such searches, a check of 62,525 revisions takes 14 % longer; 64 merges are no faster
+than 8."""
 
 ASIDE = 8
-"""Revisions that are searched for on lines before the first search by marks. With 4,000 copies of a record, 4,000
-searches by marks would take too long."""
+"""The number of revisions that are searched for on lines before the first search by marks. With 4,000 copies of a
+record, 4,000 searches by marks would take too long."""
 
 QUESTION = 4
-"""Steps charged for one query in addition to those of its walk. A query takes 2 microseconds."""
+"""Steps charged for one query, which takes 2 microseconds, in addition to the steps of its walk."""
 
 NONE = 0xFFFFFFFF
-"""The value in the columns for no revision."""
+"""The value in a column that stands for no revision."""
 
 
 @dataclass(eq=False, slots=True)
 class _Front:
-    """The stored revisions that a revision of the stream is based on: `ordinals`, and the revisions of the `joined`
+    """The stored revisions on which a revision of the stream is based: `ordinals`, and all those of the `joined`
     fronts."""
 
     ordinals: frozenset[int] | array[int]
@@ -78,8 +79,8 @@ class _Marks:
     """The ancestors of some revisions, marked from the top down as far as needed so far."""
 
     def __init__(self, starts: Collection[int], parents: Callable[[int, int, bytearray], int]) -> None:
-        """`parents`: marks the parents of all marked revisions in a range, from the top down, and returns where it
-        stopped."""
+        """`parents`: a function that marks the parents of the marked revisions from the second argument (exclusive)
+        down to the first, and returns the ordinal at which it stopped."""
         self._marks = bytearray(max(starts, default=-1) + 1)
         for ordinal in starts:
             self._marks[ordinal] = 1
@@ -87,7 +88,7 @@ class _Marks:
         self._parents = parents
 
     def __len__(self) -> int:
-        """Return the bytes of the marks."""
+        """Return the size of the marks in bytes."""
         return len(self._marks)
 
     def has(self, ordinal: int) -> bool:
@@ -111,13 +112,13 @@ class Ancestry:
         """The offset in `_entries` of the parents in the stream, for each revision of the stream."""
         self._entries = array("I")
         self._first = array("I")
-        """The first parent in the stream of each revision."""
+        """The first parent of each revision that is in the stream; `NONE` if no parent is."""
         self._jump = array("I")
         """An ancestor of each revision further down its line of first parents."""
         self._depth = array("I")
         """The length of each revision's line of first parents."""
         self._merge = array("I")
-        """The first revision on each revision's line, itself included, that has several parents in the stream."""
+        """For each revision, the first revision on its line, itself included, with several parents in the stream."""
         self._fronts: list[_Front] = []
         # Marks over the limit cost no more than the limit: they are kept alone.
         self._marks = Cache[object, _Marks](MARKS_KEPT, lambda marks: min(len(marks), MARKS_KEPT))
@@ -176,7 +177,7 @@ class Ancestry:
         return False
 
     def _is_near_ancestor(self, ancestor: int, ordinal: int) -> bool | None:
-        """Tell whether `ordinal` is or descends from `ancestor`; None if only marks can tell."""
+        """Tell whether `ordinal` is or descends from `ancestor`; return None if only marks can answer this."""
         self._count(QUESTION)
         if ancestor >= ordinal:
             return ancestor == ordinal
@@ -294,7 +295,7 @@ class Ancestry:
         return stop
 
     def _count(self, steps: int) -> None:
-        """Count steps. Charge them only when there are many."""
+        """Count steps, and charge them once they exceed `CHECK`."""
         self._uncharged += steps
         if self._uncharged > CHECK:
             steps, self._uncharged = self._uncharged, 0

@@ -1,7 +1,7 @@
-"""A repository as a tar archive (doc/spec/dump.md) of its folder at a moment, so that code which reads a folder can
-read the archive too. Packs in an earlier archive are left out: the archives are read together, or unpacked in order.
+"""Writes a repository as a tar archive of its folder at one moment (doc/spec/dump.md), so that code that reads a folder
+can also read the archive. Packs in an earlier archive are left out: archives are read together, or unpacked in order.
 
-A *backup* has the unchanged files of packs, and the log from its newest checkpoint. A *dump* has the data that any
+A *backup* has the unchanged files of packs, a new checkpoint and the newest record. A *dump* has the data that any
 reader gets from a server: a log of two records, and one pack. A later dump adds a record and a pack.
 """
 
@@ -39,11 +39,11 @@ from transports.steps import GetPublished, GetStat, ReadRanges
 from transports.tar import END
 
 USER = "dump"
-"""The user of the entry of a dump."""
+"""The user in the log entry of a dump."""
 
 
 class ServerDump(NamedTuple):
-    """A repository as read from a server. `maps`: by name, the kind and the entries of each map."""
+    """The content of a repository, read from a server. `maps`: the kind and the entries of each map, by its name."""
 
     vcs: str
     kinds: tuple[Kind, ...]
@@ -74,7 +74,7 @@ def backup(folder: Transport, state: State, earlier: Transport | None) -> Iterat
 
 
 def _files(folder: Transport, sizes: Mapping[str, int]) -> Iterator[bytes]:
-    """Yield the archive members of files, read `AT_ONCE` bytes in a round trip."""
+    """Yield the archive members of files. `AT_ONCE` bytes are read in a round trip."""
     pieces = [(path, at) for path, size in sizes.items() for at in range(0, size, CHUNK)]
     for first in range(0, len(pieces), AT_ONCE // CHUNK):
         group = pieces[first : first + AT_ONCE // CHUNK]
@@ -97,8 +97,9 @@ def dumped(
     body: Iterable[bytes],
     last: Iterable[tuple[str, dict[bytes, bytes]]],
 ) -> Iterator[bytes]:
-    """Yield the archive of a server's repository, alone or as an addition to the state of an earlier archive. `body`:
-    the `segments` segments, `size` bytes, that the earlier one lacks. `last`: pages of maps to read after the body."""
+    """Yield the archive of a server's repository, whole or as an addition to `earlier`, the state of an earlier
+    archive. `body`: the bytes of the segments that the earlier archive lacks, `segments` segments with `size` bytes.
+    `last`: further entries of maps, by map, which are read after the body."""
     yield _member(FORMAT, LINE)
     begin, first = beginning(NOTHING, 0)
     state = earlier or first
@@ -138,7 +139,7 @@ def dumped(
 
 
 def _changes(state: State, told: ServerDump) -> Iterator[Change]:
-    """Yield the changes after which a state equals that of a server's repository."""
+    """Yield the changes that turn a state into that of a server's repository."""
     tables = {REFS: {name: encode_value(value) for name, value in told.refs.items()}}
     for word, (kind, entries) in sorted(told.maps.items()):
         yield from changed(DECLARED, word.encode(), kind_of(state, word), kind.encode())

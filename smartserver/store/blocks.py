@@ -24,7 +24,7 @@ BLOCK = 16 << 10
 """Bytes of a block in the format. Reading and hashing a block takes 20 microseconds, and a lookup needs about four
 blocks."""
 PIECE = 64 * BLOCK
-"""Bytes that are written at once."""
+"""The size in bytes of the pieces in which an index is written."""
 
 CACHED_BYTES = 32 << 20
 CACHED = SharedCache[bytes](CACHED_BYTES, len, BLOCK_CACHE)
@@ -75,10 +75,10 @@ class Blocks:
         self._content: bytes | None = None
         """The body, if it is in memory."""
         self.size = self._file.size()
-        """The bytes of the file."""
+        """The size of the file in bytes."""
         count = -(-(self.size - TRAILER) // (BLOCK + TRAILER))
         self.length = self.size - TRAILER * (count + 1)
-        """The bytes of the body."""
+        """The size of the body in bytes."""
         if count < 1 or self.length <= BLOCK * (count - 1):
             raise CorruptFile(name, self.size, f"{self.size} bytes, more than an index can have")
         whole = count == 1 or isinstance(file, bytes)
@@ -126,14 +126,14 @@ class Blocks:
         return b"".join(pieces)
 
     def check(self) -> None:
-        """Read the whole file. A damaged file is rebuilt (`remade`)."""
+        """Check every block of the file. A damaged file is rebuilt (`remade`)."""
         for number in range(len(self._checks) // TRAILER):
             if self._content is None:
                 self._fetch(number)
 
     def _fetch(self, number: int) -> bytes:
-        """Read a block from the file and cache it. If the block is damaged, rebuild the file and read the block from
-        there."""
+        """Read a block from the file and cache it. If the block is damaged, rebuild the file and return the rebuilt
+        block."""
         at = number * BLOCK
         size = min(BLOCK, self.length - at)
         if self._content is None:
@@ -153,8 +153,8 @@ class Blocks:
             raise CorruptFile(self.name, number * BLOCK, f"block {number} does not match its hash")
 
     def _make_again(self) -> None:
-        """Rebuild the file from the pack. Threads do not wait for each other, because two damaged indexes may need each
-        other."""
+        """Rebuild the file from the pack. Several threads may do so at once: they do not wait for each other, because
+        two damaged indexes may need each other."""
         here = threading.get_ident()
         if self.remake is None or here in self._remaking:
             raise CorruptFile(self.name, 0, "the index cannot be rebuilt from its pack")

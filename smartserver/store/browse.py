@@ -1,7 +1,7 @@
-"""Answers the selectors that every system understands (`records.browse`): a tree or a log, as a content body.
+"""Answers the selectors that every system understands (`records.browse`) with a tree or a log, as a content body.
 
-The rows of a log are kept encoded, in blocks of neighbouring revisions of a pack: in memory, and in the file of
-summaries beside a large pack. A record is read only if neither has the row.
+The row of a revision in a log is kept encoded, in a block with those of neighbouring revisions of a pack: in memory,
+and in the file of summaries beside a large pack. A record is read only if neither has the row.
 """
 
 from __future__ import annotations
@@ -44,18 +44,18 @@ from smartserver.store.summaries import BITS, BLOCK
 from transports.errors import CodedError, TransportError
 
 LONGEST: Final = 16 << 10
-"""The most bytes of a row that is stored, so that a block takes at most 4 MiB."""
+"""The most bytes of a row that is cached or stored, so that a block takes at most 4 MiB."""
 
 AT_ONCE: Final = 4 << 20
-"""Bytes of rows that are read before the first of them is sent."""
+"""The bytes of rows after which no more rows are read before the first of them is sent."""
 
 FIRST_PIECE: Final = 64 << 10
-"""Bytes of the first piece of a body."""
+"""The most bytes of the first piece of a body."""
 
 
 def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: bytes) -> ReadPlan:
-    """Plan the answer to a selector. `inner`: the part of the request's path below the branch; the selector's path is
-    below it. A missing name is refused here. Trees and headers are read while the answer is sent."""
+    """Plan the answer to a selector. `inner`: the part of the request's path below the branch, to which the selector's
+    path is relative. A missing name is refused here. Trees and headers are read while the answer is sent."""
     path = b"/".join(filter(None, (inner, selector.path)))
     if isinstance(selector, LogSelector):
         newest = _ordinal(view, _find(contents, selector.newest))
@@ -69,8 +69,8 @@ def browse(view: SnapshotView, contents: Contents, selector: Selector, inner: by
 
 
 class ContentBody(PartReader):
-    """Reads the bytes of a content body. Each piece is twice as long as the one before, so that the first lines of a
-    log arrive early."""
+    """Reads the bytes of a content body. Each piece is at most twice as long as the previous one, so that the first
+    lines of a log arrive early."""
 
     def __init__(self, items: Iterator[Buffer], level: int) -> None:
         """`level`: the level of zstd; 0 means no compression."""
@@ -142,7 +142,8 @@ def _ordinal(view: SnapshotView, revision: RevisionId) -> int:
 
 
 def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Iterator[int]) -> Iterator[int]:
-    """Yield the ordinals whose tree at a path differs from the tree of each parent. Children come before parents."""
+    """Yield the ordinals of the revisions whose content at a path differs from that of each parent. `ordinals`:
+    children before parents."""
     states: dict[int, object] = {}
 
     def state(ordinal: int) -> object:
@@ -162,8 +163,8 @@ def _touching(view: SnapshotView, contents: Contents, path: bytes, ordinals: Ite
 def rows_of(
     view: SnapshotView, contents: Contents, ordinals: Iterable[int], *, changes: bool
 ) -> Iterator[bytes | None]:
-    """Yield the encoded row of each revision in a log. A row is None if the revision cannot be read, or the row is too
-    long to store."""
+    """Yield the encoded row of each revision in a log; None if the revision cannot be read, or the row is too long to
+    store."""
     rows = _Rows(view, contents, LogSelector(changes=changes))
     return (_kept(rows.row, ordinal) for ordinal in ordinals)
 
@@ -184,7 +185,7 @@ def _kept(read: Callable[[int], bytes], ordinal: int) -> bytes | None:
 
 
 class _Rows:
-    """The rows of a log, encoded, by ordinal. The needed rows of a block are kept in the cache."""
+    """Reads the encoded rows of a log by ordinal, and caches them in blocks."""
 
     def __init__(self, view: SnapshotView, contents: Contents, selector: LogSelector) -> None:
         self._view = view
@@ -193,15 +194,15 @@ class _Rows:
         # If first parents may be missing, the changes depend on which other revisions are stored.
         self._keeps = not (selector.changes and system_of(view.snapshot.state.vcs).ghosts)
         self._first = self._stop = 0
-        """The first ordinal of the block, and the one after the last."""
+        """The first ordinal of the open block, and the ordinal after its last."""
         self._key = b""
         self._block: list[bytes | None] = []
         self._made = 0
-        """The number of rows of the block that are not in the cache yet."""
+        """The number of rows of the open block that are not in the cache yet."""
 
     def all(self, ordinals: Iterator[int]) -> Iterator[bytes]:
-        """Yield the rows of a log, newest first. Groups of them are read oldest first, as the bases of records are
-        older records."""
+        """Yield the rows of a log, newest first. Each group of them is read oldest first, because the bases of records
+        are older records."""
         try:
             while some := list(itertools.islice(ordinals, min(BLOCK, self._selector.limit or BLOCK))):
                 rows: list[bytes | None] = []
@@ -272,8 +273,8 @@ class _Rows:
         return row
 
     def _changes(self, name: str, revision: RevisionId) -> ChangeList:
-        """Return the paths that a revision changed. Each is encoded at once, as all of them may need too much memory as
-        objects."""
+        """Return the paths that a revision changed. Each is encoded when it is read, because as objects all of them may
+        need too much memory."""
         charge = self._view.charge
         found = ChangeList()
         for change in self._contents.changes(revision):

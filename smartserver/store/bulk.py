@@ -31,7 +31,7 @@ from smartserver.records.varint import MAX_BYTES, Malformed, decode
 from smartserver.store.open_pack import SegmentReader
 
 LARGEST: Final = 4 << 20
-"""The most bytes of a segment that is expanded, both before and after."""
+"""The most bytes of a segment that is expanded, both before and after the expansion."""
 
 AT_ONCE: Final = 16 << 20
 """The most bytes to which the segments of one read are expanded. Further segments are sent unchanged."""
@@ -40,17 +40,17 @@ _ENDLESS: Final = sys.maxsize
 """The size of a segment whose length is damaged."""
 
 REMEMBERED: Final = 200_000
-"""Records of a stream that are remembered, some 30 MB."""
+"""The most records of a stream whose names are remembered, in some 30 MB."""
 
 
 class BulkReader:
-    """Reads the bytes of a bulk stream over segments, in order. It must be used by one thread at a time."""
+    """Compresses segments into a bulk stream while the stream is read. It must be used by one thread at a time."""
 
     def __init__(self, segments: SegmentReader, expanded: Sequence[Kind] = ()) -> None:
         """`expanded`: the kinds of the repository if its segments are expanded, else empty."""
         self.segments = segments.segments
         self.size = 0
-        """The bytes of the stream that were read so far."""
+        """The number of bytes of the stream that were read so far."""
         self._reader = segments
         self._expander = SegmentExpander(expanded) if expanded else None
         self._writer: bulk.BulkWriter | None = bulk.BulkWriter(bulk.LEVEL if expanded else bulk.SEGMENT_LEVEL)
@@ -76,7 +76,7 @@ class BulkReader:
 
 @twin
 class SegmentExpander:
-    """Decompresses the frames of segments that need no base. It receives a stream of segments, in order."""
+    """Decompresses those frames in a stream of segments that can be decompressed without a base."""
 
     def __init__(
         self, kinds: Sequence[Kind], *, largest: int = LARGEST, at_once: int = AT_ONCE, remembered: int = REMEMBERED
@@ -88,13 +88,13 @@ class SegmentExpander:
         self._begun = b""
         """The first bytes of a segment whose end was not read yet."""
         self._passing = 0
-        """The bytes of a large segment that were not read yet; they are returned unchanged."""
+        """The number of bytes of a large segment that were not read yet. They are returned unchanged."""
         self._sent = set[tuple[int, Key]]()
         """The kinds and keys of records that were returned before."""
 
     def feed(self, content: bytes, is_last: bool) -> bytes:
-        """Take the next bytes of the stream. Return all segments that are whole, and the bytes of large ones. A damaged
-        segment is returned unchanged, as the client will report it."""
+        """Add the next bytes of the stream. Return the segments that are complete now, expanded, and the bytes of large
+        ones. A damaged segment is returned unchanged, because the client will report it."""
         content = self._begun + content
         room = self._at_once
         parts: list[bytes] = []
@@ -122,7 +122,7 @@ class SegmentExpander:
         return b"".join(parts)
 
     def _expand(self, content: bytes) -> bytes:
-        """Return a segment with those frames decompressed that need no base, or the segment itself."""
+        """Return the expanded segment; return it unchanged if it is damaged or would become too large."""
         try:
             return self._expand_sound(content)
         except (Malformed, LimitExceeded):
@@ -158,8 +158,8 @@ class SegmentExpander:
 
 
 def _size(head: bytes) -> int:
-    """Return the bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if it is
-    damaged."""
+    """Return the size in bytes of the segment that begins with `head`; 0 if its length is cut off, `_ENDLESS` if the
+    length is damaged."""
     try:
         return sum(read_length(head))
     except Malformed:

@@ -18,26 +18,26 @@ RATE: Final = 16
 SIZES: Final = tuple(int((1 << 20) * 2 ** (step / 2)) for step in range(27))
 """The sizes of simulated caches in bytes: from 1 MiB to 8 GiB."""
 FOLLOWED: Final = 1 << 14
-"""Keys that are followed at most; the least recently used is dropped first."""
+"""The most keys that are tracked; the least recently used is dropped first."""
 NEAR_BEST: Final = 0.95
-"""The share of the largest cache's hits, in bytes, that is enough."""
+"""A cache is large enough if it would have this share of the hits, in bytes, of the largest allowed cache."""
 
 
 class Size(NamedTuple):
-    """The hits that a cache of a size would have had."""
+    """The hits that a cache of `size` bytes would have had."""
 
     size: int
     hits: int
     found: int
-    """The bytes of the hits, which need not be decoded again."""
+    """The size in bytes of the values of all hits together."""
 
 
 class Demand:
-    """Follows the use of one cache, to compute the hits of a cache of another size.
+    """Tracks the use of one cache, to compute the hits of a cache of another size.
 
     One key in 16 is tracked, chosen by its hash, and represents all (SHARDS: Waldspurger, Park, Garthwaite and Ahmad,
     *Efficient MRC Construction with SHARDS*, FAST 2015). The few hottest keys may not be among them. So the difference
-    between all uses and 16 times the followed uses is added to the smallest cache (SHARDS-adj in that paper). A cache
+    between all uses and 16 times the tracked uses is added to the smallest cache (SHARDS-adj in that paper). A cache
     that drops the least recently used value still has a value if the values used since then fit in it. Their bytes are
     the sum of a range of a Fenwick tree, in the order of the last use.
     """
@@ -45,15 +45,15 @@ class Demand:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._times: dict[bytes, int] = {}
-        """The time of the last use of each followed key, the oldest first."""
+        """The number of the last use of each tracked key, the oldest first."""
         self._costs: dict[bytes, int] = {}
         self._tree = [0] * (2 * FOLLOWED + 1)
-        """The costs by time of the last use, as a Fenwick tree."""
+        """The costs of the tracked keys by the number of their last use, as a Fenwick tree."""
         self._now = 0
         self._hits = [0.0] * len(SIZES)
         self._found = [0.0] * len(SIZES)
         self._uses = self._bytes = 0.0
-        """The number of all uses minus `RATE` times the followed uses; and the same for bytes."""
+        """The number of all uses minus `RATE` times the number of tracked uses; and the same for bytes."""
 
     def use(self, key: bytes, cost: int) -> None:
         """Count a lookup of a value, whether it was in the cache or not."""
@@ -103,7 +103,7 @@ class Demand:
             self._bytes /= 2
 
     def _renumber(self) -> None:
-        """Number the times from 1 again, in the same order."""
+        """Number the last uses from 1 again, in the same order."""
         self._tree = [0] * len(self._tree)
         self._now = 0
         for key in self._times:
@@ -125,42 +125,43 @@ class Demand:
 
 
 def best(sizes: Sequence[Size], most: int) -> int:
-    """Return the smallest size whose hits are nearly those of the largest size up to `most` bytes. Return the least
-    size if there were no hits."""
+    """Return the smallest size that is large enough (`NEAR_BEST`) if at most `most` bytes are allowed. Without hits
+    this is the smallest size of all."""
     allowed = [size for size in sizes if size.size <= most] or sizes[:1]
     return next(size.size for size in allowed if size.found >= NEAR_BEST * allowed[-1].found)
 
 
 TEXT_BYTES = 64 << 20
-"""Bytes of cached fulltexts: reading a tip's 1,580 records then decodes each base once (a whole history: 1.7 times)."""
+"""The default limit of cached fulltexts in bytes. Reading the 1,580 records of a tip then decodes each base once;
+reading a whole history decodes each 1.7 times."""
 
 OF_TEXT = 300
-"""Bytes of an entry in Python besides its text and meta: key, tuple, and place in the cache."""
+"""Bytes of memory that an entry takes besides its text and meta: key, tuple, and place in the cache."""
 
 OF_ROW = 33
-"""Bytes of a `bytes` object in Python without its content."""
+"""Bytes of memory that a `bytes` object takes besides its content."""
 
 HEADER_BYTES = 32 << 20
-"""Bytes of cached rows of logs, of some 150,000 revisions."""
+"""The most bytes of cached rows of logs, enough for some 150,000 revisions."""
 
 V = TypeVar("V")
 
 
 class Common(Protocol):
-    """A cache outside this process, which returns the right bytes or None."""
+    """A cache outside this process. It returns exactly the stored bytes, or None."""
 
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key, or None."""
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value."""
+        """Store a value."""
 
 
 class Form(NamedTuple, Generic[V]):
     """A conversion of values to bytes, for a cache outside this process."""
 
     name: bytes
-    """The prefix of the cache's keys."""
+    """The prefix of the keys in that cache."""
     encode: Callable[[V], bytes | None]
     """Encodes a value; returns None for a value that must stay in this process."""
     decode: Callable[[bytes], V]
@@ -177,7 +178,7 @@ class SharedCache(Cache[bytes, V]):
         self._lock = threading.Lock()
         self._form = form
         self.common: Common | None = None
-        """The outer cache, which is asked for values that are missing here."""
+        """The cache outside this process, in which `get` looks for values that are missing in this one."""
         self.demand: Demand | None = None
         """The counter of lookups, if the size of the cache is chosen by its use."""
 
@@ -200,8 +201,8 @@ class SharedCache(Cache[bytes, V]):
         return found
 
     def put(self, key: bytes, value: V, *, spare: bool = False) -> int:
-        """Store a value, as `Cache.put`. A value larger than half the limit is not stored, because it would evict all
-        others."""
+        """Store a value as `Cache.put` does, and in `common`. A value larger than half the limit is not stored, because
+        it would evict most others."""
         cost = self._cost(value)
         if self.demand is not None and not spare and key not in self._values:  # Else `get` has counted it.
             self.demand.use(key, cost)
@@ -258,13 +259,14 @@ def decode_text(found: bytes) -> CachedText:
 
 
 class TextCache(SharedCache[CachedText]):
-    """The cache of fulltexts of records. Proved texts are also stored in the outer cache."""
+    """The cache of fulltexts of records. Proved texts are also stored in `common`."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         form = Form(b"text ", encode_text, decode_text)
         super().__init__(limit, lambda kept: len(kept.text) + len(kept.meta) + OF_TEXT, TEXT_CACHE, form)
         self.remote: Common | None = None
-        """The cache of texts of files on other machines, by incarnation, kind and key. Its texts must be proved."""
+        """A cache of texts on other machines (memcached), by incarnation, kind and key. Its texts must be proved before
+        use."""
 
 
 Block = tuple[bytes | None, ...]
@@ -273,7 +275,7 @@ was not read yet."""
 
 
 def cost_of_block(block: Block) -> int:
-    """Return the bytes of a block, including those of Python's objects."""
+    """Return the size of a block in memory in bytes, including Python's objects."""
     return 8 * len(block) + sum(len(row) + OF_ROW for row in block if row is not None)
 
 

@@ -1,5 +1,5 @@
-"""Checkpoints: a whole state in one file, so that a reader need not read all records from the first; and the deletion
-of the records below a checkpoint.
+"""Writes and reads checkpoints, each a whole state in one file, so that a reader need not read all records from the
+first. Also deletes the records below a checkpoint.
 
 A checkpoint is derived from records. One check covers all of it, so a damaged checkpoint is never used in part.
 
@@ -56,7 +56,8 @@ HEADER = struct.Struct("<8sHHI16s")
 
 
 class _TableHead(msgspec.Struct, frozen=True, array_like=True):
-    """A table without its content. `size`: bytes of its keys and values. `length`: bytes of the encoded table."""
+    """A table without its content. `size`: the bytes of its keys and values. `length`: the bytes of the encoded
+    table."""
 
     name: str
     kind: str
@@ -90,8 +91,8 @@ _ENTRIES = msgspec.msgpack.Decoder(list[LogEntry])
 
 @dataclass(slots=True)
 class Since:
-    """The records since a checkpoint: their number and bytes, the bytes of the newest record, and the bytes of the
-    checkpoint."""
+    """Counts of the records since the last checkpoint. `records`, `size`: their number and their bytes. `newest`: the
+    bytes of the newest record. `checkpoint`: the bytes of the checkpoint."""
 
     records: int = 0
     size: int = 0
@@ -100,7 +101,7 @@ class Since:
 
     @property
     def moved(self) -> int:
-        """About the number of bytes that the creation of a checkpoint transfers: the new checkpoint is written, and an
+        """The estimated number of bytes that creating a checkpoint transfers: the new checkpoint is written, and an
         older one is read."""
         return 2 * (self.checkpoint + self.size)
 
@@ -125,10 +126,10 @@ def encode_checkpoint(state: State) -> bytes:
 
 
 def decode_checkpoint(content: bytes, path: str) -> State:
-    """Decode the state in a file; the content of its tables is decoded later.
+    """Decode the state in a checkpoint. The entries of its tables are decoded when they are used.
 
     Raises:
-        CorruptFile: the content is damaged, or no checkpoint.
+        CorruptFile: the content is damaged, or is not a checkpoint.
     """
     if len(content) < HEADER.size:
         raise CorruptFile(path, 0, f"{len(content)} bytes, too short for a checkpoint")
@@ -170,16 +171,16 @@ def newest_first(names: Iterable[str]) -> list[tuple[int, bytes]]:
 
 
 FEW = 64
-"""The fewest records since the last checkpoint with which another may be due."""
+"""The fewest records since the last checkpoint after which another checkpoint may be due."""
 MANY = 1536
-"""The number of records since the last checkpoint with which another is always due."""
+"""The number of records since the last checkpoint after which another checkpoint is always due."""
 SHARE = 16
-"""Between `FEW` and `MANY`, a checkpoint is due when the records are as large as the last checkpoint divided by
-`SHARE`."""
+"""Between `FEW` and `MANY` records, a checkpoint is due once their bytes times `SHARE` reach those of the last
+checkpoint."""
 FLOOR_AGE = 3600.0
-"""Records below a checkpoint are deleted if it is this many seconds older than the newest checkpoint."""
+"""Records below a checkpoint are deleted if the checkpoint is at least this many seconds older than the newest one."""
 AT_ONCE = 256
-"""Records that are deleted in one call."""
+"""The most records that are deleted in one call of the store."""
 
 
 def is_due(since: Since) -> bool:
@@ -188,7 +189,7 @@ def is_due(since: Since) -> bool:
 
 
 def make_checkpoint(folder: Transport, state: State, randomness: Callable[[int], bytes]) -> int:
-    """Write a checkpoint durably, and return its bytes. Several processes may do so at once."""
+    """Write a checkpoint durably, and return the number of its bytes. Several processes may do so at once."""
     content = encode_checkpoint(state)
     temporary = f"{INCOMING}/{randomness(8).hex()}.checkpoint"
     path = checkpoint_path(state.version, state.hash)
@@ -209,12 +210,12 @@ def create(folder: Transport, path: str, content: bytes, randomness: Callable[[i
 
 
 def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
-    """Delete the records and checkpoints below the floor, and return the number of records. A checkpoint was made just
-    before.
+    """Delete the records and checkpoints below the floor, and return the number of deleted records. It is called after
+    a checkpoint was written.
 
-    Records are deleted one by one in rising order: if a server's own record still exists, no later record was deleted.
-    The floor is a checkpoint but never the newest, which may be damaged. It is an hour old: a store that repeats a late
-    request must not put a deleted record back.
+    Records are deleted one by one in ascending order: if the newest record that a server knows still exists, no later
+    record was deleted. The floor is a checkpoint, but never the newest, which may be damaged. It is an hour old: a
+    store that repeats a late request must not put a deleted record back.
     """
     names, records = ListDirectory(CHECKPOINTS), ListDirectory(LOG)
     folder.perform([names, records])
@@ -234,8 +235,8 @@ def clean_log(folder: Transport, randomness: Callable[[int], bytes]) -> int:
 
 
 def _floor(folder: Transport, found: Sequence[tuple[int, bytes]]) -> int | None:
-    """Return the version of the newest checkpoint that is old enough, but never of the very newest one. Return None if
-    no checkpoint is old enough, or that one is damaged or of another log."""
+    """Return the version of the newest checkpoint that is old enough; the newest of all does not count. Return None if
+    no checkpoint is old enough, or the one found is damaged or of another log."""
     looks = [GetStat(checkpoint_path(*name)) for name in found]
     folder.perform(looks)
     times = [look.result.modified if look.result is not None else None for look in looks]

@@ -1,7 +1,7 @@
-"""The file of a store that several servers share: it names the database with the logs of the repositories.
+"""The file `CLUSTER` of a store that several servers share: it has the address of the database with the logs of the
+repositories.
 
-Such a store has the file `CLUSTER`, so that every server and command finds the logs. Without the file, the store's
-repositories would seem to have no logs.
+Every server and command finds the logs by this file. Without it, the store's repositories would seem to have no logs.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ class Cluster(msgspec.Struct, frozen=True):
 
 
 def place_of(whole: Transport, path: str) -> tuple[Transport, str, Cluster] | None:
-    """Find the store with logs in a database that contains a place. Return its root, the path of the place below the
-    root, and the content of its file; None if there is no such store. `path`: the path of the place in `whole`. Folders
-    above the place may be unreadable."""
+    """Find the store that contains a place and has its logs in a database. Return the root of the store, the path of
+    the place below the root, and the content of `CLUSTER`; None if no such store contains the place. `path`: the path
+    of the place in `whole`. Folders above the place may be unreadable."""
     files = {folder: Get(paths.join(folder, CLUSTER)) for folder in reversed(folders_to(path))}
     try:
         whole.perform(list(files.values()))

@@ -66,18 +66,19 @@ from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 AT_MOST = 64 << 10
-"""The size of a record in bytes after which no more changes are added to it."""
+"""No more changes are added to a record that has this many bytes."""
 
 Decide = Callable[[State], Entry | None]
-"""A function that returns the entry of a change on a state, or None if the change is not needed. It may be called in
-any thread, several times. An error that it raises refuses the change."""
+"""A function that returns the entry of a change, judged on a state; None if no entry is needed. It may be called in any
+thread, several times. An error that it raises refuses the change."""
 
 Looks = Callable[[State], Sequence[Step]]
-"""Returns the steps to perform after the newest state was read, and before the change is judged on that state."""
+"""A function that returns the steps to perform between reading a state and judging the change on that state."""
 
 
 class Draft(NamedTuple):
-    """The entry of a change, the state that it is expected to follow, and the record with the state after it."""
+    """A record that was made before its change was judged: the state it follows, its only entry, and the bytes of the
+    record with the state after it."""
 
     base: State
     entry: Entry
@@ -123,8 +124,8 @@ class Group:
 
     def append(self, head: Head, decide: Decide, looks: Looks, draft: Draft | None = None) -> Head:
         """Append a change together with the waiting changes. Return the new head, which survives a loss of power. The
-        steps of `looks` are performed before `decide` is called. `draft`: is used if the record has exactly its
-        entry."""
+        steps of `looks` are performed before `decide` is called. `draft`: a record that is used if the change turns out
+        to be its only entry."""
         own = _Waiting(decide, looks, draft)
         with self._guard:
             self._waiting.append(own)
@@ -139,7 +140,7 @@ class Group:
         return own.head
 
     def _append(self, head: Head | None) -> None:
-        """Append one record with the first of the waiting changes, and wake the change that appends the next record."""
+        """Append one record with the first waiting changes. Wake them, and the change that appends the next record."""
         if self._log.turns.wait():
             head = None
         with self._guard:
@@ -172,8 +173,8 @@ class Group:
                 change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
-        """Return the record that follows a state, or None if there is nothing to write, and the changes judged for
-        it."""
+        """Judge the waiting changes on a state until the record is large. Return the record, None if nothing must be
+        written, and the judged changes."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []
@@ -232,7 +233,7 @@ class CommitOutcome:
 
 
 class LastLook(NamedTuple):
-    """The checks after a state was read, and before the record that follows it is published."""
+    """The checks that are made after a state was read, and before the record that follows the state is published."""
 
     pack: list[GetStat]
     """The check that the request's pack exists; empty without a pack."""
@@ -255,7 +256,7 @@ class PlannedCommit(NamedTuple):
 
 @dataclass(slots=True)
 class Commit:
-    """The commit of one request: first the parts of a `PackRepository`, then the arguments of its `commit`."""
+    """The commit of one request. The fields are parts of a `PackRepository`, then the arguments of its `commit`."""
 
     path: str
     log: Log
@@ -305,9 +306,8 @@ class Commit:
                     self.log.discard_draft(self._draft.record[0])
 
     def _first_plan(self) -> tuple[OpenedState, PlannedCommit | CommitOutcome]:
-        """Plan the request on the state that it has read, or on the known state if it uploads a pack. A later step
-        checks whether that state is the newest. After a refusal the newest state is read, and the request is planned
-        again."""
+        """Plan the request on the state that it has read, or on the last known state if it uploads a pack. A later step
+        checks that this state is the newest. If the plan refuses the request, read the newest state and plan again."""
         brings = self.upload is not None and self.upload.entry is not None
         seen = self.log.known or NOWHERE if brings else self.seen
         if seen is not None:
@@ -320,7 +320,7 @@ class Commit:
             return stored, self._planned(stored)
 
     def _append(self, planned: PlannedCommit, head: Head | None, undo: contextlib.ExitStack) -> CommitOutcome:
-        """Append the record of a change."""
+        """Move the pack to `packs`, append the record of a planned change, and return the outcome."""
         upload = self.upload
         with span(Part.DISK, "move the pack"):
             head, last = self._moved_in(planned, head)
@@ -382,13 +382,13 @@ class Commit:
         return CommitOutcome(head.state, planned.entry.outcomes, changed=True)
 
     def _is_known(self, state: State) -> bool:
-        """Tell whether a state names the pack of this commit. If so, its record was published after all."""
+        """Tell whether a state names the pack of this commit, so that a record with it was published."""
         entry = None if self.upload is None else self.upload.entry
         return entry is not None and (entry.name in state.dropped or any(entry.name == p.name for p in state.packs))
 
     def _written_down(self, planned: PlannedCommit) -> list[Step]:
-        """Append the trailer to the pack, sync it, and return the steps that move the pack to `packs`; none if it was
-        moved already."""
+        """Append the trailer to the pack and sync it. Return the steps that move the pack to `packs`; none if it was
+        moved before."""
         if self.upload is None:
             return []
         state = planned.state
@@ -473,8 +473,8 @@ class Commit:
 
 
 def earlier(head: Head, clock: Callable[[], float], request: bytes, age: int) -> CommitOutcome | None:
-    """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
-    first sent, 0 for the first sending."""
+    """Return the outcome of a repeated request; None if the request was not carried out before. `age`: milliseconds
+    since the first sending, 0 for the first sending. Raise OutcomeUnknown if the log does not reach back so far."""
     found = head.state.history.find(request)
     if found is not None:
         return CommitOutcome(head.state, found.outcomes, changed=False)

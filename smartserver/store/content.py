@@ -26,10 +26,10 @@ from smartserver.store.parts import LARGE
 from smartserver.store.snapshot import Snapshot
 
 PART_BYTES = 4 << 20
-"""Bytes of text after which a piece continues in another segment, so that neither side has much more in memory."""
+"""The bytes of text after which a piece continues in another segment, so that neither side has much more in memory."""
 
 AHEAD = 256
-"""Records that are read together from a remote store."""
+"""The number of records that are read together from a remote store."""
 
 PART_RECORDS = 4096
 """The number of records after which a piece continues in another segment."""
@@ -47,8 +47,8 @@ class _Ready(NamedTuple):
 
 
 class SnapshotView:
-    """The view of a repository that a system reads for a request (`records.content.RepositoryView`); reads are
-    charged."""
+    """The view of a repository that a system reads for a request (`records.content.RepositoryView`). It charges the
+    reads to the request."""
 
     def __init__(
         self,
@@ -57,7 +57,8 @@ class SnapshotView:
         snapshot: Snapshot,
         allowance: Allowance,
     ) -> None:
-        """`refs`: returns the refs. `values`: returns a map by its name. Both include the request's changes so far."""
+        """`refs`: returns the refs. `values`: returns the entries of a map, by its name. Both include the request's
+        changes so far."""
         self.refs = refs
         self.map = values
         self.snapshot = snapshot
@@ -113,7 +114,8 @@ class SnapshotView:
             self.snapshot.fetch([location for location in found if location is not None])
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """Return the header and the frame of a record that names its base by key; None for any other record."""
+        """Return the header and the frame of a record whose header has the key of its base; None for any other
+        record."""
         self._allowance.charge(1)
         return self.snapshot.framed(kind, key)
 
@@ -124,12 +126,12 @@ class SnapshotView:
 
 
 class PartReader:
-    """Reads the bytes of parts in order. Each part is created when it is needed. It must be used by one thread at a
-    time."""
+    """Reads the bytes of parts in order. Each part is created when it is needed. A reader must be used by one thread at
+    a time."""
 
     def __init__(self, parts: Iterator[Buffer], piece: int = sys.maxsize) -> None:
-        """`piece`: the most bytes that the first `read` returns. Each further read may return twice as many as the one
-        before."""
+        """`piece`: the most bytes that the first `read` returns. Each further `read` may return twice as many as the
+        previous one."""
         self.segments = 0
         self.size = 0
         self._parts = parts
@@ -158,7 +160,7 @@ class PartReader:
 
 
 class ContentReader(PartReader):
-    """Reads the bulk stream of an answer that is made of pieces."""
+    """Reads the bulk stream of an answer that is made of pieces, each one or several segments."""
 
     def __init__(self, moment: SnapshotView, pieces: Iterable[Piece]) -> None:
         super().__init__(self._compress())
@@ -177,7 +179,7 @@ class ContentReader(PartReader):
         yield bulk.finish()
 
     def _cut(self, records: Iterable[SentRecord]) -> Iterator[list[_Ready]]:
-        """Yield the records of a piece that were not sent before, in lists of a bounded size."""
+        """Yield the records of a piece that were not sent before, in one list for each segment."""
         gathered: list[_Ready] = []
         size = 0
         for named in self._ahead(records):
@@ -196,14 +198,15 @@ class ContentReader(PartReader):
             yield gathered
 
     def _ahead(self, records: Iterable[SentRecord]) -> Iterator[SentRecord]:
-        """Yield the same records. In a remote store, read `AHEAD` of them together."""
+        """Yield the given records. In a remote store, read `AHEAD` of them together."""
         rest = iter(records)
         while some := list(itertools.islice(rest, AHEAD)):
             self._moment.prefetch([named[:2] for named in some if named[:2] not in self._sent])
             yield from some
 
     def _as_it_lies(self, named: SentRecord) -> _Ready | None:
-        """Return a record with its stored frame, if the client has the base of that frame, else None."""
+        """Return a record with its stored frame. Return None if the store is remote, `named` has no base, or the client
+        lacks the base of the frame."""
         of_base = len(named) == 3 and not self._moment.snapshot.is_remote  # Behind a link a record is read only once.
         entry = self._moment.framed(*named[:2]) if of_base else None
         if entry is None or (entry[0].base_key != named[-1] and (entry[0].kind, entry[0].base_key) not in self._sent):
@@ -213,7 +216,8 @@ class ContentReader(PartReader):
         return _Ready(said.kind, said.key, text, said.encoding, said.base_key)
 
     def _encoded(self, named: SentRecord) -> _Ready:
-        """Return a record. It is encoded on its base if that makes it shorter and neither of the two is large."""
+        """Return a record, encoded against its named base if that makes it shorter and neither text is large, else in
+        full."""
         text = self._moment.text(*named[:2])
         if text is None:
             raise CorruptRecord(b"", named[1], f"record {shown(named[1])} is missing from the repository")

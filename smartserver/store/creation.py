@@ -53,7 +53,7 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, ListDirectory
 
 LOOKED_AT = 100
-"""The most folders below a new repository's folder that are searched. In a remote store each takes round trips."""
+"""The most folders below a new repository's folder that are searched. Each takes round trips in a remote store."""
 
 
 class LookAbove:
@@ -123,7 +123,8 @@ def name_of(place: str) -> str:
 
 
 class PlaceLook:
-    """A look at the place of a repository and at the folders above it. `steps` are performed first."""
+    """A look at the place of a repository and at the folders above it. The caller must perform `steps` before any other
+    use."""
 
     def __init__(self, above: Transport, path: str) -> None:
         self._path = path
@@ -144,7 +145,7 @@ class PlaceLook:
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """Describe the place for a message; empty if the place does not exist."""
+        """Describe for a message what the place has in place of a repository; empty if the place does not exist."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"
@@ -177,18 +178,18 @@ class PlaceLook:
 
     @property
     def _names(self) -> list[str]:
-        """The names in the folder; none if it does not exist."""
+        """The names in the folder; empty if the folder does not exist."""
         return self.below.names.result or []
 
 
 class LookBelow:
-    """A look at the names in the folder of a repository."""
+    """A look at the names in the folder of a repository. The caller must perform `steps` before any other use."""
 
     def __init__(self) -> None:
         self.names, self._in_format = ListDirectory(""), ListDirectory(FORMAT)
         self._line = GetPublished(FORMAT)
         self.steps: list[Step] = [self.names, self._in_format, self._line]
-        """The steps to perform in that folder first."""
+        """The steps to perform in the repository's folder."""
 
     @property
     def is_marked(self) -> bool:
@@ -197,7 +198,7 @@ class LookBelow:
 
     @property
     def others(self) -> list[str]:
-        """The names that belong to no repository."""
+        """The names in the folder that are not part of a repository."""
         # After a loss of power, `format` may be an empty folder.
         ours = NAMES if self.is_marked or self._in_format.result == [] else NAMES - {FORMAT}
         return [name for name in self.names.result or () if name not in ours]
@@ -213,7 +214,7 @@ class Remains:
 
     @property
     def found(self) -> str | None:
-        """The text of a message about a sign that was found by `steps`; None if none was found."""
+        """A description, for a message, of the first sign that `steps` found; None if they found none."""
         first = record_path(1).partition("/")[2]  # It has no content, and an interrupted creation leaves it.
         kept = [
             folder
@@ -237,20 +238,19 @@ class Creation:
         self._clock = clock
         self._made = False
         self.is_taken = False
-        """True if a part of the place existed when `perform` created it. Its log may then be longer than the first
-        record."""
+        """True if a part of the place existed when `perform` created it. The log may then have more than record 1."""
         self._seen: PlaceLook | None = None
         """The last look at the place; None if it is stale."""
         self._record, first = beginning(randomness(16), clock())
-        """The bytes of the record 1 that this creation publishes."""
+        """The content of record 1, which this creation publishes."""
         self.first = Head(first)
-        """The head after that record."""
+        """The head after record 1."""
 
     line = LINE.decode().rstrip("\n")
     """The line of the format file of a new repository."""
 
     def look(self, perform: Perform, asked: Sequence[Step]) -> None:
-        """Perform steps in the repository's folder, and read the state of the place, in one round trip. `perform`:
+        """Perform the steps `asked` in the repository's folder, and look at the place, in one round trip. `perform`:
         performs steps in the folder above."""
         self._seen, look = None, PlaceLook(self._above, self._path)
         own = [step.below(self._path) for step in asked]
@@ -278,8 +278,8 @@ class Creation:
         return self._seen
 
     def perform(self, wanted: Sequence[Step]) -> None:
-        """Create the place durably, and perform steps in its folder, in one round trip. A half-created place is
-        completed."""
+        """Create the place durably, and perform the steps `wanted` in its folder, in one round trip. A half-created
+        place is completed."""
         if self._made:
             self.check_above([step.below(self._path) for step in wanted])
             return
@@ -292,7 +292,7 @@ class Creation:
         self._make(self.seen(), wanted, over=True)
 
     def _make(self, place: PlaceLook, wanted: Sequence[Step], *, over: bool = False) -> None:
-        """Do the work of `perform` after a look at the place. `over`: True to accept files that were made meanwhile."""
+        """Do the work of `perform` after a look at the place. `over`: True to accept files that exist already."""
         place.check()
         self.check_below(place.below)
         look = LookAbove(self._above, self._path)
@@ -323,13 +323,14 @@ class Creation:
         self._made = True
 
     def check_above(self, before: Sequence[Step] = ()) -> None:
-        """Perform steps, then refuse the place if it is in a repository. This must be called after each newer state."""
+        """Perform `before`, then refuse the place if it is inside a repository. This method must be called each time a
+        newer state was read."""
         look = LookAbove(self._above, self._path)
         self._above.perform([*before, *look.steps])
         look.check(self._clock)
 
     def forget(self) -> None:
-        """Make the place again at the next call of `perform`."""
+        """Make the next call of `perform` create the place again."""
         self._made = False
 
     def _files(self) -> Iterator[Step]:

@@ -25,8 +25,9 @@ from transports.steps import Delete, Get, GetStat, ListDirectory, Publish, Put, 
 
 
 class CursorContent(msgspec.Struct, frozen=True, array_like=True):
-    """The content of the file. `position`: the newest version that was sent; None if none was. `holder`: the server
-    that has the lease, for `lease` seconds from the file's time; empty if no server has it."""
+    """The content of a cursor's file. `position`: the newest version that was sent; None if none was. `holder`: the
+    server that has the lease; empty if no server has it. `lease`: the seconds that the lease lasts from the
+    modification time of the file on."""
 
     position: KnownVersion | None = None
     holder: bytes = b""
@@ -34,7 +35,8 @@ class CursorContent(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Cursor(NamedTuple):
-    """A cursor that was read: its number (0 means that there is no cursor), and the time of its file in seconds."""
+    """A cursor that was read. `number`: its number; 0 if no cursor exists. `modified`: the modification time of its
+    file in seconds since the epoch."""
 
     number: int
     content: CursorContent
@@ -54,7 +56,7 @@ class CursorFile:
         self._randomness = randomness
 
     def read(self) -> Cursor:
-        """Read the cursor."""
+        """Read the file with the highest number. If there is none, return a cursor with the number 0."""
         while True:
             numbers = self._numbers()
             if not numbers:

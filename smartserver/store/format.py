@@ -1,6 +1,6 @@
-"""The `format` file: one line, written once, that names the family and the version of a repository.
+"""The `format` file: one line with the family and the version of a repository.
 
-This line never changes. Later changes of the format are features in the records.
+Only an upgrade of a version 1 replaces the line. Later changes of the format are features in the records.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ INCOMING = "incoming"
 LOG = "log"
 CHECKPOINTS = "checkpoints"
 LOST = "lost"
-"""The folder of records that `recover` moved away; created when needed."""
+"""The folder to which `recover` moves records; it is created when needed."""
 
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""Matches the path of a file whose copies never become stale, because its name is used only once, or its content always
-means the same."""
+"""The paths of files whose local copies never become stale: a name of a pack is used only once, and the content of a
+checkpoint always has the same meaning."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
-"""All names in a repository's folder."""
+"""All names that a repository may have in its folder."""
 
 FAMILY = "smartserver repository"
 VERSION = "2"
@@ -52,12 +52,12 @@ def parse_format(content: bytes) -> str:
 
 
 def is_old(content: bytes) -> bool:
-    """Tell whether a format file is of version 1 (`old_root`)."""
+    """Tell whether a format file with this content is of version 1 (`old_root`)."""
     return content.startswith(f"{FAMILY} 1 ".encode())
 
 
 def is_ours(content: bytes) -> bool:
-    """Tell whether the content of a format file is a repository's, of any release."""
+    """Tell whether a `format` file with this content is that of a repository, of any release."""
     return content.startswith(FAMILY.encode())
 
 
@@ -69,7 +69,7 @@ def is_marked(folder: Transport) -> bool:
 
 
 DERIVED = (".idx", ".summaries")
-"""The suffixes of files that can be rebuilt from the pack with the same name."""
+"""The suffixes of the files that can be rebuilt from the pack of the same name."""
 
 CLUSTER = "smartserver-cluster"
 """The file in the root of a store whose logs are in a database."""
@@ -78,8 +78,8 @@ FOREIGN = (".git", "HEAD", "objects", ".hg", ".bzr")
 
 
 def foreign_in(names: Collection[str]) -> str | None:
-    """Return a description of the tool that owns a folder with these names of `FOREIGN` or `CLUSTER`, such as `a git
-    repository`, or None."""
+    """Describe what a folder with these names is, such as `a git repository`, for a message. Return None if it is
+    neither another tool's repository nor a store with `CLUSTER`."""
     if ".git" in names or ("HEAD" in names and "objects" in names):
         return A_GIT_REPOSITORY
     if ".hg" in names:
@@ -92,8 +92,7 @@ def foreign_in(names: Collection[str]) -> str | None:
 
 
 def recognise(transport: Transport) -> str | None:
-    """Return a description of the tool that owns a folder, such as `a git repository`; None if no other tool owns
-    it."""
+    """Describe the other tool's repository in a folder, such as `a git repository`; None if the folder has none."""
     looks = [GetStat(name) for name in FOREIGN]
     transport.perform(looks)
     return foreign_in([look.path for look in looks if look.result is not None])

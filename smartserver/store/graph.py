@@ -1,4 +1,4 @@
-"""The revision graph over all packs of a snapshot: answers questions about ancestors, and about haves and wants.
+"""The revision graph over all packs of a snapshot. It finds ancestors, and the revisions that a client still needs.
 
 A revision's ordinal is its place in arrival order over all packs; repack never changes it, and a parent's ordinal is
 always lower than its child's. So ancestry is a scan downward over marks, block by block, which skips unmarked
@@ -20,10 +20,11 @@ from smartserver.store.index import OUTSIDE, Column, Index
 
 BLOCK_BITS = 14
 BLOCK = 1 << BLOCK_BITS
-"""Ordinals whose marks are in memory at once. A scan over few revisions then takes microseconds, in any repository."""
+"""The number of ordinals whose marks are scanned at once. A scan over few revisions then takes microseconds in any
+repository."""
 
 _PART_SHIFT = 18
-"""The bits of a block's place in its part, below the part's number: 2^31 revisions have 2^17 blocks."""
+"""The bits of a block's number in its part; the part's number is above them. 2^31 revisions have 2^17 blocks."""
 _BLOCK_MASK = (1 << _PART_SHIFT) - 1
 
 _WANTED = 1
@@ -46,22 +47,21 @@ class Part:
 
     @property
     def starts(self) -> Sequence[int]:
-        """The offset of each revision's parents in `entries`, and the end of the last. A column of an index is read
-        whole at the first access, because walks need most of it, and kept in memory: four bytes for each revision and
-        parent."""
+        """The offset of each revision's parents in `entries`, and the end of the last. At the first access, a column of
+        an index is read whole, because walks need most of it, and kept in memory: four bytes for each number."""
         if isinstance(self._starts, Column):
             self._starts = self._starts[:]
         return self._starts
 
     @property
     def entries(self) -> Sequence[int]:
-        """The parents of all revisions, as in an index."""
+        """The parents of all revisions, encoded as in `Index.parents`."""
         if isinstance(self._entries, Column):
             self._entries = self._entries[:]
         return self._entries
 
     def find(self, revision: RevisionId) -> int | None:
-        """Return the global ordinal of a revision, or None."""
+        """Return the global ordinal of a revision; None if the part does not have it."""
         local = self._by_id(revision)
         return None if local is None else self.first + local
 
@@ -86,8 +86,9 @@ class Graph:
         self.count = parts[-1].first + parts[-1].count if parts else 0
 
     def with_index(self, index: Index, reuse: Part | None = None) -> tuple[Graph, list[RevisionId]]:
-        """Return this graph with the revisions of the next pack, and the outside parents of that pack which the graph
-        lacks. `reuse`: the part of an earlier graph for that index, used if its ordinals are the same."""
+        """Return this graph with the revisions of the next pack added. Also return those of the pack's outside parents
+        that the graph lacks. `reuse`: the part of an earlier graph for this index, used if its ordinals are the
+        same."""
         if reuse is not None and reuse.first == self.count:
             return Graph((*self.parts, reuse)), []
         outside = array("I")
@@ -110,12 +111,13 @@ class Graph:
         return Graph((*self.parts, part)), missing
 
     def with_announced(self, announced: Sequence[GraphNode], charge: Charge = free) -> tuple[Graph, list[RevisionId]]:
-        """Return this graph with the announced revisions that it lacks. Also return the missing parents: not marked
-        absent, not in this graph, and not announced before their child. `charge` is called with the steps taken."""
+        """Return this graph with the announced revisions added that it lacks. Also return the missing parents: those
+        not marked absent, not in this graph, and not announced before their child. `charge` is called with the steps
+        taken."""
         listed = announced_graph(announced)
         new, local = array("I"), array("I")
-        """`new`: the place in `listed` of each new revision. `local`: for each listed revision, its number among the
-        new ones or `OUTSIDE`."""
+        """`new`: the place in `listed` of each new revision. `local`: the number of each listed revision among the new
+        ones; `OUTSIDE` if the revision is not new."""
         starts, entries, outside = array("I", (0,)), array("I"), array("I")
         missing: dict[RevisionId, None] = {}
         steps = 0
@@ -154,11 +156,11 @@ class Graph:
 
     @property
     def size(self) -> int:
-        """The number of revisions and parents."""
+        """The number of revisions plus the number of their parents."""
         return self.count + sum(len(part.entries) for part in self.parts)
 
     def part_at(self, ordinal: int) -> int:
-        """Return the number of the part with an ordinal."""
+        """Return the number of the part that has an ordinal."""
         if not 0 <= ordinal < self.count:
             raise IndexError(f"no revision has the ordinal {ordinal}, there are {self.count}")
         return bisect.bisect_right(self._firsts, ordinal) - 1
@@ -202,29 +204,29 @@ class Graph:
         self, wants: Collection[int], haves: Collection[int], cut: Collection[int] = (), charge: Charge = free
     ) -> Iterator[int]:
         """Yield the ordinals of `wants` and their ancestors, without `haves` and their ancestors, descending. The walk
-        is lazy. `cut`: revisions that the client lacks although it has a child of each. They do not count as had, nor
-        do ancestors that `haves` reach only through them. `charge` is called with the steps taken, but not for up to
-        `CHECK` steps of an abandoned walk."""
+        is lazy. `cut`: revisions that the client lacks although it has a child of each; the walk from `haves` stops
+        before them. `charge` is called with the steps taken, except for up to `CHECK` steps of an abandoned walk."""
         marks = dict.fromkeys(wants, _WANTED)
         for have in haves:
             marks[have] = marks.get(have, 0) | _HAD
         return self._scan(marks, frozenset(cut), charge=charge)
 
     def heads(self, ordinals: Collection[int], charge: Charge = free) -> list[int]:
-        """Return the `ordinals` that no other of them descends from, ascending."""
+        """Return those of `ordinals` that are not ancestors of another one, ascending."""
         below = {parent for ordinal in ordinals for parent in self.parents(ordinal)}
         return self.missing(ordinals, below, charge=charge)
 
     def _key(self, ordinal: int) -> int:
-        """Return the number of the block with an ordinal; numbers ascend, and no block spans two parts."""
+        """Return the number of the block that has an ordinal. Numbers ascend with the ordinals; no block spans two
+        parts."""
         part = bisect.bisect_right(self._firsts, ordinal) - 1
         return part << _PART_SHIFT | (ordinal - self._firsts[part]) >> BLOCK_BITS
 
     def _scan(
         self, marks: Mapping[int, int], cut: frozenset[int] = frozenset(), lowest: int = 0, charge: Charge = free
     ) -> Iterator[int]:
-        """Carry `marks` down to all ancestors from `lowest` on. Yield the ordinals that are wanted and not had,
-        descending, until none is left. It is one function with its state in local variables, for speed: a million
+        """Copy `marks` to all ancestors with ordinals from `lowest` on. Yield the ordinals that are wanted and not had,
+        descending, until none is left. For speed this is one function with its state in local variables: a million
         revisions take 0.4 s."""
         pending: dict[int, dict[int, int]] = {}
         """The marks in blocks that were not scanned yet."""

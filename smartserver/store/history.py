@@ -1,5 +1,5 @@
-"""The requests of the last day and their answers, as part of a state. They are used to answer a repeated request, to
-send a client the changes since a version, and as the audit log."""
+"""The requests of the last day and their answers, as part of a state. A server uses them to answer a repeated request,
+to send a client the changes since a version, and as the audit log."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ KEPT = 24 * 3600 * 1000
 KEPT_ENTRIES = 1000
 """The number of newest entries that are kept at any age: a clock may jump a day ahead before a request is repeated."""
 KEPT_BYTES = 16 << 20
-"""The most bytes of all entries. The newest entry is always kept."""
+"""The most encoded bytes of all entries of a history. The newest entry is kept at any size."""
 MOST_BESIDE = 64
-"""The most entries beside a shared line, because they are searched one by one. A history with more gets its own
-line."""
+"""The number of entries beside a shared line above which a history gets a line of its own. Entries beside the line are
+searched one by one."""
 CLOCK_MARGIN = 600 * 1000
 """Milliseconds by which the clocks of servers that share a store may differ."""
 
 
 class LogEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The effect of one request: the version that it created, the mark of that version, and the time in milliseconds
-    since the epoch."""
+    """The effect of one request and the answer to it. `version`, `mark`: the version that the request created, and its
+    mark. `time`: milliseconds since the epoch."""
 
     version: Natural
     mark: Natural
@@ -66,7 +66,7 @@ class _Line:
         self._guard = threading.Lock()
 
     def append(self, end: int, entries: Sequence[LogEntry], sizes: Sequence[int]) -> bool:
-        """Add entries, if the line has `end` entries now; else return False."""
+        """Add entries and return True, if the line has `end` entries now; else return False."""
         with self._guard:
             if len(self.entries) != end:
                 return False
@@ -87,7 +87,7 @@ class History:
         self._line = _Line(entries, [len(_encode(entry)) for entry in entries])
         self._start, self._end = 0, len(entries)
         self._beside: tuple[LogEntry, ...] = ()
-        """The entries after the part of the line."""
+        """The newest entries, which follow this history's part of the line."""
         self._size = sum(self._line.sizes)
         self.horizon = horizon
 
@@ -118,13 +118,13 @@ class History:
         return chain((entries[index] for index in range(first, self._end)), beside)
 
     def mark(self, version: int) -> int:
-        """Return the mark of a version, which must not be before the horizon."""
+        """Return the mark of a version that is not before the horizon."""
         newest = next((entry for entry in reversed(self) if entry.version <= version), None)
         return self.horizon.mark if newest is None else newest.mark
 
     def extend(self, record: Record, record_hash: bytes) -> None:
-        """Add the entries of a record, and drop entries that are too old then. This changes the history, so it must be
-        called only on a new copy."""
+        """Add the entries of a record, and drop entries that are now too old. This method changes the history, so it
+        must be called only on a new copy."""
         number, mark = record.number, int.from_bytes(record_hash[:MARK], "big")
         what = [
             LogEntry(number, mark, record.time, each.user, each.request, each.outcomes, each.changes, each.options)
@@ -151,12 +151,12 @@ class History:
             self._start += 1
 
     def _gather(self) -> None:
-        """Put all entries into a line of their own."""
+        """Copy all entries into a new line, which no other history shares."""
         sizes = self._line.sizes[self._start : self._end] + [len(_encode(entry)) for entry in self._beside]
         self._line = _Line(list(self), sizes)
         self._start, self._end, self._beside = 0, len(self._line.entries), ()
 
     def forget(self, now: int) -> None:
-        """Note that requests before `now` (milliseconds since the epoch) may be missing. This changes the history, as
-        `extend` does."""
+        """Note that requests before `now` (milliseconds since the epoch) may be missing. This method changes the
+        history, so it must be called only on a new copy."""
         self.horizon = msgspec.structs.replace(self.horizon, since=now)

@@ -1,9 +1,9 @@
-"""Incoming segments: checks them against the stored revisions and writes them to quarantine. No lock is held meanwhile.
+"""Checks the segments of a push against the stored revisions, and writes them to quarantine. No lock is held meanwhile.
 
 Three things are proved: each record matches its key, the parents of each revision are those that its own record names,
-and everything that a record refers to is here (`proof`). Invalid bytes of a client cause no other errors than those of
-`Upload.write`. Stored revisions are neither checked nor written. A record whose chain is too deep for a quick read is
-encoded again: only here does the server write a frame that differs from the client's.
+and everything that a record refers to is pushed or stored (`proof`). Revisions that are stored already are neither
+checked nor written. A record whose chain is too deep for a quick read is encoded again; all other frames are stored as
+the client sent them.
 """
 
 from __future__ import annotations
@@ -43,15 +43,17 @@ from smartserver.store.transaction import Transaction
 from transports.errors import TransportError
 
 MAX_STORED_DEPTH = 64
-"""The depth above which a record is encoded again, because each push of one revision makes its chains longer."""
+"""The depth of a record's chain above which the record is encoded again. Each push of one revision makes chains
+longer."""
 KEYS_NAMED = 4096
-"""The most missing bases, or revisions, that an error names."""
+"""The most missing bases or revisions that an error names."""
 
 BEGIN = 1 << 20
-"""Bytes that a system can see of a large text that is no list."""
+"""About the number of first bytes of a large text that a system can see if the record is not a list."""
 
 MOST, FEWEST = 4096, 8
-"""Segments for one call of the native prover: at most, and after a segment that Python must prove."""
+"""The most segments for one call of the native prover, and the number for the call after a segment that Python had to
+prove."""
 
 TWICE = "its revision is sent twice"
 
@@ -60,11 +62,11 @@ class UploadValidator:
     """Checks segments against one snapshot, in order, and writes the new ones to quarantine."""
 
     def __init__(self, transaction: Transaction, quarantine: Callable[[], Quarantine], policy: Policy = SAFE) -> None:
-        """`quarantine`: makes a `Quarantine` when the first new segment arrives. `policy`: the policy for faults."""
+        """`quarantine`: creates a `Quarantine` when the first new segment arrives. `policy`: the policy for faults."""
         self._snapshot = transaction.snapshot
         self._kinds = transaction.kinds
         self._conflicts = [kind.base and check_bytes(kind) > 0 for kind in self._kinds]
-        """For each kind, True if its records may be bases and two records with the same key may differ."""
+        """For each kind, True if its records may be bases, and its keys do not prove their texts."""
         self._system = system_of(transaction.vcs)
         graph = self._snapshot.graph if self._snapshot is not None else Graph()
         self._graph = graph
@@ -95,9 +97,9 @@ class UploadValidator:
         self._unreachable: dict[Key, None] = {}
         self._met: set[RevisionId] = set()
         self.taken = 0
-        """The number of segments so far."""
+        """The number of segments that were checked."""
         self.left_out: list[RevisionId] = []
-        """The received revisions that were stored already. The pack is valid only while they stay stored."""
+        """The received revisions that were stored already. The pack is valid only as long as they are stored."""
         self.bytes_left_out = 0
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
@@ -111,8 +113,8 @@ class UploadValidator:
         return self._facts.get(revision, b"") if self._came(revision) else None
 
     def take(self, came: Sequence[tuple[RevisionId, bytes]]) -> None:
-        """Check segments, given with the ids of their revisions, and write the new ones. After a missing base, no more
-        segments are written.
+        """Check segments, given with the ids of their revisions, and write the new ones. Once a base is missing, no
+        segment is written any more.
 
         Raises:
             Malformed: a segment cannot be decoded.
@@ -133,7 +135,8 @@ class UploadValidator:
         return make_prover(self._system.name, TEXT_BYTES, judges, bases)
 
     def _take_proved(self, came: Sequence[tuple[RevisionId, bytes]], at: int) -> bool:
-        """Prove segments natively, from number `at` on. Return True if Python must prove the next segment."""
+        """Prove the segments of `came` from index `at` on natively, at most `_at_once`. Return True if Python must
+        prove the next segment."""
         prover = self._prover
         if prover is None or self._unreachable:
             return True
@@ -163,7 +166,7 @@ class UploadValidator:
             self._other_metas[revision] = meta
 
     def _read_proved_from(self, prover: Prover, draft: DraftPack) -> None:
-        """Let the prover read the pack by a descriptor, without Python's lock, as soon as the pack is a local file."""
+        """Once the pack is a local file, let the prover read it by its descriptor, which needs no lock of Python."""
         descriptor = draft.quarantine.pack.descriptor
         self._is_read_from_file = descriptor is not None
         if descriptor is not None:
@@ -172,7 +175,8 @@ class UploadValidator:
             prover.read_from(self._read)
 
     def _catch_up(self) -> None:
-        """Add the natively proved revisions and records to the Python tables. After a missing base there are none."""
+        """Add the natively proved revisions and records to the Python tables. After a missing base, none is proved
+        natively."""
         prover, revisions, ancestry = self._prover, self._numbering.revisions, self._ancestry
         if prover is None or self._unreachable:
             return
@@ -184,7 +188,7 @@ class UploadValidator:
             self._known.stream.extend(prover, ancestry.stored)
 
     def _came(self, revision: RevisionId) -> bool:
-        """Tell whether a revision is among the new ones."""
+        """Tell whether a revision is among the new revisions of the body so far."""
         if self._numbering.revisions.find(revision) >= 0:
             return True
         return self._prover is not None and self._prover.own_meta(revision) is not None
@@ -226,8 +230,8 @@ class UploadValidator:
             self._content = b""
 
     def finish(self) -> PackEntry | None:
-        """End the pack and return its entry; None if no revision was new. The pack is durable once its trailer is
-        written."""
+        """End the pack and return its entry; None if no revision was new. The pack is not durable before its trailer is
+        written. Raise MissingBase if a base was missing."""
         # Nothing is decoded any more. Objects in cycles would keep memory until the next garbage collection.
         self._known.stream.recent.clear()
         if self._prover is not None:
@@ -240,8 +244,8 @@ class UploadValidator:
         return None if self.draft is None else self.draft.seal()
 
     def meets(self, snapshot: Snapshot, count: int) -> bool:
-        """Tell whether the pack has a revision or record that the revisions stored from ordinal `count` on also
-        have."""
+        """Tell whether the pack has a revision with an ordinal from `count` on in `snapshot`, or a record of such a
+        revision."""
         if any(self._came(snapshot.revision(ordinal)) for ordinal in range(count, snapshot.graph.count)):
             return True
         if self.draft is None:
@@ -263,8 +267,8 @@ class UploadValidator:
         self.release()
 
     def release(self) -> None:
-        """Free the memory of a validator that is no longer used. The validator and its parts form cycles: without this,
-        a push of a long history would keep a hundred megabytes until the next garbage collection."""
+        """Free the memory of a validator that is no longer used. The validator and its parts form cycles: a push of a
+        long history would otherwise keep a hundred megabytes until the next garbage collection."""
         self._known.forget()
         self._numbering = Numbering()
         self._ancestry = Ancestry(Graph())
@@ -335,7 +339,8 @@ class UploadValidator:
         draft.add(self._content, segment, rows, stream.bases(first))
 
     def _fetch(self, segment: Segment, snapshot: Snapshot) -> None:
-        """Read the stored records that the records of a segment are based on, or must be equal to, together."""
+        """Read together all stored records that are bases of a segment's records, or have the same key and must be
+        equal."""
         wanted = [(entry.kind, segment.base_of(entry)) for entry in segment.entries if entry.base != BaseTag.NONE]
         wanted += [(entry.kind, entry.key) for entry in segment.entries if self._conflicts[entry.kind]]
         known = self._known.stream
@@ -347,7 +352,8 @@ class UploadValidator:
     def _prove(
         self, proof: SegmentProof, entry: Entry, base_key: Key | None, frame: memoryview, row: Row
     ) -> tuple[tuple[Entry, bytes], Row] | None:
-        """Prove that a record matches its entry. If its chain is too deep, return its new entry, frame and row."""
+        """Prove that a record matches its entry. If its chain is too deep, encode the record again, and return its new
+        entry, frame and row; else None."""
         base = None if base_key is None else self._known.record(entry.kind, base_key)
         # The base of a record whose chain is too deep, else None.
         left = base_key if row.depth > MAX_STORED_DEPTH or row.chain_kib > MAX_CHAIN >> 10 else None
@@ -386,14 +392,14 @@ class UploadValidator:
         return made(Record, (entry.kind, entry.key, entry.meta, text))
 
     def _is_content(self, entry: Entry) -> bool:
-        """Tell whether only the first bytes of a record's text are needed."""
+        """Tell whether only the first bytes of a record's text are needed once its hash is checked."""
         if self._system.is_list(entry.kind, entry.meta):
             return False
         # The text of a known key is compared with the known text.
         return not (self._conflicts[entry.kind] and self._known.measure(entry.kind, entry.key) is not None)
 
     def _decode_parts(self, revision: RevisionId, entry: Entry, frame: memoryview, base: Record | None) -> Record:
-        """Decode a record part by part. The returned record has only the first bytes of the text."""
+        """Decode and prove a record part by part. Return it with only the first bytes of its text, `BEGIN` or more."""
         begin = bytearray()
         try:
             proof = TextProof(self._kinds[entry.kind], entry.key, entry.meta, entry.length, entry.check)
@@ -427,7 +433,7 @@ class UploadValidator:
             at += entry.frame_length
 
     def _name_unreachable(self, segment: Segment, ordinal: int) -> None:
-        """Collect the other missing bases, so that one answer names them all. Nothing is decoded any more."""
+        """Collect the missing bases of a segment without decoding it, so that one error names them all."""
         if len(self._unreachable) >= KEYS_NAMED:
             return
         proof = self._proof(segment, ordinal)
@@ -440,7 +446,7 @@ class UploadValidator:
             self._known.stream.add(entry.kind, entry.key, entry.meta, ordinal, Frame(0, 0, 0, 0, NO_BASE, b""), Row())
 
     def _read(self, offset: int, size: int) -> bytes:
-        """Read bytes of the pack so far, including the segment under check."""
+        """Read bytes of the pack so far, including the segment that is being checked."""
         if self._content and offset >= self._start:
             return self._content[offset - self._start : offset - self._start + size]
         if self.draft is None:

@@ -34,7 +34,7 @@ MOST_KNOWN = 1 << 14
 """The most segments of an index whose revisions are listed in memory after many lookups: about 2 MB."""
 
 STRIDE = 4096
-"""Items that are read at once when a whole column is read."""
+"""The number of items that are read at once when a whole column is read."""
 
 HEADER = struct.Struct("<8sBBBx5IQ16s")
 """Magic, version, flags, fanout bits, a zero; records, segments, parent entries, external bases, outside parents;
@@ -51,7 +51,7 @@ class Row(NamedTuple):
     chain_kib: int = 0
     """The KiB of fulltext along the chain, including the record's own."""
     lineage: int = 0
-    """The n of the k-ary base rule: the number of earlier versions of its path, as far as known."""
+    """The number of earlier versions of the record's path, as far as known. The base is chosen by it."""
 
 
 def record_digest(kind: int, key: Key) -> bytes:
@@ -80,9 +80,9 @@ class IndexRow(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of the record's fulltext."""
+    """The length of the record's fulltext in bytes."""
     base: int
-    """The row of its base, `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
+    """The row of the base in this index, or `EXTERNAL` plus an entry of the external bases, or `NO_BASE`."""
     segment: int
     chain_kib: int
     lineage: int
@@ -112,7 +112,7 @@ def _counts(bits: int, rows: int, segments: int, parents: int, external: int, ou
 
 
 class Column(Sequence[int]):
-    """A column of numbers of an index, which are read on access."""
+    """A column of numbers in an index. Each number is read when it is accessed."""
 
     def __init__(self, blocks: Blocks, at: int, count: int, form: Literal["I", "Q"]) -> None:
         self._blocks = blocks
@@ -155,10 +155,10 @@ class Column(Sequence[int]):
 
 
 class Index:
-    """An opened index, read on access. Rows and segments are numbers."""
+    """An open index, whose blocks are read when they are needed. Rows and segments are given by number, from 0."""
 
     def __init__(self, blocks: Blocks) -> None:
-        """Read the header and the places of the columns."""
+        """Read and check the header, and compute the offsets of the columns."""
         self.blocks = blocks
         self.name = name = blocks.name
         self.hash = blocks.hash
@@ -208,7 +208,7 @@ class Index:
 
     @classmethod
     def of(cls, content: bytes, name: str) -> Index:
-        """Open the index with this content. `name`: the path of the file, for messages."""
+        """Open an index that is in memory. `name`: the path of the file, for messages."""
         return cls(Blocks(content, name))
 
     def find_digest(self, digest: bytes) -> range:
@@ -288,7 +288,7 @@ class Index:
         return self.blocks.read(table + start, stop - start)
 
     def segment_of(self, revision: RevisionId) -> int | None:
-        """Return the segment of a revision, or None."""
+        """Return the number of a revision's segment; None if this index does not have the revision."""
         if self._known is None:
             # Bisecting for an id takes as long as listing 16 of them. A large push asks every pack for every revision.
             self._asked += 1
@@ -305,7 +305,7 @@ class Index:
         return None
 
     def parents(self, segment: int) -> list[int]:
-        """Return the parents of a segment, without absent ones: each a local segment, or `OUTSIDE` and an entry of
-        `outside`."""
+        """Return the parents of a segment that are not absent, each as a segment of this index, or as `OUTSIDE` plus an
+        entry of `outside`."""
         start, stop = self.parent_starts.span(segment)
         return self.parent_entries[start:stop].tolist()

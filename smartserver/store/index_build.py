@@ -1,4 +1,5 @@
-"""Builds the index of a pack: while segments arrive, from the indexes of joined packs, or from the pack alone."""
+"""Builds the index of a pack: while its segments arrive, from the indexes of the packs joined in it, or from the
+pack."""
 
 from __future__ import annotations
 
@@ -36,16 +37,16 @@ from smartserver.store.pack import TRAILER, PackReader
 MAX_ROWS = 0x7FFFFFFE
 U32 = 0xFFFFFFFF
 PACED = 16
-"""Rows, or segments, between two calls of a pace. They take about a quarter of a millisecond."""
+"""The number of rows or segments, about a quarter of a millisecond of work, between two calls of a `Pace`."""
 
 Resolve = Callable[[int, Key], Row | None]
-"""A function that returns the row of a record in an earlier pack, by its kind and key, or None."""
+"""A function that returns the row of a record in an earlier pack, by kind and key; None if no earlier pack has it."""
 Pace = Callable[[], None]
 """A function that background work calls several times in each millisecond. It may sleep."""
 
 
 def unpaced() -> None:
-    """Do not sleep: the `Pace` of work that a client waits for."""
+    """Return at once. This is the `Pace` of work for which a client waits."""
 
 
 def nowhere(_kind: int, _key: Key) -> None:
@@ -53,7 +54,7 @@ def nowhere(_kind: int, _key: Key) -> None:
 
 
 def _aligned(content: array[int] | bytes) -> bytes:
-    """Encode a column as little-endian numbers, or a table. Zeros are added up to a multiple of 8 bytes."""
+    """Encode a column as little-endian numbers, or take a table as it is. Add zeros up to a multiple of 8 bytes."""
     if isinstance(content, array):
         if sys.byteorder == "big":
             content = array(content.typecode, content)
@@ -114,9 +115,9 @@ class IndexBuilder:
         numbering: Numbering | None = None,
         digest: Callable[[bytes], bytes] = name_digest,
     ) -> None:
-        """`resolve`: finds records in earlier packs, the bases of records that name them. `numbering`: the caller's
-        numbering, for `add_numbered`. `digest`: returns the digest of a record by its name in the numbering. If indexes
-        are joined, the name is the digest, as they have no keys."""
+        """`resolve`: finds bases in earlier packs. `numbering`: the caller's numbering, for `add_numbered`. `digest`:
+        returns the digest of a record by its name in the numbering. When indexes are joined, which have no keys, the
+        name is the digest itself."""
         numbering = numbering or Numbering()
         self._resolve = resolve
         self._names, self._revisions = numbering.records, numbering.revisions
@@ -150,8 +151,8 @@ class IndexBuilder:
         return len(self._bases)
 
     def add(self, offset: int, segment: Segment, lineages: Iterator[int] | None = None) -> list[tuple[Key, Key]]:
-        """Add the segment at `offset` of the pack. Return the keys of records whose base was not found, each with the
-        key of the base. A base is looked up in earlier packs, then in this pack. `lineages`: the lineages of the
+        """Add the segment at `offset` of the pack. Return the key of each record whose base was not found, with the key
+        of the base. Bases are searched for in earlier packs, then in this pack. `lineages`: the lineages of the
         records; by default each is one more than its base's."""
         first = len(self._bases)
         self._revisions.add(segment.revision)
@@ -179,8 +180,8 @@ class IndexBuilder:
         return missing
 
     def add_numbered(self, offset: int, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
-        """Add a segment whose records the caller has numbered. `bases`: the position of each entry's base in this pack,
-        or -1."""
+        """Add a segment whose records the caller has numbered. `bases`: the number of each entry's base in this pack,
+        or -1. `rows`: depth, chain and lineage of each entry; depth and chain count only for a base in another pack."""
         ordinal, count = len(self._segment_offsets), len(self._bases) + len(segment.entries)
         if count > MAX_ROWS or ordinal >= MAX_ROWS:
             raise LimitExceeded("records of one pack", count, MAX_ROWS)
@@ -218,7 +219,7 @@ class IndexBuilder:
         self._lineages.extend([min(row.lineage, U32) for row in rows])
 
     def append(self, index: Index, offset: int, pace: Pace = unpaced) -> None:
-        """Add the index of another pack, whose first segment moves to `offset`. Records are copied by their digests."""
+        """Add the index of another pack, whose segments were copied to this pack from `offset` on."""
         if len(self._names) + index.records > MAX_ROWS or self.segments + index.segments > MAX_ROWS:
             raise LimitExceeded("records of one pack", len(self._names) + index.records, MAX_ROWS)
         shift = offset - index.segment_offsets[0]
@@ -277,7 +278,7 @@ class IndexBuilder:
         return OUTSIDE | self._outside.setdefault(revision, len(self._outside))
 
     def finish(self, pack_length: int, pack_hash: bytes, pace: Pace = unpaced) -> Iterator[bytes]:
-        """Yield the index of a pack of this length and hash, in the pieces of `blocks.seal`."""
+        """Yield the index of a pack of this length and hash, in pieces as `blocks.seal` does."""
         return seal(self._body(pack_length, pack_hash, pace))
 
     def _body(self, pack_length: int, pack_hash: bytes, pace: Pace) -> Iterator[bytes]:
@@ -346,9 +347,9 @@ class IndexBuilder:
 def merge(
     indexes: Sequence[Index], pack_length: int, pack_hash: bytes, resolve: Resolve = nowhere, pace: Pace = unpaced
 ) -> Iterator[bytes]:
-    """Join the indexes of neighbouring packs in order, without reading a pack. Yield the index in pieces, equal to that
-    of an `IndexBuilder` for the joined segments. The packs have equal headers. `resolve`: finds records in earlier
-    packs."""
+    """Join the indexes of neighbouring packs, given in order, without reading a pack. Yield in pieces the index that an
+    `IndexBuilder` would make of the joined segments. The packs must have equal headers. `resolve`: finds records in
+    earlier packs."""
     builder = IndexBuilder(resolve, digest=bytes)
     at = indexes[0].segment_offsets[0]
     for index in indexes:
@@ -372,18 +373,18 @@ def rebuild(pack: PackReader, resolve: Resolve) -> bytes:
 
 
 MAX_JOINED = 0xFFFFFFFF
-"""The most bytes of all names together, because an index has their ends as numbers of four bytes."""
+"""The most bytes of all names together, because an index stores their offsets in four bytes each."""
 
 
 class Numbered(KeyTable):
-    """Numbered names, at most 4 GiB together. A name may have several numbers. It must be used by one thread only."""
+    """A table of numbered names, at most 4 GiB together, for one thread. A name may have several numbers."""
 
     def __init__(self) -> None:
         super().__init__()
         self.ends = array("I", (0,))
 
     def add(self, name: bytes) -> int:
-        """Give a name the next number. Return the lowest number of the name."""
+        """Add a name with the next number, even if it is known. Return the lowest number of the name."""
         end = len(self.joined) + len(name)
         if end > MAX_JOINED:
             raise LimitExceeded("bytes of the names of one pack's records or revisions", end, MAX_JOINED)

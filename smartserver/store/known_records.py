@@ -29,13 +29,13 @@ from smartserver.store.snapshot import Snapshot
 from smartserver.store.stored_records import Location
 
 TEXT_BYTES = 40 << 20
-"""Bytes of fulltext that are kept. With 64 MiB a whole history decodes each base 1.7 times; a first push of 12,502
-commits then takes the server 2 to 10 % less CPU and 25 MB more. With 48 MiB it takes the same CPU as with 40, and a
-push of 62,510 commits takes 19 MB more; with 32 MiB it takes a sixth more CPU."""
+"""The most bytes of fulltexts of recent records. Compared with 40 MiB, 64 MiB save a server 2 to 10 % of the CPU time
+of a first push of 12,502 commits, and take 25 MB more. 48 MiB save nothing, and take 19 MB more for a push of 62,510
+commits. 32 MiB need a sixth more CPU time."""
 
 NO_BASE = -1
 STORED_BASE = -2
-"""A value in the base column: the base is stored in the repository."""
+"""The number in place of a base's number if the base is stored in the repository."""
 
 
 def _cost(record: Record) -> int:
@@ -43,18 +43,18 @@ def _cost(record: Record) -> int:
 
 
 class RecentRecords:
-    """Records by kind and key. The least recently used are evicted first. It must be used by one thread only."""
+    """A cache of records by kind and key, for one thread. The least recently used record is evicted first."""
 
     def __init__(self, limit: int = TEXT_BYTES) -> None:
         self._largest = limit // 2
         self._records = Cache[tuple[int, Key], Record](limit, _cost)
 
     def get(self, kind: int, key: Key) -> Record | None:
-        """Return a record, or None if it was dropped."""
+        """Return a record; None if it is not in the cache."""
         return self._records.get((kind, key))
 
     def put(self, record: Record) -> None:
-        """Store a record, unless its key is known, or its text would take more than half of the limit."""
+        """Store a record, unless the cache has its key, or its text has more than half of the limit's bytes."""
         if len(record.text) <= self._largest and self.get(record.kind, record.key) is None:
             self._records.put((record.kind, record.key), record)
 
@@ -70,11 +70,11 @@ class Frame(NamedTuple):
     offset: int
     size: int
     length: int
-    """Bytes of the fulltext."""
+    """The length of the fulltext in bytes."""
     base: int
     """The number of the frame's base, `NO_BASE` or `STORED_BASE`."""
     stored: Key
-    """The key of its base if that is stored, else empty."""
+    """The key of the base for `STORED_BASE`, else empty."""
 
 
 class UploadIndex:
@@ -92,7 +92,7 @@ class UploadIndex:
         self._copies = array("I")
         """For the first copy of a record, its newest copy; for any other copy, the copy before it."""
         self._metas = array("I")
-        """The metas, as numbers in `_known_metas`."""
+        """The meta of each copy, as a number in `_known_metas`."""
         self._known_metas = Numbered()
         self._ordinals = array("I")
         self._encodings = bytearray()
@@ -110,7 +110,7 @@ class UploadIndex:
         return len(self._ordinals)
 
     def add(self, kind: int, key: Key, meta: bytes, ordinal: int, frame: Frame, row: Row) -> int:
-        """Append a record that the revision `ordinal` introduced, and return its number."""
+        """Append a copy of a record, which the revision `ordinal` introduced, and return the copy's number."""
         number = len(self._ordinals)
         first = self._names.add(ONE_BYTE[kind] + key)
         self._copies.append(number if first == number else self._copies[first])
@@ -133,7 +133,7 @@ class UploadIndex:
         return number
 
     def extend(self, prover: Prover, stored: int) -> None:
-        """Append the records that a prover has and this index lacks. `stored`: the ordinal of the prover's first
+        """Append the records that the prover has added since the last call. `stored`: the ordinal of the prover's first
         revision."""
         names, metas, frames, (*rests, stored_keys), rows = prover.columns(len(self))
         start, copies = 0, self._copies
@@ -158,7 +158,7 @@ class UploadIndex:
         self._stored_keys.update(stored_keys)
 
     def move(self, number: int, frame: Frame) -> None:
-        """Set the new place, encoding and base of a record that was encoded again."""
+        """Set the place, encoding and base of copy `number`, which was encoded again."""
         self._encodings[number] = frame.encoding
         self._offsets[number] = frame.offset
         self._sizes[number] = frame.size
@@ -178,7 +178,7 @@ class UploadIndex:
         return None if number is None else self._known_metas.key(self._metas[number])
 
     def length(self, kind: int, key: Key) -> int:
-        """Return the bytes of a record's text; 0 if the stream does not have the record."""
+        """Return the length of a record's text in bytes; 0 if the stream does not have the record."""
         number = self.first(kind, key)
         return 0 if number is None else self._lengths[number]
 
@@ -203,18 +203,17 @@ class UploadIndex:
         return self._names.key(number)[1:]
 
     def bases(self, first: int) -> Sequence[int]:
-        """Return the number of the base of each copy from `first` on; `NO_BASE` or `STORED_BASE` if the base is no
-        copy."""
+        """Return the base of each copy from number `first` on: the number of a copy, `NO_BASE` or `STORED_BASE`."""
         return self._bases[first:]
 
     def base(self, number: int) -> tuple[int | None, Key]:
-        """Return the number and key of a copy's base. The number is None if the base is stored; without a base, the key
-        is empty too."""
+        """Return the number and key of a copy's base. The number is None if the base is stored in the repository.
+        Without a base, the number is None and the key is empty."""
         base = self._bases[number]
         return (base, self.key(base)) if base >= 0 else (None, self._stored_keys.get(number, b""))
 
     def record(self, kind: int, key: Key) -> Record | None:
-        """Return a record of the stream, else of the repository, else None. A record that is not recent is decoded."""
+        """Return a record of the stream or, if the stream lacks it, of the repository; None if both lack it."""
         found = self.recent.get(kind, key)
         if found is None:
             number = self.first(kind, key)
@@ -224,8 +223,8 @@ class UploadIndex:
         return found
 
     def _decode(self, number: int) -> Record:
-        """Decode a copy of a record: follow its chain down to a recent, full or stored record, then apply the copies
-        upwards."""
+        """Decode a copy of a record: follow its chain of bases to a recent, stored or full record, then decode the
+        copies in reverse."""
         chain = [number]
         text = b""
         while True:
@@ -252,13 +251,13 @@ class UploadIndex:
 
 
 REBASED_DEPTH = 47
-"""The largest depth of a base for a record that is encoded again: the next 16 pushes then need no encoding."""
+"""The largest depth of a base for a record that is encoded again. The next 16 versions then need no new encoding."""
 HOPS = (32, 1024, 32768)
-"""Distances of the k-ary base rule, k = 32."""
+"""The numbers of versions between a record and the bases that are tried for it: powers of 32."""
 
 
 class StoredBases:
-    """Answers the questions of a native prover about stored revisions and records."""
+    """Gives a native prover the stored revisions and records that it asks for."""
 
     def __init__(self, snapshot: Snapshot, ancestry: Ancestry) -> None:
         self._snapshot = snapshot
@@ -286,13 +285,13 @@ class StoredBases:
         return self._ancestry.is_stored_below(front, self._snapshot.introducers(kind, key))
 
     def meta_below(self, front: Sequence[int], kind: int, key: Key) -> bytes | None:
-        """Return the meta of a record that a revision of `front`, or an ancestor of such a revision, introduced;
-        otherwise None."""
+        """Return the meta of a record; None unless a revision of `front`, or an ancestor of such a revision, introduced
+        the record."""
         return self._snapshot.metas([(kind, key)])[0] if self.is_below(front, kind, key) else None
 
 
 class KnownRecords:
-    """The records of one stream so far, and the records of the snapshot that the stream is checked against."""
+    """The records of one stream that have arrived, and those of the snapshot against which the stream is checked."""
 
     def __init__(
         self, snapshot: Snapshot | None, allowance: Allowance, names: Numbered, read: Callable[[int, int], bytes]
@@ -308,8 +307,8 @@ class KnownRecords:
         self.stream = UploadIndex(Numbered(), lambda offset, size: b"", lambda kind, key: None)
 
     def row(self, entry: Entry, base_key: Key | None, before: int) -> tuple[Row, int, Key]:
-        """Return the depth, chain and lineage of an entry, and its base as in `Frame`. `before`: the number of the
-        entry; a base in the stream must have a lower number."""
+        """Return the depth, chain and lineage of an entry, and its base as in `Frame`. `before`: the entry's number; a
+        base in the stream must have a lower one."""
         if base_key is None:
             return Row(0, kib(entry.length), 0), NO_BASE, b""
         # The base is the lowest copy: the one in the repository if it has one, else one of the stream.
@@ -326,7 +325,7 @@ class KnownRecords:
     def encode_anew(
         self, proof: SegmentProof, entry: Entry, record: Record, row: Row, base_key: Key
     ) -> tuple[tuple[Entry, bytes], Row]:
-        """Encode a record on the base that the k-ary rule finds in its own chain, or in full."""
+        """Encode a record again, against a base in its own chain that is one of the `HOPS` away, or without a base."""
         chain = list(self._chain(entry.kind, base_key))
         for hop in HOPS:
             wanted = max(0, row.lineage - hop)
@@ -349,7 +348,8 @@ class KnownRecords:
         return (full, frame), Row(0, kib(entry.length), row.lineage)
 
     def _chain(self, kind: int, key: Key | None) -> Iterator[tuple[Row, int | Location]]:
-        """Yield the rows and places of a record and its bases: numbers of the stream, then places in the repository."""
+        """Yield the row and place of a record and of each base in its chain. A place is a number in the stream, or a
+        location in the repository."""
         while key:
             location = None if self._snapshot is None else self._snapshot.first(kind, key)
             while location is not None and self._snapshot is not None:
@@ -382,8 +382,8 @@ class KnownRecords:
         return [next(rest) if meta is None else meta for meta in came]
 
     def measure(self, kind: int, key: Key) -> tuple[bytes, int] | None:
-        """Return the meta and text length of a record of the stream or repository, without decoding; None if neither
-        has it."""
+        """Return the meta and the text length of a record of the stream or repository, without decoding it; None if
+        both lack the record."""
         number = self.stream.first(kind, key)
         if number is None and not self.is_stored(kind, key):
             return None
@@ -391,8 +391,8 @@ class KnownRecords:
 
     @contextlib.contextmanager
     def read(self, kind: int, key: Key) -> Iterator[Record]:
-        """Yield a record of the stream or repository, decoded as in `UploadValidator._check`: the work is charged, and
-        a large record waits for its turn."""
+        """Yield a record of the stream or repository. Decoding is charged to the request, and waits for its turn if the
+        record is large (`parts.turn`)."""
         if self.stream.recent.get(kind, key) is not None:
             yield self.record(kind, key)
             return
@@ -435,7 +435,7 @@ class KnownRecords:
         return None if self._snapshot is None else self._snapshot.first_row(kind, key)
 
     def text_length(self, kind: int, key: Key | None) -> int:
-        """Return the length of a base's text; 0 for no base."""
+        """Return the length of a record's text in bytes; 0 if `key` is None."""
         if key is None:
             return 0
         stored = None if self._snapshot is None else self._snapshot.first(kind, key)

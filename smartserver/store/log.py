@@ -60,16 +60,17 @@ from transports.errors import CodedError, FileExists, NoSuchFile, TransportError
 from transports.steps import GetPublished, GetStat, Publish, Put, SyncDirectory
 
 WAIT = 30.0
-"""Seconds after which `append` gives up if other processes always publish first."""
+"""Seconds after which `append` gives up if other processes always publish a record first."""
 
 REMEMBERED = 60.0
 """Seconds for which a process that lost a race assumes that other processes are still writing."""
 LONGEST = 1.0
-"""The longest wait in seconds. It is limited because judging one large change again takes longer than most changes."""
+"""The most seconds of a wait. They are limited because judging one large change again takes longer than most
+changes."""
 
 Judge = Callable[[State], tuple[bytes, State] | None]
-"""A function that returns the next record after a state, and the state after it. It returns None if there is nothing to
-change."""
+"""A function that returns the next record after a state, and the state after this record. It returns None if nothing
+must be changed."""
 
 
 class Log(LogView):
@@ -87,7 +88,7 @@ class Log(LogView):
         self.randomness = randomness
         self._clock = clock
         self._drafts: dict[bytes, str] = {}
-        """The paths of the temporary files of records that are not published yet, by content."""
+        """The path of the temporary file of each draft that is not published yet, by the record's content."""
         self._synced = b""
         """The hash of the newest record that is known to survive a loss of power."""
         self.turns = Turns(clock)
@@ -149,9 +150,9 @@ class Log(LogView):
     def append_naming(
         self, moves: Sequence[Step], paths: Sequence[str], judge: Judge, undo: contextlib.ExitStack
     ) -> tuple[Head, contextlib.ExitStack]:
-        """Append a record that names files, which `moves` rename to `paths`. The files are checked after a state was
-        read; if a file is missing, no record is published. `undo` runs if the files could not be moved. Otherwise it is
-        returned, because the record may name the files."""
+        """Append a record that names files, which `moves` rename to `paths`. After a state was read, the files are
+        looked for; if one is missing, no record is published. `undo` is the clean-up if the files cannot be moved.
+        Once they are moved, it does not run but is returned, because the record may name the files."""
         looks = [GetStat(path) for path in paths]
         head, is_looked_at = self.look_between(self.known, moves, looks)
 
@@ -168,7 +169,7 @@ class Log(LogView):
         return self.append(head, judged), kept
 
     def draft(self, content: bytes) -> Put:
-        """Return the step that writes a record to a temporary file in advance, which saves a round trip when the record
+        """Return the step that writes a record to a temporary file in advance. This saves a round trip when the record
         is published."""
         path = self._drafts[content] = self._temporary()
         return Put(path, content)
@@ -237,8 +238,8 @@ class Log(LogView):
         raise OutcomeUnknown(why)
 
     def _counts(self, base: State, content: bytes, head: Head) -> bool:
-        """Tell whether the head is known to include a record that may have been published. If False, the entries of the
-        head may still show that it does."""
+        """Tell whether the log has `content` as the record after `base`, so that the head includes it. If this returns
+        False, the entries of the head may still show that it was published."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)
         if head.state.hash == record_hash:
             return True
@@ -251,7 +252,7 @@ class Log(LogView):
         return is_still_there(own, record_hash) and is_still_there(below, base.hash)
 
     def _look_again(self, why: str) -> Head:
-        """Return the newest head, after a record may have been published."""
+        """Return the newest head after an unclear publication. Any error means that the outcome is unknown."""
         try:
             head = self.look(has_successor=True)
         except CodedError as error:
@@ -266,7 +267,7 @@ class Log(LogView):
             self.folder.delete(temporary)
 
     def _adopted(self, content: bytes, state: State) -> Head:
-        """Adopt and return the head after a record that this process published."""
+        """Return the head after a record that this process published, and keep it as the newest known one."""
         head = Head(state)
         with self._guard:
             if self._head is None or self._head.state.version < state.version:
@@ -302,7 +303,7 @@ class Turns:
         self._published_at = 0.0
 
     def retried(self, seconds: float) -> None:
-        """Note that the publication of a record is retried, `seconds` after another process was first."""
+        """Note that a record is about to be published again, `seconds` after another process published first."""
         self._retried_at, self._needed = self._clock(), min(seconds, LONGEST)
 
     def published(self) -> None:
@@ -310,7 +311,8 @@ class Turns:
         self._published_at = self._clock()
 
     def wait(self) -> bool:
-        """Wait until it is this process's turn again. Return True if it waited, because the head may then be stale."""
+        """Wait until it is this process's turn again. Return True if the process waited, so that its head may be
+        stale."""
         now = self._clock()
         left = self._published_at + self._needed - now
         if self._retried_at is None or now - self._retried_at > REMEMBERED or left <= 0:

@@ -33,8 +33,8 @@ class Head:
 
     state: State
     damage: CorruptFile | None = None
-    """The damage that prevents all further changes: the next record is damaged, or belongs to another line of changes.
-    None if there is none."""
+    """The damage that prevents all further changes, such as a next record that is damaged or belongs to another line of
+    changes; None if the log is undamaged."""
 
     @property
     def live(self) -> State | None:
@@ -47,7 +47,7 @@ NOWHERE = Head(State(0, NOTHING))
 
 
 Perform = Callable[[Sequence[Step]], None]
-"""Performs steps, as `Transport.perform`."""
+"""A function that performs steps, as `Transport.perform` does."""
 
 
 class LogView:
@@ -60,22 +60,22 @@ class LogView:
         self._guard = threading.Lock()
         self._head: Head | None = None
         self.since = Since()
-        """The records since the last checkpoint."""
+        """The number and sizes of the records since the last checkpoint."""
         self._connection = 0
         """The number of the connection to the store through which the head was read."""
         self._listed = False
-        """True once the folders were listed and had no record above the head."""
+        """True once the log's folders were listed and had no file of a change after the head."""
         self.lacks_folders = False
         """True if a folder was missing at the first look: a copy of a store may lack empty folders."""
 
     # -- looking
 
     def look(self, perform: Perform | None = None, *, has_successor: bool = False) -> Head:
-        """Return the newest head. `perform`: performs the first steps in place of the folder, if the log is opened in a
-        remote store. `has_successor`: True if a record is known to follow the head.
+        """Return the newest head. `perform`: is used in place of the folder for the first steps, when the log of a
+        remote store is opened. `has_successor`: True if a record is known to follow the head.
 
         Raises:
-            NoSuchRepository: no repository was ever made here.
+            NoSuchRepository: no repository was ever created here.
         """
         with self._guard:
             for _ in range(TRIES):
@@ -105,7 +105,8 @@ class LogView:
     def still(
         self, head: Head, before: Sequence[Step] = (), after: Sequence[Step] = (), perform: Perform | None = None
     ) -> bool:
-        """Perform `before`, tell whether a head is still the newest, and perform `after`, all in one round trip."""
+        """Tell whether a head is still the newest. The steps `before` and `after` are performed before and after the
+        test, all in one round trip."""
         state = head.state
         above, own = GetPublished(record_path(state.version + 1)), GetPublished(record_path(state.version))
         (perform or self.folder.perform)([*before, above, own, *after])
@@ -116,8 +117,8 @@ class LogView:
     def look_between(
         self, head: Head | None, before: Sequence[Step], after: Sequence[Step], perform: Perform | None = None
     ) -> tuple[Head, bool]:
-        """Return the newest head, and whether `after` was performed after it was read. The arguments are those of
-        `still`. If `head` is None, only `before` is performed."""
+        """Return the newest head, and True if `after` was performed after this head was read. The arguments are those
+        of `still`. If `head` is None, only `before` is performed."""
         if head is None:
             (perform or self.folder.perform)(before)
         elif self.still(head, before, after, perform):
@@ -130,7 +131,8 @@ class LogView:
             self._head = None
 
     def _open(self, perform: Perform | None) -> Head | None:
-        """Read from the newest checkpoint, or record 1, to the head. Return None if the start was deleted meanwhile."""
+        """Open the log: read the newest checkpoint, or record 1, and all later records. Return None if a needed file
+        was deleted meanwhile."""
         line, names, records = GetPublished(FORMAT), ListDirectory(CHECKPOINTS), ListDirectory(LOG)
         are_objects = Capability.OBJECTS in self.folder.capabilities
         folders = [] if are_objects else [GetStat(name) for name in FOLDERS]
@@ -173,7 +175,8 @@ class LogView:
         return head
 
     def _first(self, checkpoints: Sequence[tuple[int, bytes]], newest: int) -> Head | None:
-        """Read the head from the first undamaged checkpoint, else from record 1. `newest`: probably the last record."""
+        """Read the head, starting from the first undamaged checkpoint, else from record 1. `newest`: the number of the
+        record that is probably the last."""
         for version, record_hash in checkpoints:
             file = Get(checkpoint_path(version, record_hash))
             head = self._walk(version, [file], partial(self._saved, file, record_hash), newest)
@@ -182,7 +185,7 @@ class LogView:
         return self._walk(1, [], self._begun, newest)
 
     def _saved(self, file: Get, record_hash: bytes, record: bytes | None) -> State | None:
-        """Return the state in a checkpoint; None if it is missing or damaged, or does not belong to the record."""
+        """Return the state in a checkpoint; None if the checkpoint is missing, damaged, or not of this record."""
         if file.result is None or record is None or hash_of(record) != record_hash:
             return None
         try:
@@ -204,7 +207,7 @@ class LogView:
         return first_state(hash_of(first))
 
     def _read_on(self, state: State) -> Head | None:
-        """Read the records after a state that seems to have a further record."""
+        """Read the records after a state, and return the head; None if the state's record was deleted."""
         return self._walk(state.version, [], lambda _: state, state.version + 1)
 
     def _walk(
@@ -215,11 +218,12 @@ class LogView:
         newest: int,
         perform: Perform | None = None,
     ) -> Head | None:
-        """Read the records after a version until one is missing. Check that the records they follow still exist; return
-        None if one was deleted.
+        """Read the records after a version until one is missing, and return the head. Return None if the record of the
+        version, or the last one that was read, was deleted meanwhile.
 
         `steps` are performed first, then `start` is called with the record of that version and returns its state.
-        `newest`: the number of the probably last record. `perform`: performs the first steps in place of the folder.
+        `newest`: the number of the record that is probably the last. `perform`: is used in place of the folder for the
+        first steps.
 
         Records are read from the highest number down, so each existing one was read after the missing one. Each record
         fixes those before it.
@@ -257,8 +261,8 @@ class LogView:
 
 
 def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory]:
-    """Return the steps that first read a repository of a remote store. Each read of an object store costs money, so no
-    record is guessed there."""
+    """Return the steps that read a repository of a remote store for the first time. They include the first records, but
+    not in an object store, where each read costs money."""
     lists = [ListDirectory(CHECKPOINTS), ListDirectory(LOG)]
     if Capability.OBJECTS in store.capabilities:
         return [GetPublished(FORMAT), *lists]
@@ -267,13 +271,13 @@ def first_reads(store: Transport) -> list[GetPublished | GetStat | ListDirectory
 
 
 def is_still_there(step: GetPublished, record_hash: bytes) -> bool:
-    """Tell whether the record that a step read has this hash."""
+    """Tell whether a step has read a whole record with this hash."""
     return is_record(step.result, record_hash)
 
 
 def _decoded(version: int, contents: Sequence[bytes | None]) -> tuple[list[tuple[Record, bytes]], CorruptFile | None]:
-    """Decode the records after a version, each with its hash, up to a missing or damaged record. Also return the
-    damage."""
+    """Decode the records after a version up to the first missing or damaged one. Return each with its hash, and the
+    damage or None."""
     records = []
     for number, content in enumerate(contents, version + 1):
         if content is None:

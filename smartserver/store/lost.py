@@ -51,7 +51,7 @@ class LostChange:
     made: bool
     """True if a record has the change, so that it was certainly committed."""
     elsewhere: bool = False
-    """True if the change was made in another repository at the same place."""
+    """True if the change was made in another repository, which was at the same path before."""
     pack: tuple[str, int] | None = None
     """The path and length of the pack that the change added, if the pack exists."""
 
@@ -68,21 +68,21 @@ class Findings:
     state: State
     """The state from which recovery continues."""
     is_served: bool
-    """True if servers answer from the recovered state, and change it."""
+    """True if servers use this state too; False if they use another or none."""
     misfits: dict[str, str] = field(default_factory=dict)
-    """The reason, with the path, for each misfit; by path, the highest numbers first."""
+    """For each misfit, by its path, a message with the path and the reason; the highest numbers first."""
     missing: str = ""
-    """The path of a missing record without which no older checkpoint can be used; else empty."""
+    """The path of the newest missing record, if servers cannot use an older checkpoint without it; else empty."""
     changes: list[LostChange] = field(default_factory=list)
     """The lost changes, in the order in which they were made, as far as known."""
     joined: list[LostChange] = field(default_factory=list)
-    """The unnamed packs that a repack created. They may have segments of the lost changes."""
+    """The packs that a repack created and that the state does not name. They may have segments of lost changes."""
     gone: list[PackEntry] = field(default_factory=list)
-    """The missing packs that the state names."""
+    """The packs that the state names and that are missing."""
 
     @property
     def damages(self) -> list[str]:
-        """The damage of the log as messages."""
+        """A message for each damage of the log."""
         return [*self.misfits.values(), *([f"{self.missing} is missing"] if self.missing else [])]
 
     @property
@@ -105,7 +105,8 @@ def find(folder: Transport, path: str = "") -> Findings:
     errors.
 
     Raises:
-        NoSuchRepository: there is neither a repository nor remains of one.
+        NoSuchRepository: the folder has neither a repository nor the remains of one.
+        CorruptFile: no readable file tells how the repository began.
     """
     # Checkpoints are listed before records, so the record of each listed checkpoint is listed too.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
@@ -150,17 +151,17 @@ def _read(folder: Transport, paths: Iterable[str]) -> dict[str, bytes]:
 
 
 class _Walk:
-    """All records and checkpoints, read in the order of their numbers."""
+    """Computes the newest state from all records and checkpoints, in the order of their numbers, and finds misfits."""
 
     def __init__(self, records: Mapping[int, bytes], checkpoints: Mapping[tuple[int, bytes], bytes]) -> None:
         self._records = records
         self._parents: dict[int, bytes] = {}
-        """For each undamaged record, the hash of its predecessor that it contains."""
+        """`Record.parent` of each undamaged record, by number."""
         self._saved: set[tuple[int, bytes]] = set()
         """The checkpoints that are undamaged and agree with the records before them."""
         self._misfits: dict[str, str] = {}
         self.state = first_state(NOTHING)
-        """The newest state."""
+        """The newest state that can be computed from checkpoints and records."""
         states: dict[bytes, State] = {}
         for number in sorted({*records, *(version for version, _ in checkpoints)}):
             states = self._follow(number, states)
@@ -176,7 +177,8 @@ class _Walk:
             self._below, self._parent = self._below - 1, self._parents[self._below]
 
     def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
-        """Compute the state after a record, by hash, if the state before it is in `states`."""
+        """Return the state after a record, by the record's hash; empty if the state before it is not in `states`.
+        Record the fault of a damaged record."""
         content, path = self._records.get(number, b""), record_path(number)
         record_hash = hash_of(content)
         try:
@@ -210,7 +212,7 @@ class _Walk:
             self._saved.add(name)
 
     def findings(self, *, is_marked: bool) -> Findings:
-        """Return the findings about the log. `is_marked`: True if the folder has its `format` file."""
+        """Return the damage of the log. `is_marked`: True if the folder has its `format` file."""
         version, misfits = self.state.version, self._misfits
         for number in self._records:
             if number > version:
@@ -245,7 +247,7 @@ def _of_records(contents: Iterable[bytes], horizon: int) -> list[LostChange]:
 
 
 def _of_packs(folder: Transport, found: Findings, names: list[str]) -> Iterator[LostChange]:
-    """Yield the changes in the trailers of packs that the state does not name; add joined and missing packs to
+    """Yield the changes in the trailers of packs that the state does not name. Add joined packs and missing packs to
     `found`."""
     state, there = found.state, packs_in(folder, names)
     named = {pack.name for pack in state.packs}

@@ -1,8 +1,8 @@
 """The values of a repository that other packages use, without I/O.
 
 A verb gets a `Transaction` (`store.transaction`): a snapshot of the repository, the announced graph and the changes of
-earlier calls. The verb decides on it. The repository then makes the changes durable in one record, or plans again if
-another writer was first.
+earlier calls. The verb adds its changes or refuses. A commit then makes all changes durable in one record, or runs the
+verbs again if another writer was first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import msgspec
 from smartserver.records.model import Piece
 
 INCOMPLETE = "incomplete"
-"""The setting of a repository that waits for further requests of a copy."""
+"""The name of the setting that a repository has while further requests of a copy are to come."""
 
 
 class PullPlan(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class PullPlan(msgspec.Struct, frozen=True):
     """Half-open ranges of global ordinals."""
     segments: int
     size: int
-    """The bytes of all these segments."""
+    """The size of all these segments in bytes."""
     common: tuple[bool, ...]
     """For each have of the client, True if the revision is stored."""
     bulk: bool = False
@@ -34,26 +34,27 @@ class PullPlan(msgspec.Struct, frozen=True):
     """True if the server may decompress frames in the bulk stream (`store.bulk`)."""
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to send."""
+        """Tell whether any segment must be sent."""
         return self.segments > 0
 
 
 class ContentPlan(msgspec.Struct, frozen=True):
-    """The source of an answer other than whole revisions. It can be read only once."""
+    """The data of an answer other than whole revisions: `pieces`, or `items`, or neither. They can be read only
+    once."""
 
     pieces: Iterator[Piece] | None
-    """The records or revisions of the answer; None if it has `items`."""
+    """The records or revisions of the answer."""
     items: Iterator[bytes | memoryview] | None = None
     """The items of a content body (`records.browse`)."""
 
     def __bool__(self) -> bool:
-        """Tell whether there is anything to send."""
+        """Tell whether the answer has a body."""
         return self.pieces is not None or self.items is not None
 
 
 class KnownVersion(NamedTuple):
-    """The newest version that a client has seen. `mark`: the mark of the newest entry at that version. It is needed
-    because after a backup is restored, the same version numbers are used again."""
+    """The newest version that a client has seen. `mark`: the mark of this version, which is needed because the same
+    version numbers are used again after a backup is restored."""
 
     incarnation: bytes
     version: int
@@ -61,7 +62,7 @@ class KnownVersion(NamedTuple):
 
 
 class Changes(msgspec.Struct, frozen=True):
-    """The changes of a repository after version `since`; the whole state if `since` is None."""
+    """The changes of a repository after version `since`; if `since` is None, the whole state."""
 
     incarnation: bytes
     version: int
@@ -77,13 +78,13 @@ class Changes(msgspec.Struct, frozen=True):
 
 
 class RepositoryStats(msgspec.Struct, frozen=True):
-    """Counts and sizes of a repository, in bytes."""
+    """Counts of a repository, and sizes in bytes."""
 
     format: str
     features: list[str]
     vcs: str
     version: int
-    """The number of changes since the repository was created."""
+    """The number of the newest record of the log."""
     refs: int
     entries: int
     """The number of entries in all maps."""
@@ -91,13 +92,13 @@ class RepositoryStats(msgspec.Struct, frozen=True):
     records: int
     packs: int
     size: int
-    """The bytes of packs and indexes."""
+    """The size of all packs and indexes."""
     largest: int
-    """The bytes of the largest pack."""
+    """The size of the largest pack."""
 
 
 class PackReport(msgspec.Struct, frozen=True):
-    """The number of packs before and after a repack, and their bytes."""
+    """The number of packs before and after a repack. `size`: the bytes of the packs after it."""
 
     before: int
     after: int
@@ -105,7 +106,8 @@ class PackReport(msgspec.Struct, frozen=True):
 
 
 class ListingEntry(msgspec.Struct, frozen=True):
-    """A repository in a listing. `problem`: the reason why it could not be read; else empty."""
+    """A repository in a listing. `refs`: the names of its refs. `problem`: the reason why it could not be read; empty
+    if it could."""
 
     path: str
     vcs: str
@@ -114,7 +116,7 @@ class ListingEntry(msgspec.Struct, frozen=True):
 
 
 class VerifyReport(msgspec.Struct, frozen=True):
-    """The extent of a verification, and all damage that it found."""
+    """The amount of data that a verification has read, and all damage that it found."""
 
     packs: int
     segments: int
@@ -124,4 +126,4 @@ class VerifyReport(msgspec.Struct, frozen=True):
     ghosts: int = 0
     """The number of missing parents that their children mark as absent. They are not damage."""
     lost: int = 0
-    """The number of written changes that the log lacks (`store.lost`)."""
+    """The number of changes that the log lacks although a record or a pack has them (`store.lost`)."""

@@ -57,14 +57,15 @@ OLD = f"{LOST}/format1"
 ROOT, TABLES, LOCK = "root", "tables", "lock"
 MOVED = (ROOT, LOG, TABLES)
 NONCE = b"upgrade!".hex()
-"""The name of an upgrade's folder in a lock folder: an interrupted upgrade still holds the lock."""
+"""The name that an upgrade writes into a lock folder, so that the next upgrade can take over the lock of an interrupted
+one."""
 NAME = 16
 """Bytes of the name of a pack or table, and of the hash at the end of a file."""
 IN_USE = "a process of an older release holds the lock: stop the servers and clients that use the repository"
 
 
 class _Table(msgspec.Struct, frozen=True, array_like=True):
-    """A table: either its entries, or the name, length, hash and count of its file."""
+    """A table: either its entries, or its file, as name, length, hash and number of entries."""
 
     kind: str
     entries: dict[bytes, bytes] = {}
@@ -165,7 +166,8 @@ def _flock(path: str) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _alone(folder: Transport, place: str) -> Iterator[bytes]:
-    """Exclude other upgrades, and yield the line of the format file, of version 1 or of this release."""
+    """Exclude other upgrades during the block. Yield the line of the format file, which is of version 1 or of this
+    release."""
     if not folder.exists(FORMAT):
         raise NoSuchRepository(place)
     with _flock(f"{place}/{FORMAT}"):
@@ -177,8 +179,8 @@ def _alone(folder: Transport, place: str) -> Iterator[bytes]:
 
 @contextlib.contextmanager
 def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
-    """Acquire the lock that the format file names. If this process dies, a lock folder remains, and the next upgrade
-    takes it over."""
+    """During the block, hold the lock that the format file names. If this process dies, a lock folder remains, and the
+    next upgrade takes it over."""
     if b"swap=folder" not in line:
         with _flock(f"{place}/{LOCK}"):
             yield
@@ -205,7 +207,8 @@ def _locked(folder: Transport, place: str, line: bytes) -> Iterator[None]:
 
 
 def _move_away(folder: Transport, line: bytes) -> None:
-    """Move the files of version 1 away, delete the results of an earlier try, and make the folders of this release."""
+    """Move the files of version 1 away, delete the results of an earlier try, and create the folders of this
+    release."""
     for path in (LOST, OLD, *(name for name in MOVED[1:] if not folder.exists(f"{OLD}/{name}"))):
         with contextlib.suppress(FileExists):
             folder.make_directory(path)
@@ -238,7 +241,8 @@ def _replace_format(folder: Transport, line: bytes, randomness: Callable[[int], 
 
 
 def _claim_next(folder: Transport, place: str, randomness: Callable[[int], bytes]) -> None:
-    """Take the number after the record of the upgrade, so that no server can change the repository any more."""
+    """Publish a record with the number after that of the upgrade, so that no server can change the repository any
+    more."""
     number = _decode(folder.get(f"{OLD}/{ROOT}")).version + 1
     first, claim = record_path(number), record_path(number + 1)
     content = encode_record(Record(number=number + 1, parent=NOTHING, time=0))
@@ -337,7 +341,7 @@ def _entries(root: _Root, name: str, read: Callable[[str], bytes]) -> list[tuple
 
 
 def _history(root: _Root, read: Callable[[str], bytes]) -> History:
-    """Return the log of the root, and its files as far back as they can be read."""
+    """Return the entries in the root and in the files of its log, as far back as they can be read."""
     entries, since = list(root.log), root.log_since
     for file in reversed(root.log_files):
         path = f"log/{file.last}-{file.name.hex()}"

@@ -1,4 +1,4 @@
-"""`OpenPack`: a pack and its index in use. The index is opened with the snapshot that names it, the pack when read.
+"""`OpenPack`: an open index and its pack. A snapshot opens the indexes of its packs; a pack is opened when it is read.
 
 A pack that was joined with others is deleted a day later, and a snapshot may be read for longer. The joined pack has
 the same segments, unchanged. So if a pack is missing when it is first read, its segments are looked for in the newest
@@ -30,7 +30,7 @@ from transports.base import Transport
 from transports.errors import NoSuchFile, TransportError
 
 LOOK_AGAIN = 10
-"""Seconds after which a missing file of summaries is looked up again, because another process may have written it."""
+"""Seconds after which a missing file of summaries is looked for again, because another process may have written it."""
 
 log = logging.getLogger("smartserver")
 
@@ -73,14 +73,14 @@ class OpenPack:
         self._opening = threading.Lock()
         self._summaries: Summaries | None = None
         self._look_again = 0.0
-        """The time, by `time.monotonic`, from which a missing file of summaries is looked up again."""
+        """The time, by `time.monotonic`, from which a missing file of summaries is looked for again."""
         self._is_damaged = False
         """True if the file of summaries was damaged when it was last read."""
 
     @property
     def reader(self) -> PackReader:
-        """The reader of the pack's file, opened on first use; if the file is missing, of the pack that has its segments
-        now."""
+        """The reader of the pack's segments, opened on first use. It reads the pack's file or, if that is missing, the
+        pack that has its segments now."""
         reader = self._reader
         if reader is None:
             with self._opening:
@@ -119,7 +119,7 @@ class OpenPack:
         return reader
 
     def _alone(self) -> PackReader:
-        """Open the pack's own file only. Without an index, the segments cannot be found in another pack."""
+        """Return a reader of the pack's own file. Without an index, the segments cannot be found in another pack."""
         if self.is_remote:
             return RemotePack(self._transport, PackRange(self.path, self.entry, 0), self._kinds, lambda: None)
         return self._open_at(self.path, self.entry)
@@ -158,8 +158,8 @@ class OpenPack:
         self.resolve_by(lambda: resolve)
 
     def summarised(self, block: int, *, messages: bool, changes: bool) -> Block | None:
-        """Return the rows of a log for the revisions of a block (`Summaries.block`). None if the file of summaries does
-        not have them, cannot be read, or is in a remote store, where reading it would take further round trips."""
+        """Return the rows of a log for the revisions of a block (`Summaries.block`). Return None if the file of
+        summaries lacks them, cannot be read, or is in a remote store, where reading it would take more round trips."""
         found = self._open_summaries()
         if found is None:
             return None
@@ -205,12 +205,13 @@ class OpenPack:
         self._summaries, self._look_again, self._is_damaged = None, time.monotonic() + LOOK_AGAIN, True
 
     def resolve_by(self, resolve: Callable[[], Resolve]) -> None:
-        """Set how records in earlier packs are found if the index must be rebuilt. While a snapshot is opened, its own
-        packs are used. Later they must not be used, because that would keep packs open that were joined long ago."""
+        """Set the function that finds records in earlier packs if the index must be rebuilt. While a snapshot is
+        opened, its own packs are searched. Later searches must not refer to them: that would keep packs open that were
+        joined long ago."""
         self._resolve = resolve
 
     def _remake(self) -> Remake:
-        """Return the function that rebuilds the index if a block is damaged. It has a weak reference to the pack,
+        """Return a function that rebuilds the index if a block is damaged. The function refers to the pack weakly,
         because a strong reference would form a cycle."""
         here = weakref.ref(self)
         name = index_path(self.entry.name)
@@ -238,12 +239,12 @@ class SegmentReader:
         self._runs.reverse()
         self.size = sum(stop - start for _, start, stop in self._runs)
         self.left = self.size
-        """Bytes not read yet."""
+        """The number of bytes that were not read yet."""
         self._is_remote = any(pack.is_remote for pack, _, _ in self._runs)
         self._ahead = b""
 
     def read(self, size: int) -> bytes:
-        """Return the next `size` bytes, fewer only at the end; then empty."""
+        """Return the next `size` bytes; fewer, or none, at the end."""
         wanted = min(size, self.left)
         self.left -= wanted
         if len(self._ahead) < wanted:

@@ -31,8 +31,7 @@ _FIXED = struct.Struct("<8sBBH")
 
 
 def encode_header(kinds: Sequence[Kind]) -> bytes:
-    """Return the bytes before the first segment. `kinds`: the kinds in the order of the indexes by which records name
-    them."""
+    """Return the bytes before the first segment. `kinds`: the kinds of records, in the order of their numbers."""
     listed = bytearray((len(kinds),))
     for kind in kinds:
         for text in (kind.name.encode(), kind.check.encode()):
@@ -80,7 +79,7 @@ class PackWriter:
         self._file = file
         self._hash = hashlib.blake2b(digest_size=TRAILER)
         self.length = 0
-        """The bytes written so far: the offset of the next segment."""
+        """The number of bytes written so far, which is the offset of the next segment."""
         self.append(encode_header(kinds))
 
     def append(self, chunk: bytes) -> None:
@@ -123,7 +122,7 @@ class PackReader:
 
     @property
     def descriptor(self) -> int | None:
-        """The descriptor of a local file with this pack's own offsets; else None."""
+        """The descriptor of the pack's own file; None if the segments are in another file or on another machine."""
         return self._file.descriptor
 
     def parts(self, offset: int, size: int) -> Iterator[bytes]:
@@ -151,8 +150,8 @@ class PackReader:
             raise CorruptFile(self.name, offset, f"{len(found)} bytes, expected {size}: the file became shorter")
 
     def chunks(self, read: Callable[[int], bytes] | None = None) -> Iterator[bytes]:
-        """Yield the bytes of all segments, and check the hash of the pack. `read`: reads the next bytes in place of
-        this object, together with other packs."""
+        """Yield the bytes of all segments, then check the hash of the pack. `read`: a function that returns the next
+        `n` bytes, read together with those of other packs; None to read them from this pack alone."""
         digest = hashlib.blake2b(self.header, digest_size=TRAILER)
         for offset in range(self.first, self.end, CHUNK):
             size = min(CHUNK, self.end - offset)
@@ -214,7 +213,7 @@ class MovedPack(PackReader):
         return self._inside.read_ranges([(offset + self.shift, size) for offset, size in ranges])
 
     def is_whole(self) -> bool:
-        """Tell whether the joined pack has all bytes of this pack there."""
+        """Tell whether the joined pack has all bytes of the deleted pack, judged by its hash."""
         try:
             for _ in self.chunks():
                 pass
@@ -223,10 +222,9 @@ class MovedPack(PackReader):
         return True
 
     def trailer(self) -> bytes:
-        """Return the hash of the deleted pack. The joined pack was written only after this pack was found to have
-        it."""
+        """Return the hash of the deleted pack, which was checked while the joined pack was written."""
         return self._digest
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return nothing, because the trailer was deleted with the file."""
+        """Return no names, because the trailer was deleted with the file."""
         return ()

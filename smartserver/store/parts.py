@@ -1,8 +1,8 @@
-"""Large texts: they are read in parts, and all their readers together hold a bounded number of bytes.
+"""Large texts: they are read in parts, and all their readers together keep a bounded number of bytes.
 
-A text is decoded while its reader asks for parts. The memory for decoding, zstd's window and a base, is kept while the
-memory of all readers is within the bound. Beyond it, the largest is dropped. That reader then decodes its text again up
-to its position, and keeps a share of the text ahead, so that this happens seldom.
+A text is decoded while its reader asks for parts. A reader keeps the memory for decoding, zstd's window and a base,
+while all readers together are within the bound. Beyond the bound, the reader with the most memory frees it. That reader
+then decodes its text again up to its position, and keeps a share of the following text, so that this happens seldom.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ LARGE: Final = 1 << 20
 """The size in bytes above which a text is read in parts."""
 
 PART: Final = 128 << 10
-"""Bytes of a part at most, and of a frame that are read at once."""
+"""The most bytes of a part, and the most bytes of a frame that are read at once."""
 
 HELD: Final = 64 << 20
-"""The most bytes that all readers of large texts keep. A reader needs up to 2 MiB for a text that this release pushed,
-up to 64 MiB for another text with a base, and up to 128 MiB for any other text."""
+"""The most bytes that all readers of large texts keep together. A reader needs up to 2 MiB for a text that this release
+pushed, up to 64 MiB for another text with a base, and up to 128 MiB for any other text."""
 
 FEWEST: Final = 4
-"""The least number of shares into which `HELD` is divided."""
+"""The smallest number of shares into which `HELD` is divided."""
 
 
 class Source(NamedTuple):
-    """The parts of a text from some byte on. `held`: the most bytes that decoding keeps in memory."""
+    """The parts of a text from some byte on. `held`: the most bytes that their decoder keeps in memory."""
 
     parts: Iterator[Buffer]
     held: int
@@ -42,8 +42,8 @@ class PartedText:
     """Reads a text of `length` bytes in parts, and keeps none of them. Iterating raises ValueError if the text does not
     match its key, or cannot be decoded.
 
-    `open_`: begins to decode the text, and charges through its argument. `proof`: checks the text before the last part
-    is returned. `charge`: charges the text once, and not if other readers cause it to be decoded again."""
+    `open_`: begins to decode the text, and calls its argument with the bytes to charge. `proof`: checks the text before
+    the last part is returned. `charge`: charges the first decoding; decoding again because of other readers is free."""
 
     def __init__(self, open_: Callable[[Charge], Source], length: int, proof: TextProof | None, charge: Charge) -> None:
         self._open = open_
@@ -79,7 +79,8 @@ class PartedText:
         return part
 
     def _begin(self) -> Source:
-        """Decode the text up to the position. Return the rest, or a part of the rest if memory does not suffice."""
+        """Decode the text up to the position. Return the rest or, if the readers' memory does not suffice, the next
+        bytes of the rest."""
         if not self._at:
             return self._open(self._charge)
         source = self._open(lambda size: self._charge(0))  # This raises Cancelled if the client has disconnected.
@@ -95,20 +96,20 @@ class PartedText:
         return Source(cut(memoryview(ahead)), len(ahead))
 
     def drop(self) -> None:
-        """Free the memory of the decoder: the next part is decoded again."""
+        """Free the memory of the decoder. For the next part, the text is decoded again from its start."""
         self._source = None
 
 
 class _Kept:
-    """The readers with the bytes that each keeps, the least recently used first."""
+    """The number of bytes that each reader keeps, the least recently used reader first."""
 
     def __init__(self) -> None:
         self._held: dict[weakref.ref[PartedText], int] = {}
         self._lock = threading.Lock()
 
     def use(self, reader: PartedText, held: int) -> None:
-        """Store the source of a reader. If all readers together exceed the limit, drop the largest source; among equal
-        ones, the least recently used."""
+        """Note that a reader keeps `held` bytes. While all readers together exceed the limit, call `drop` of the one
+        with the most bytes; among equal ones, of the least recently used."""
         with self._lock:
             self._held = self._others(reader)
             self._held[weakref.ref(reader)] = min(held, HELD)
@@ -119,7 +120,8 @@ class _Kept:
                     other.drop()
 
     def share(self, reader: PartedText, held: int) -> int:
-        """Return the bytes that a reader may keep after its source was dropped; 0 if there is room for a new source."""
+        """Return the bytes of text that a reader may keep in place of its decoder; 0 if the decoder's `held` bytes fit
+        into the limit."""
         with self._lock:
             others = self._others(reader)
         if sum(others.values()) + min(held, HELD) <= HELD:
@@ -134,7 +136,7 @@ _kept: Final = _Kept()
 
 
 def _after(passed: int, parts: Iterator[Buffer]) -> Iterator[Buffer]:
-    """Return the parts without their first `passed` bytes."""
+    """Yield the parts without their first `passed` bytes."""
     for part in parts:
         if passed < len(part):
             yield memoryview(part)[passed:] if passed else part
@@ -148,15 +150,15 @@ def cut(text: Buffer) -> Iterator[Buffer]:
 
 
 ALONE = 32 << 20
-"""Bytes of a record's text and its base's above which records are decoded one at a time. So all pushes to this process
-together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
+"""The bytes of a record's text and its base's text above which records are decoded one at a time, so that all pushes to
+this process together hold the texts of one. The largest takes 1 s, and 16 s if it must be encoded again."""
 
 _turn = threading.Lock()
-"""Held while a large record is decoded."""
+"""The lock that is held while a large record is decoded."""
 
 
 LOOK = 0.5
-"""Seconds between two checks whether the client of a waiting push is still connected."""
+"""Seconds between two calls of `go_on`, which checks that the client of a waiting push is still connected."""
 
 
 @contextlib.contextmanager

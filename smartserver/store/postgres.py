@@ -30,7 +30,7 @@ from transports.errors import PermissionDenied, TransportFailed
 log = logging.getLogger("smartserver")
 
 SCHEMA = 1
-"""Version of the tables. A server refuses any other."""
+"""The version of the tables. A server refuses tables of any other version."""
 TABLES = """
 CREATE TABLE smartserver_cluster (schema integer NOT NULL, store text NOT NULL);
 CREATE TABLE smartserver_record (
@@ -44,12 +44,13 @@ CREATE TABLE smartserver_record (
 ALTER TABLE smartserver_record ALTER COLUMN content SET STORAGE EXTERNAL;
 CREATE TABLE smartserver_file (name text PRIMARY KEY, version bigint NOT NULL, content bytea NOT NULL);
 """
-"""Records are stored uncompressed, as they are mostly hashes. `smartserver_file` has the files that servers share."""
+"""The statements that create the tables. Records are stored uncompressed, because they are mostly hashes.
+`smartserver_file` has the files that servers share."""
 
 PATIENCE = 4
-"""Seconds after which a call fails because the database does not answer, including the time to connect."""
+"""Seconds after which a call fails if the database has not answered. They include the time to connect."""
 CONNECT_TIMEOUT = 2
-"""The timeout in seconds for each address of the database: the least that libpq accepts."""
+"""The timeout in seconds for connecting to each address of the database: the smallest that libpq accepts."""
 
 _READ = "SELECT number, content FROM smartserver_record WHERE repository = %s AND number = ANY(%s)"
 _NUMBERS = "SELECT number FROM smartserver_record WHERE repository = %s ORDER BY number"
@@ -79,7 +80,7 @@ RETURNING (SELECT content FROM parent)
 
 
 def secrets_in(address: str) -> list[str]:
-    """Return the names of options in a database's address that must not be stored: secrets, and the file with secrets.
+    """Return the names of the options in a database's address that must not be stored: passwords and `passfile`.
 
     Raises:
         ValueError: the address is invalid.
@@ -93,8 +94,8 @@ def secrets_in(address: str) -> list[str]:
 
 @contextmanager
 def create_tables(address: str, store: str) -> Iterator[None]:
-    """Create the tables for the logs of the store with the identity `store`. If the block raises an error, they are
-    rolled back."""
+    """Create the tables for the logs of the store with the identity `store`, run the block, and commit. If the block
+    raises an error, roll back."""
     with _translated(""), _connected(address) as connection, connection.transaction():
         if connection.execute("SELECT to_regclass('smartserver_record')").fetchone() != (None,):
             raise TransportFailed("", f"{address} has the tables of a store already: name an empty database")
@@ -115,7 +116,8 @@ class _Connection(psycopg.Connection[Any]):
         return super().wait(self._until_deadline(gen), *args, **kwargs)
 
     def _until_deadline(self, gen: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-        """Wrap the waits of psycopg, which resumes them ten times a second even if nothing arrived."""
+        """Forward the waits of psycopg, and raise an error after the deadline. psycopg resumes a wait ten times a
+        second even if nothing arrived."""
         try:
             state = next(gen)
             while True:
@@ -128,7 +130,7 @@ class _Connection(psycopg.Connection[Any]):
 
 
 def _connected(address: str) -> _Connection:
-    """Open a connection. Its deadline is that of the first statement."""
+    """Open a connection, with the deadline of its first statement."""
     connection = _Connection.connect(
         address,
         autocommit=True,
@@ -145,7 +147,7 @@ def _connected(address: str) -> _Connection:
 
 
 def _path(repository: str, number: int) -> str:
-    """Return the path of a record from the outermost transport, for errors."""
+    """Return the path of a record below the store's root, for errors."""
     return paths.join(repository, record_path(number))
 
 
@@ -154,8 +156,8 @@ def _no_answer() -> psycopg.OperationalError:
 
 
 class Database:
-    """The records of all repositories of one cluster. Several threads may use it. A forked process opens its own
-    connections. Every method raises TransportFailed if the database cannot be reached."""
+    """The database with the records of all repositories of one cluster. Several threads may use it. A forked process
+    opens its own connections. Every method raises TransportFailed if the database cannot be reached."""
 
     def __init__(self, address: str, store: str) -> None:
         """`address`: a connection string of libpq. `store`: the identity of the store whose logs these are."""
@@ -179,8 +181,9 @@ class Database:
         return None
 
     def publish(self, repository: str, content: bytes, path: str) -> dict[int, bytes]:
-        """Add a record. Return the contents of the record and its predecessor, by number. The result is empty if the
-        record does not follow the stored log, or its number is taken."""
+        """Add a record. Return the contents of the record and of its predecessor, by number; without the predecessor if
+        the record begins a repository. The result is empty if the record does not follow the stored log, or its number
+        is taken."""
         record = decode_record(content, path)
         row = repository, record.number, hash_of(content), content
         # The record before the one of a recovery may be missing.
@@ -210,7 +213,7 @@ class Database:
             yield None if row is None else row[0], lambda content: connection.execute(_REPLACE, (name, content))
 
     def usage(self) -> tuple[int, int, int]:
-        """Return the number of repositories with records, of records, and of bytes of the table."""
+        """Return the number of repositories with records, the number of records, and the bytes of their table."""
         ((repositories, records, size),) = self._ask("", _USAGE)
         return repositories, records, size
 
@@ -240,8 +243,8 @@ class Database:
 
     @contextmanager
     def _connection(self, deadline: float) -> Iterator[_Connection]:
-        """Yield an idle connection or a new one. If the block raises an error, close that connection and all idle
-        ones."""
+        """Yield an idle connection or a new one. If the block raises an error, close this connection and all idle
+        connections."""
         if self._process != os.getpid():  # After a fork, the connections and the lock belong to the parent process.
             self._process, self._idle, self._guard = os.getpid(), [], threading.Lock()
         with self._guard:
@@ -261,7 +264,7 @@ class Database:
             self._idle.append(connection)
 
     def _connect(self, deadline: float) -> _Connection:
-        """Open a connection in a thread: resolving a name and trying its addresses may take longer than the deadline. A
+        """Open a connection in a thread, because resolving a name and trying its addresses may pass the deadline. A
         connection that is opened too late is kept for the next call."""
         made: Future[_Connection] = Future()
 

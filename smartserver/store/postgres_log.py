@@ -1,7 +1,7 @@
-"""`PostgresLog`: a store of several servers that keeps logs in a table of PostgreSQL, and other files in another store.
+"""`PostgresLog`: a store of several servers that has logs in a table of PostgreSQL, and other files in another store.
 
-It is a transport: records are rows, drafts of records are held in memory, and every other file is in the inner store.
-So the rules of the log (doc/design/0032) need not be implemented again.
+It is a transport: records are rows, drafts of records are in memory, and every other file is in the inner store. So the
+rules of the log (doc/design/0032) need not be implemented again.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ class PostgresLog(PassingTransport):
         super().__init__(inner, prefix=prefix)
         self._database = database
         self._drafts: dict[str, bytes] = {}
-        """The records that are not published yet, by their path from the outermost transport."""
+        """The contents of the records that are not published yet, by the full path of their draft."""
 
     def wrap(self, inner: Transport, prefix: str) -> PostgresLog:
         made = PostgresLog(inner, self._database, prefix=prefix)
@@ -42,7 +42,7 @@ class PostgresLog(PassingTransport):
         return self.inner.local_folder()  # A process that opens this folder finds the database through `CLUSTER`.
 
     def _record(self, path: str) -> tuple[str, int] | None:
-        """Return the repository and the number, if the path is that of a record; else None."""
+        """Return the repository and the number of the record at a path; None if the path is not that of a record."""
         found = _RECORD.fullmatch(self.full(path))
         return None if found is None else (found["repository"] or "", int(found["number"]))
 
@@ -84,7 +84,8 @@ class PostgresLog(PassingTransport):
             self._publish(source, target)
 
     def _publish(self, source: str, target: str) -> dict[tuple[str, int], bytes]:
-        """Publish a record. Return its content and that of its predecessor, read in the same statement."""
+        """Publish a record. Return its content and, if the statement has read it, that of its predecessor, each by
+        repository and number."""
         repository, _ = self._record(target) or ("", 0)
         draft = self._drafts.pop(self.full(source), None)
         content = self.inner.get(source) if draft is None else draft  # The draft of `recover` is a file.
@@ -142,7 +143,7 @@ class PostgresLog(PassingTransport):
             self.inner.sync_directory(path)
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Perform the inner store's steps together, and read records together."""
+        """Perform neighbouring steps of the inner store together, and read neighbouring records together."""
         known: dict[tuple[str, int], bytes] = {}
         for kind, group in groupby(steps, self._kind):
             run = list(group)
@@ -158,7 +159,8 @@ class PostgresLog(PassingTransport):
                         step.do(self)
 
     def _read(self, steps: Sequence[Step], known: dict[tuple[str, int], bytes]) -> None:
-        """Read records. `known`: the records that the statement which published a record has just read."""
+        """Read records. `known`: the records that were read before in this call of `perform`, which are not read
+        again."""
         wanted = {self._record(step.path) or ("", 0): step for step in steps}
         for repository in {name for name, number in wanted.keys() - known.keys()}:
             numbers = [number for name, number in wanted.keys() - known.keys() if name == repository]

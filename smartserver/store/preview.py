@@ -25,7 +25,7 @@ from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 
 LONGEST_HEADER = 8 << 10
-"""Bytes of a record's header that are read: the record's key and its base's key have at most 1,024 each."""
+"""The most bytes of a record's header that are read. The record's key and its base's key have at most 1,024 each."""
 
 
 class Preview:
@@ -38,7 +38,7 @@ class Preview:
         entry = entry_of(transaction, before, request, "", b"", pack, request)
         self.record, self.state = following(before, 0, (entry,))
         self.entry = entry
-        """The changes of the push."""
+        """The entry of the log that the push would add."""
         self.files: Mapping[str, str] = {}
         """The current paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}
@@ -73,7 +73,7 @@ class Preview:
 
 
 class _MovedFiles(PassingTransport):
-    """A repository's folder that also has some files under other paths."""
+    """A repository's folder in which the files of the new pack can also be read at their future paths."""
 
     def __init__(self, inner: Transport, files: Mapping[str, str], contents: Mapping[str, bytes]) -> None:
         super().__init__(inner)

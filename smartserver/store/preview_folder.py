@@ -1,9 +1,9 @@
 """The folder of a preview of a repository in a bucket, as a command in another process reads it.
 
-The folder has the record, its checkpoint and the new pack. A file in it names the repository: the earlier packs are
-read from there, through the copies that the server keeps.
+The folder has the record, its checkpoint and the new pack. The file `PREVIEW` in it names the repository, from which
+the earlier packs are read, through the copies that the server keeps.
 
-The file leads out of the folder, so it counts only in the folder that the server named to the command. In any other
+That file leads out of the folder, so it is obeyed only in the folder that the server named to the command. In any other
 folder, a client may have created a file of that name.
 """
 
@@ -23,15 +23,15 @@ from transports.base import ReadFile, Stat, Step, Transport
 from transports.decorators.passing import PassingTransport
 
 PREVIEW: Final = "smartserver-preview"
-"""The name of that file in the folder of a preview."""
+"""The name of the file in a preview's folder that names the repository."""
 
 NEW: Final = "SMARTSERVER_NEW"
-"""The variable that names the folder in the environment of a hook's command."""
+"""The environment variable of a hook's command with the path of the preview's folder."""
 
 
 class PreviewedStore(msgspec.Struct, frozen=True):
-    """The content of the file. `url`: the URL of the store, or of a repository in it. `copies`: the folder with copies
-    of its packs, which may take `size` GB."""
+    """The content of the file `PREVIEW`. `url`: the URL of the store, or of a repository in it. `copies`: the folder
+    with local copies of packs. `size`: the most GB that the copies may take."""
 
     url: str
     copies: str
@@ -50,7 +50,7 @@ def is_preview(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def previewed_by(folder: Transport) -> PreviewedStore:
-    """Read which repository a preview is about.
+    """Return the store and repository of a preview, read from the file `PREVIEW` in its folder.
 
     Raises:
         CorruptFile: the file is damaged.

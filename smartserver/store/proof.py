@@ -49,14 +49,14 @@ from smartserver.records.system import References as ReferenceGroups
 from smartserver.records.system import System, system_of
 
 REFERENCES_KEPT = 200_000
-"""The most referenced keys of recent records that are kept, some 20 MB. Nearly every base is a recent record. With
-120,000, a first push of 12,502 commits takes the server 8 % more CPU."""
+"""The limit of a `ReferenceCache` in referenced keys, which take some 20 MB. Nearly every base is a recent record. With
+120,000, a first push of 12,502 commits takes the server 8 % more CPU time."""
 
 Group = tuple[int, bytes | None, frozenset[Key]]
 """References of one sort: the kind of the records, the meta that they must have (None means any), and their keys."""
 
 References = tuple[Group, ...]
-"""The references of a record. If a key is in two groups of one kind, it has a wrong type in one of them."""
+"""The references of a record. A key that is in two groups of one kind has a wrong type in one of them."""
 
 NOTHING: Final[References] = ()
 
@@ -68,22 +68,22 @@ class ReferenceCache:
         self._found = Cache[tuple[int, Key, bytes], References](limit, _cost)
 
     def get(self, record: Record) -> References | None:
-        """Return the references of a record, if they are cached. The meta is compared, too, because a key need not
-        cover it."""
+        """Return the references of a record; None if they are not cached. The meta is compared, too, because the key
+        need not cover it."""
         return self._found.get((record.kind, record.key, record.meta))
 
     def put(self, record: Record, found: References) -> None:
-        """Keep the references of a record."""
+        """Cache the references of a record."""
         self._found.put((record.kind, record.key, record.meta), found)
 
 
 def _cost(references: References) -> int:
-    """Return the cost of an entry of the cache: one more than the number of its keys."""
+    """Return the cost of a record's references in the cache: one more than the number of their keys."""
     return 1 + sum(len(keys) for _, _, keys in references)
 
 
 def check_own_record(system: System, segment: Segment, own: Record | None) -> None:
-    """Check that the parents of a segment are those in the revision's own record. `own`: that record, or None if the
+    """Check that the parents of a segment are those in the revision's own record. `own`: the own record; None if the
     segment lacks it."""
     if system.own_kind is None:
         return
@@ -121,11 +121,11 @@ class SegmentProof:
     own: Record | None = None
     """The revision's own record, once it was read."""
     _own: dict[RecordName, bytes] = field(default_factory=dict)
-    """The records of this revision so far, with their metas."""
+    """The metas of the revision's records so far, by kind and key."""
     _bases: dict[RecordName, bytes] = field(default_factory=dict)
-    """The bases of these records, with their metas."""
+    """The metas of the bases of these records, by kind and key."""
     _granted: list[Group] = field(default_factory=list)
-    """The references that bases from ancestors grant."""
+    """The references of bases from ancestors, which need no further proof."""
     _needed: list[tuple[Entry, Group]] = field(default_factory=list)
 
     @property
@@ -147,7 +147,7 @@ class SegmentProof:
         return key
 
     def introduced(self, kind: int, key: Key) -> bool:
-        """Tell whether this revision, in the entries so far, or an ancestor introduced a record."""
+        """Tell whether an ancestor, or this revision in its entries so far, introduced a record."""
         return (kind, key) in self._own or self._reaches(kind, key)
 
     def claim(self, entry: Entry) -> None:
@@ -155,7 +155,7 @@ class SegmentProof:
         self._own[entry.kind, entry.key] = entry.meta
 
     def add(self, entry: Entry, record: Record, base: Record | None) -> None:
-        """Add an entry whose record was proved to match its key. `base`: the base of the record, if any."""
+        """Add an entry whose record was proved to match its key or check. `base`: the base of the record, if any."""
         if base is not None:
             self._bases[base.kind, base.key] = base.meta
         if base is None or entry.kind not in self._system.content_keys:
@@ -202,7 +202,7 @@ class SegmentProof:
         return found
 
     def finish(self) -> None:
-        """Prove that each needed record exists and has the required type."""
+        """Prove that this revision or an ancestor introduced each needed record, with the required type."""
         own, bases = self._own, self._bases
         proved: set[tuple[int, bytes | None, Key]] = set()
         # An ancestor introduced these records, but their types are not known yet.
@@ -238,7 +238,7 @@ class SegmentProof:
         return CorruptRecord(self.revision, entry.key, why)
 
     def _is_granted(self, kind: int, meta: bytes | None, key: Key) -> bool:
-        """Tell whether a base refers to a key as a record of that type."""
+        """Tell whether a base from an ancestor refers to a key as a record of this type."""
         for granted_kind, granted_meta, keys in self._granted:
             if granted_kind == kind and granted_meta == meta and key in keys:
                 return True
@@ -257,7 +257,7 @@ def _frozen(groups: ReferenceGroups) -> References:
 
 
 class UnreachableBase(Exception):
-    """An entry has a base that neither the revision nor an ancestor introduced; this error is never sent."""
+    """An entry has a base that neither the revision nor an ancestor introduced. This error never reaches a client."""
 
     def __init__(self, key: Key) -> None:
         super().__init__(shown(key))
@@ -265,12 +265,12 @@ class UnreachableBase(Exception):
 
 
 class Judge:
-    """Judges the new records of one push: refuses records with a fault that harms clients, and counts lesser faults for
-    a warning.
+    """Judges the new records of one push: refuses records with faults that the policy does not allow, and counts other
+    faults for a warning.
 
-    Only new records are judged, so a push onto an old history is not refused for that history. A record whose role
-    makes it a file that the system itself reads is decoded a second time, when its segment is complete. Its type and
-    size are judged before that.
+    Only new records are judged, so a push onto an old history is not refused for that history. A record with a role, a
+    file that the system itself reads, is decoded a second time when its segment is complete. Its type and size are
+    judged before that.
     """
 
     def __init__(
@@ -292,11 +292,11 @@ class Judge:
         self._read = read
         self._charge = charge
         self._roles: dict[RecordRole, Key] = {}
-        """The roles that records of the segment under check assign to other records, each with the first record that
-        assigns it."""
+        """The roles that records of the current segment assign to other records, each with the key of the first record
+        that assigns it."""
         self._judged: set[RecordRole] = set()
         self.warnings: dict[str, tuple[int, Key]] = {}
-        """The lesser faults by id: the number of records with the fault, and the key of the first of them."""
+        """The faults that were not refused, by id: the number of records with the fault, and the key of the first."""
 
     def weigh_record(self, revision: RevisionId, record: Record, base: Record | None) -> None:
         """Judge a record by its own content, and note the roles that it assigns to other records."""
@@ -312,7 +312,7 @@ class Judge:
                 self._roles.setdefault(role, key)
 
     def finish(self, revision: RevisionId) -> None:
-        """Judge the records that get a role from a record of a complete segment."""
+        """Judge the records to which records of the segment, now complete, assign a role."""
         for role, key in self._roles.items():
             self._judged.add(role)
             if self._is_stored(role.kind, key):

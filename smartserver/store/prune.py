@@ -40,10 +40,10 @@ from smartserver.store.verify_packs import lineages
 from transports.errors import TransportFailed
 
 USER = "prune"
-"""The user of the entry of a prune."""
+"""The user in the log entry of a prune."""
 
 TRIES = 3
-"""The number of tries; a try fails if the repository is changed meanwhile."""
+"""The most tries of a prune. A try fails if the repository is changed meanwhile."""
 
 
 class Unreached(NamedTuple):
@@ -54,7 +54,7 @@ class Unreached(NamedTuple):
     heads: Sequence[RevisionId]
     """The unreached revisions without unreached descendants."""
     bytes: int
-    """The size of the unreached segments."""
+    """The size of the unreached segments in the packs, in bytes."""
 
 
 def unreached(snapshot: Snapshot) -> Unreached:
@@ -77,8 +77,8 @@ def unreached(snapshot: Snapshot) -> Unreached:
 
 
 def prune(repository: PackRepository, progress: Callable[[int, int], None] = lambda done, total: None) -> int:
-    """Remove the unreached revisions, and return their number. `progress` is called with the packs done, and the packs
-    in all."""
+    """Remove the unreached revisions, and return their number. `progress` is called with the number of packs done, and
+    the number of all packs."""
     for _ in range(TRIES):
         snapshot = repository.snapshot()
         found = unreached(snapshot)
@@ -95,9 +95,9 @@ class _Pruning:
         self._snapshot = snapshot
         self._gone = frozenset(ordinals)
         self._packs: list[OpenPack] = []
-        """The packs of the new state, as far as they are written."""
+        """The packs of the new state so far, in order."""
         self._changed: set[bytes] = set()
-        """The digests of the records whose first copy is removed or gets another depth."""
+        """The digests of the records whose first copy was removed, or got another depth or chain size."""
         self._places: list[Quarantine] = []
         self._joins: list[Join] = []
 
@@ -171,7 +171,8 @@ class _Pruning:
         return made
 
     def _note_changes(self, old: Index, new: Index) -> None:
-        """Note the records whose first copy in this pack changed in a way that indexes of later packs depend on."""
+        """Add the records of a pack to `_changed` whose first copy in the pack changed in a way on which indexes of
+        later packs depend."""
         before = b""
         for row in range(old.records):
             digest = old.digest(row)
@@ -188,7 +189,8 @@ class _Pruning:
         return following(state, self._repository.clock(), (entry,), self._joins)
 
     def _entries(self, state: State) -> Iterator[Change]:
-        """Yield the removals of map entries that name a removed revision without keeping it alive."""
+        """Yield the removal of each map entry that names a removed revision. Such an entry did not keep the revision
+        alive."""
         system, graph = system_of(state.vcs), self._snapshot.graph
         for name in state.maps:
             for key, value in state.map(name).items():

@@ -26,8 +26,8 @@ from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
-"""Bytes up to which an index, of some thousand records, is not synced, and the files of a new pack are not read
-again."""
+"""The most bytes of an index (of some thousand records) that is not synced. Of a new pack and index with at most so
+many bytes together, the contents in memory are kept, so that the files are not read again."""
 
 
 class Quarantine:
@@ -92,13 +92,13 @@ class Quarantine:
 
     @property
     def small_files(self) -> dict[str, bytes]:
-        """The `held_files` if they are small; else empty."""
+        """The `held_files` if they have at most `SMALL` bytes together; else empty."""
         if self._index is None or len(self.pack.content) + len(self._index) > SMALL:
             return {}
         return self.held_files
 
     def publication(self) -> list[Step]:
-        """Return the steps that move both files to `packs`, durably; none if this was called before."""
+        """Return the steps that move both files to `packs` durably; no steps if this method was called before."""
         if self._published:
             return []
         pack, index = self.pack_path, self.index_path
@@ -140,7 +140,7 @@ class HeldFile(WriteFile, ReadFile):
         return self._file is None
 
     def write(self, data: bytes | bytearray | memoryview) -> None:
-        """Append bytes in memory or, if there are too many, in the file."""
+        """Append bytes in memory. Once the pack would exceed `most` bytes, move it to the file and append there."""
         if self._file is None and len(self.content) + len(data) <= self.most:
             self.content += data
             return
@@ -176,7 +176,7 @@ class HeldFile(WriteFile, ReadFile):
         return None if self._file is None else self._opened().descriptor
 
     def size(self) -> int:
-        """Return the bytes written so far."""
+        """Return the number of bytes written so far."""
         return len(self.content) if self._file is None else self._opened().size()
 
     def _opened(self) -> ReadFile:
@@ -195,7 +195,7 @@ def store_time(folder: Transport, randomness: Callable[[int], bytes]) -> float:
 
 
 GATHERED = 64 << 10
-"""Bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
+"""The number of bytes of segments that are gathered for one write. Most segments have only some hundred bytes."""
 
 
 class DraftPack:
@@ -215,7 +215,7 @@ class DraftPack:
 
     @property
     def length(self) -> int:
-        """The bytes so far: the offset of the next segment."""
+        """The number of bytes so far, which is the offset of the next segment."""
         return len(self._pending) + self._writer.length
 
     def add(self, content: bytes, segment: Segment, rows: Sequence[Row], bases: Sequence[int]) -> None:
@@ -271,7 +271,7 @@ class DraftPack:
             yield Index(Blocks(file, place.index_path))
 
     def write_down(self, trailer: bytes) -> None:
-        """Append the trailer to the sealed pack. Sync the file, unless the content is in memory."""
+        """Append the trailer to the sealed pack; sync and close the file, unless the content is in memory."""
         self._file.write(trailer)
         with span(Part.DISK, "sync the pack"):
             self._file.sync()

@@ -29,14 +29,15 @@ MAX_RECORD = 64 << 20
 """The most bytes of a record. A record that creates 500,000 refs takes 35 MB."""
 
 NOTHING = bytes(16)
-"""The hash that record 1 has in place of the hash of a previous record."""
+"""The value of `Record.parent` in record 1, which follows no other record."""
 
 FEATURES: frozenset[str] = frozenset()
-"""Features of repositories that this release knows."""
+"""The features of repositories that this release knows."""
 
 MARK = 2
-"""Bytes of a mark. With two bytes, one client in 65,536 does not notice another line of versions. A mark is in every
-request and reply: with four bytes, a small push sent more bytes than another tool's push."""
+"""Bytes of a mark: the first bytes of a record's hash, by which a client notices that its version number now belongs to
+another record. Two bytes miss one such case in 65,536. A mark is in every request and reply: with four bytes, a small
+push sent more bytes than another tool's push."""
 
 
 Bytes16 = Annotated[bytes, msgspec.Meta(min_length=16, max_length=16)]
@@ -91,7 +92,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True):
     """The pack of the revisions that the request stored."""
     begins: Beginning | None = None
     deletes: bool = False
-    """True if the request deletes the repository: only its entries are left."""
+    """True if the request deletes the repository. Only the log remains."""
     options: tuple[str, ...] = ()
     """The push options of the request, for hooks and receivers of changes. Older releases leave out this field."""
 
@@ -108,7 +109,7 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
     `parent`: the hash of record `number` - 1. `features`: the features that the repository gains with this record.
     `time`: milliseconds since the epoch, by the writer's clock. `random`: bytes that make record 1 unique. `dropped`:
-    files in `packs` that no state names. `forgotten`: dropped files that were deleted.
+    packs that no state names and that will be deleted. `forgotten`: dropped packs that were deleted.
     """
 
     number: Natural
@@ -123,8 +124,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, kw_only=True):
 
 
 class _Head(msgspec.Struct, array_like=True):
-    """The first fields of every record and checkpoint head in all releases, so that an unknown one can be refused with
-    the name of its feature. `hash`: in a record, the hash of the record before it."""
+    """The first fields of every record and checkpoint head in all releases, from which this release gets the unknown
+    features of a later one. `hash`: in a record, the hash of the record before it."""
 
     number: Natural
     hash: Bytes16
@@ -151,7 +152,8 @@ def encode_record(record: Record) -> bytes:
 
 
 def hash_of(content: bytes) -> bytes:
-    """Return the hash in the header of a record's content; if the content is no record, meaningless bytes."""
+    """Return the hash in the header of a record. The content is not checked: if it is not a record, the result has no
+    meaning."""
     return content[HEADER.size - 16 : HEADER.size]
 
 
@@ -190,8 +192,8 @@ def decode_record(content: bytes, path: str) -> Record:
 
 
 def check_head(payload: bytes | memoryview) -> None:
-    """Refuse a payload that cannot be decoded because of its features, if they can be read: a feature may change the
-    fields after them."""
+    """Raise Unsupported if a payload that cannot be decoded names an unknown feature: a feature may change the fields
+    after `features`."""
     with contextlib.suppress(msgspec.DecodeError):
         check_features(_HEAD.decode(payload).features)
 

@@ -1,9 +1,9 @@
 """Recovery: repairs a damaged log, so that it can be continued, and restores lost changes (`lost`).
 
-To repair the log, a checkpoint is made of the state to continue from. It has a new incarnation, since the knowledge of
-clients may be wrong now. The misfits above it move to `lost/`, the lowest record last. Then the record of that
-checkpoint is published, and the other misfits move. Until that record exists, servers answer from the state before the
-damage and refuse changes, because a misfit is above the head. So an interrupted recovery can be run again.
+To repair the log, a checkpoint is written of the state from which the log continues. It has a new incarnation, since
+the knowledge of clients may be wrong now. The misfits above it move to `lost/`, the lowest record last. Then the record
+of that checkpoint is published, and the other misfits move. Until that record exists, servers answer from the state
+before the damage and refuse changes, because a misfit is above the head. So an interrupted recovery can be run again.
 
 A change is restored like a push: the segments of its pack are checked like any upload, and its entry is carried out
 under the id of its own request. So a client that repeats its request gets its first answer. A key changes only if it
@@ -45,7 +45,7 @@ from transports.steps import GetPublished, ListDirectory, Rename, SyncDirectory,
 RESTS = (MissingParents, MissingBase, MissingRevision)
 """The errors of a change that depends on another lost change."""
 TAKEN = Policy(Level.OFF)
-"""The policy for restored records. A server has accepted them before, so they are not checked for faults."""
+"""The policy for restored records. They are not checked for faults, because a server has accepted them before."""
 
 Report = Callable[[str, str], None]
 
@@ -57,9 +57,9 @@ def restore(
     report: Report = lambda what, why: None,
     conflict: Report = lambda what, why: None,
 ) -> int:
-    """Repair the log and restore changes. Return the number of restored changes. `report`: is called with each change
-    that was not restored, and why. `conflict`: is called with each restored change of which a part was not applied, and
-    why."""
+    """Repair the log and restore changes. Return the number of restored changes. `report`: is called with the id of
+    each change that was not restored, and the reason. `conflict`: is called with the id of a restored change and the
+    reason for each part of it that was not applied."""
     folder = repository.folder
     for name in (*FOLDERS, LOST):
         with contextlib.suppress(FileExists):
@@ -95,15 +95,15 @@ def restore(
 
 
 def _reason(change: LostChange, error: CodedError) -> str:
-    """Return the reason, as a message, why a change was not restored."""
+    """Return a message with the reason why a change was not restored."""
     if isinstance(error, RESTS):
         return f"{error}; restore the change that it rests on, too"
     return str(error) if change.pack is None else f"{change.pack[0]}: {error}"
 
 
 def _cut_out(repository: PackRepository, entry: PackEntry, joined: LostChange) -> bool:
-    """Restore a missing pack from a joined one. Return False if the joined pack lacks its segments. The index of the
-    restored pack is rebuilt when it is opened next."""
+    """Restore a missing pack from a joined one. Return False if the joined pack lacks any of its segments. The index of
+    the restored pack is rebuilt when the pack is opened next."""
     if joined.pack is None:
         return False
     path, length = joined.pack
@@ -151,7 +151,7 @@ def _move_to_lost(repository: PackRepository, paths: Sequence[str]) -> None:
 
 
 def _carry_out(repository: PackRepository, change: LostChange) -> list[str]:
-    """Carry out a change, except the parts whose keys were changed since. Return a message for each of these."""
+    """Carry out a change, except the parts whose keys were changed since. Return a message for each of these parts."""
     entry, conflicts = change.entry, list[str]()
 
     def plan(transaction: Transaction) -> bytes:
@@ -204,7 +204,7 @@ def _begin_again(transaction: Transaction, entry: Entry) -> None:
 
 def _replay(transaction: Transaction, change: LostChange) -> list[str]:
     """Apply a change to a transaction, except the parts whose keys were changed since. Return a message for each of
-    these."""
+    these parts."""
     entry = change.entry
     _begin_again(transaction, entry)
     kinds = {change.key.decode(): (change.new or b"").decode() for change in entry.changes if change.table == DECLARED}
@@ -218,8 +218,8 @@ def _replay(transaction: Transaction, change: LostChange) -> list[str]:
 
 
 def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
-    """Keep the lost value of a ref that was changed since, in a new ref. Return the rest of the message; empty if there
-    is no such value."""
+    """Keep the lost value of a ref that was changed since in a new ref. Return the part of the message about this;
+    empty if the change is not of a ref, or deletes it."""
     if change.table != REFS or change.new is None:
         return ""
     prefix, _, rest = change.key.rpartition(b"refs/")
@@ -229,7 +229,7 @@ def _keep(transaction: Transaction, lost: LostChange, change: Change) -> str:
 
 
 def _apply(transaction: Transaction, change: Change, kinds: dict[str, str]) -> bool:
-    """Apply the change of one key; return False if the key was changed since."""
+    """Apply the change of one key. Return False if the key was changed since, so that nothing is applied."""
     word = change.key.decode(errors="replace")
     if change.table == REFS:
         value = transaction.ref(change.key)

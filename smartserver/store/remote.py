@@ -1,6 +1,6 @@
 """Reads from a remote store: the reads of a request are combined, into one round trip if possible.
 
-For a local store each read is a separate call, and this module is not used.
+For a local store, each read is a separate call.
 """
 
 from __future__ import annotations
@@ -18,15 +18,17 @@ from transports.errors import NoSuchFile
 from transports.steps import Get, ReadRanges
 
 AT_ONCE = 8 << 20
-"""Bytes that are read or kept in memory at once. A link of 64 Mbit/s carries them in a second, so round trips add
-little time."""
+"""The most bytes that are read at once, and the most of a new pack that are kept in memory. A link of 64 Mbit/s carries
+them in a second, so round trips add little time."""
 MOVES = 4
 """The most times that one read searches the newest state for missing packs."""
 SMALL = 64 << 10
-"""Bytes of the newest packs that are read with their indexes, and kept in memory, because they are mostly needed next.
-Reads of an object store cost money, so there this is done only for the snapshots after the first of a process."""
+"""The most bytes of the newest packs that are read together with their indexes and kept in memory, because most
+requests need them next. Reads of an object store cost money, so the first snapshot of a process does not read packs
+there. Also the most bytes of an index that a server reads whole from an object store."""
 NEAR = 4 << 20
-"""Bytes of a record that are read with its header, because a saved round trip is worth more than the bytes."""
+"""The most bytes of a record that are read together with its header: saving a round trip is worth more than the
+bytes."""
 
 
 def is_remote(transport: Transport) -> bool:
@@ -46,12 +48,12 @@ class PackRange(NamedTuple):
 
 
 Find = Callable[[], PackRange | None]
-"""Finds the segments of a missing pack in the newest state; returns None if that state still names the file."""
+"""A function that finds the segments of a missing pack in the newest state; None if that state still names the file."""
 
 
 class RemotePack(PackReader):
-    """A pack of a remote store, whose header is checked at the first read. Each segment is read from the file that has
-    it at that time."""
+    """A pack of a remote store. Its header is checked at the first read. If its file was deleted because the pack was
+    joined with others, segments are read from the joined pack."""
 
     def __init__(
         self, transport: Transport, place: PackRange, kinds: Sequence[Kind], find: Find, content: bytes | None = None
@@ -78,7 +80,8 @@ class RemotePack(PackReader):
         return None
 
     def ask(self, ranges: Sequence[tuple[int, int]]) -> ReadRanges:
-        """Return the step that reads ranges, for `take`. The first step also reads the header and the hash."""
+        """Return the step that reads ranges, for `take`. Until the header is checked, a step also reads the header and
+        the hash."""
         path, entry, shift = self._place
         proof = [] if self._proved else [(0, self.first), (entry.length - TRAILER, TRAILER)]
         step = ReadRanges(path, [*proof, *[(offset + shift, size) for offset, size in ranges]])
@@ -122,13 +125,13 @@ class RemotePack(PackReader):
         return _read([(self, ranges)])[0]
 
     def replaces(self) -> tuple[bytes, ...]:
-        """Return no names: reading them would take one more round trip, only to save a check that needs none."""
+        """Return no names, because reading them would take one more round trip."""
         return ()
 
 
 def read_across(wanted: Sequence[tuple[PackReader, int, int]]) -> list[bytes]:
-    """Read ranges of segments, each given by pack, offset and size, and return them in that order. Remote packs are
-    read in one round trip."""
+    """Read ranges of segments, each given by pack, offset and size, and return their bytes in that order. All remote
+    packs are read in one round trip."""
     by_pack: dict[PackReader, list[int]] = {}
     for number, (pack, offset, size) in enumerate(wanted):
         pack.check_inside(offset, size)

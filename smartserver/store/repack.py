@@ -25,26 +25,26 @@ from transports.errors import FileExists, NoSuchFile, TransportError
 from transports.steps import Delete, GetStat, Publish, Put, Withdraw
 
 MOST_PACKS = 12
-"""The most packs, not counting those larger than `LARGE`, with which no repack is needed."""
+"""The most packs, not counting those larger than `LARGE`, for which no repack is needed."""
 AHEAD = 4
-"""New packs during a slow repack after which it stops pausing: with 4 at most 15 packs were seen in `bench pushes`,
-without a bound 23. Pauses make a repack at least three times as long: 17,000 records took 0.1 s
+"""The number of packs added during a repack after which the repack stops pausing. In `bench pushes` there were at most
+15 packs with 4, and 23 without a bound. Pauses make a repack at least three times as long: 17,000 records took 0.1 s
 without, and 0.4 to 1.1 s with pauses; ten million would take ten minutes."""
 FEW_PACKS = 6
-"""Packs that a repack leaves at most: so the next repack is at least `MOST_PACKS - FEW_PACKS` pushes later."""
+"""The most packs that a repack leaves, so that the next repack is at least `MOST_PACKS - FEW_PACKS` pushes later."""
 LARGE = 1 << 30
-"""Bytes of a pack that is left alone."""
+"""The bytes of a pack above which it is not joined any more."""
 REPACK = b"repack"
-"""The name of the quarantine of a joined pack, in place of the id of a request."""
+"""The bytes that identify the quarantine of a joined pack, in place of the id of a request."""
 TURN = f"{PACKS}/joining"
 """The file that a server publishes to take its turn at joining packs."""
 LONGEST_TURN = 900
-"""Seconds after which another server may take over the turn."""
+"""Seconds after which a turn expires, so that another server may take its turn."""
 
 
 def plan(packs: Sequence[PackEntry], *, whole: bool = False) -> slice | None:
-    """Choose the neighbouring packs to join now. Return None if there are few enough packs. `whole`: True to join as
-    many as may be joined, however few there are."""
+    """Choose the neighbouring packs to join now; return None if no packs need to be joined. `whole`: True to join as
+    many neighbours as may be joined, however few packs exist."""
     runs = _runs(packs)
     small = sum(stop - start for start, stop in runs)
     if not runs or (small <= MOST_PACKS and not whole):
@@ -69,7 +69,7 @@ def rows(packs: Sequence[PackEntry]) -> int:
 
 
 def _runs(packs: Sequence[PackEntry]) -> list[tuple[int, int]]:
-    """Half-open ranges of neighbours that are not large."""
+    """Return the half-open ranges of neighbouring packs that are not large."""
     runs: list[tuple[int, int]] = []
     for at, pack in enumerate(packs):
         if pack.length > LARGE:
@@ -114,7 +114,8 @@ def run(
 
 
 def cut_out(folder: Transport, joined: PackReader, entry: PackEntry, path: str) -> bool:
-    """Restore a pack from the pack into which it was joined. Return False if that pack lacks any of its segments."""
+    """Restore the pack of `entry` at `path` from the pack into which it was joined. Return False if `joined` lacks any
+    of its segments."""
     offsets = [offset for offset, _ in joined.segments()]
     ends = {*offsets, joined.end}
     places = [MovedPack(joined, offset - joined.first, entry.length, entry.hash, path) for offset in offsets]
@@ -139,9 +140,9 @@ def repack(
     whole: bool = False,
     pace: Pace = unpaced,
 ) -> State | None:
-    """Join the neighbouring packs that `plan` chooses, and return the new state. Return None if it chooses none,
-    another server changed them meanwhile, or it is another server's turn. `whole`: as in `plan`, and the turn is
-    ignored."""
+    """Join the neighbouring packs that `plan` chooses, and return the new state. Return None if `plan` chooses none,
+    another server changed them meanwhile, or it is another server's turn. `whole`: as in `plan`; True also ignores the
+    turn."""
     span = plan(snapshot.state.packs, whole=whole)
     if span is None:
         return None
@@ -172,8 +173,8 @@ def repack(
 
 @contextlib.contextmanager
 def _turn(line: Log) -> Iterator[bool]:
-    """Yield True if it is this process's turn to join packs, because it published the file `TURN`. Two concurrent
-    processes are harmless, but the work of one is wasted. So the turn of a dead process may simply expire."""
+    """Publish the file `TURN`, and yield True if this succeeds: it is then this process's turn to join packs. Two
+    concurrent repacks are harmless, but the work of one is wasted. So the turn of a dead process may simply expire."""
     folder, stem = line.folder, f"{INCOMING}/{line.randomness(8).hex()}"
     leave, temporary, there = Withdraw(TURN, f"{stem}.withdrawn"), f"{stem}.turn", GetStat(TURN)
     folder.perform([there])

@@ -40,7 +40,7 @@ from transports.errors import CodedError, TransportError
 log = logging.getLogger("smartserver")
 
 COLLECT_INTERVAL = 3600.0
-"""Seconds between two searches for leftovers in `tidy`: each lists every file, and a leftover is a day old."""
+"""Seconds between two searches for leftovers in `tidy`. A search lists every file, and leftovers are kept for a day."""
 
 
 class PackRepository:
@@ -71,7 +71,7 @@ class PackRepository:
         self._policy = policy
         self._repacking = threading.Lock()
         self._joins_packs = False
-        """True if the repack that holds the lock found packs to join."""
+        """True if the repack that holds `_repacking` found packs to join."""
         self._awaited = threading.Event()
         """Set while a call of `repack` waits for the running repack."""
         self._collected: float | None = None
@@ -88,7 +88,7 @@ class PackRepository:
         return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
-        """Describe a place without a repository, for a message. The result is empty if the place does not exist, or the
+        """Describe for a message what the path has in place of a repository; empty if the path does not exist, or the
         store failed."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
@@ -99,7 +99,7 @@ class PackRepository:
         return self._place.seen().has_root
 
     def snapshot(self) -> Snapshot:
-        """Return the repository's current snapshot. The log is read each time; unchanged parts of the last snapshot are
+        """Return a snapshot of the newest state. Each call reads the log; unchanged parts of the last snapshot are
         reused."""
         found = self._states.read().snapshot
         if found is None:
@@ -109,14 +109,14 @@ class PackRepository:
     def verify(
         self, progress: Callable[[int, int], None] = lambda done, total: None, allowance: Allowance | None = None
     ) -> VerifyReport:
-        """Read and check all data in the store itself, not in local copies. Damage is reported. The arguments are those
-        of `store.verify`."""
+        """Read and check all data in the store itself, not in local copies, and report the damage. The arguments are
+        those of `store.verify.verify`."""
         folder = without_copies(self.folder)
         line = self.log if folder is self.folder else Log(folder, self.path, self.randomness)
         return verify(line, progress, allowance)
 
     def distrust(self) -> None:
-        """Open all files again for the next request, and check the local copies of them: a copy may be damaged."""
+        """Make the next request open all files again and check their local copies, one of which may be damaged."""
         distrust_copies(self.folder)
         self._states.forget()
 
@@ -128,12 +128,12 @@ class PackRepository:
 
     @property
     def known(self) -> Head | None:
-        """The last known head, in a remote store, where a look takes round trips; None in other stores."""
+        """The last known head, which saves round trips to a remote store; None for a local store."""
         return self.log.known if is_remote(self.folder) else None
 
     def look_around(self, perform: Perform | None = None) -> Head:
-        """Return the newest state. In a remote store, the place is looked at in the same round trip, in case the
-        request creates the repository."""
+        """Return the newest state. For a remote store, the same round trip also reads what a creation of the repository
+        must check."""
         return self._states.look(partial(self._place.look, perform or self._above.perform))
 
     def begin(
@@ -142,8 +142,8 @@ class PackRepository:
         look: Head | None = None,
         allowance: Allowance | None = None,
     ) -> Transaction:
-        """Begin a transaction on the state in `look`, or on the newest state. `allowance`: the limits of the request;
-        None means no limits."""
+        """Begin a transaction on the state in `look`; None means the newest state. `allowance`: the limits of the
+        request; None means no limits."""
         stored = self._states.read(look or self.look_around())
         if stored.head is NOWHERE:  # The folder may have been removed since.
             self._place.forget()
@@ -152,8 +152,8 @@ class PackRepository:
     def receive(
         self, transaction: Transaction, graph_first: bool = False, request: bytes = b"", policy: Policy | None = None
     ) -> Upload:
-        """Return an `Upload` for the body of a request. `policy`: is used in place of the repository's policy for
-        faults."""
+        """Return an `Upload` for the body of a request. `policy`: the policy for faults, in place of the
+        repository's."""
         if not transaction.exists:
             raise NoSuchRepository(self.path)
         makes = transaction.snapshot is None or self.log.lacks_folders
@@ -161,8 +161,8 @@ class PackRepository:
         return Upload(transaction, quarantine, graph_first=graph_first, policy=policy or self._policy)
 
     def earlier(self, request: bytes, age: int) -> CommitOutcome | None:
-        """Return the outcome of a repeated request, or None if it was not carried out. `age`: milliseconds since it was
-        first sent, 0 for the first sending."""
+        """Return the outcome of a repeated request; None if the request was not carried out before. `age`: milliseconds
+        since the first sending, 0 for the first sending."""
         head = self._states.look()
         found = earlier(head, self.clock, request, age)
         if found is not None:
@@ -182,11 +182,12 @@ class PackRepository:
         approve: Approve = approve_all,
         options: tuple[str, ...] = (),
     ) -> CommitOutcome:
-        """Carry out a request: it becomes one record, or none if nothing changes. A repeat gets the first answer.
+        """Carry out a request. If it changes something, the change becomes part of one record. A repeat gets the first
+        answer.
 
         `upload` must be finished, and cannot be used afterwards. `plan` may be called several times, and `approve`
         after each call that succeeds. `progress`: is called with the phase, the part done, and the whole (0 if
-        unknown). `allowance`: as in `begin`. `look`: the state that the request saw, if it read one. `options`: the
+        unknown). `allowance`: as in `begin`. `look`: the state that the request read before, if any. `options`: the
         push options.
 
         Raises:
@@ -207,7 +208,8 @@ class PackRepository:
     # -- upkeep
 
     def repack_if_needed(self, pace: Pace = unpaced) -> bool:
-        """Join packs if there are many. Return False if there are few, or another thread or server is joining them."""
+        """Join packs if there are many. Return True if packs were joined; False if there are few, or another thread or
+        server is joining them."""
         if not self._repacking.acquire(blocking=False):
             return False
         self._joins_packs = False
@@ -234,8 +236,8 @@ class PackRepository:
         return self.quarantine(REPACK)
 
     def repack(self, progress: Callable[[int, int], None] = lambda done, total: None) -> PackReport:
-        """Join all present packs that may be joined, however few. `progress`: is called with the packs joined, and the
-        packs in all."""
+        """Join all present packs that may be joined, however few. `progress`: is called with the number of packs joined
+        so far, and the number of packs at the start."""
         self._awaited.set()
         with self._repacking:
             self._awaited.clear()
@@ -259,9 +261,8 @@ class PackRepository:
             return PackReport(before, len(packs), sum(entry.length for entry in packs))
 
     def _unless_pressed(self, pace: Pace, packs: int) -> None:
-        """Pause, unless a caller waits for the repack, or so many packs were added meanwhile that the repack would fall
-        behind. `latest` is as new as the last look at the log by a request, and so includes packs of other
-        processes."""
+        """Call `pace`, unless a caller of `repack` waits, or so many packs were added meanwhile that the repack would
+        fall behind. Packs of other processes count once a request has read them in the log."""
         latest = self._states.latest
         if not self._awaited.is_set() and (latest is None or len(latest.packs) < packs + AHEAD):
             pace()
@@ -291,7 +292,7 @@ class PackRepository:
             log.warning("summaries of %s: %s", self.path or "the repository", error)
 
     def tidy(self, pace: Pace = unpaced) -> None:
-        """Make a checkpoint, repack if needed, write summaries, and, once an hour, collect garbage files."""
+        """Write a checkpoint if due, repack if needed, write summaries and, once an hour, collect garbage files."""
         long_ago = self._collected is None or self.clock() - self._collected >= COLLECT_INTERVAL
         upkeep.tidy_log(self.log, self.clock)
         self.repack_if_needed(pace)
@@ -300,19 +301,19 @@ class PackRepository:
             self.collect_garbage_files()
 
     def save_log(self) -> None:
-        """Create a checkpoint if one is due and takes little traffic. This is called after a change in a remote
-        store."""
+        """Write a checkpoint if one is due and takes little traffic. This is called after a change of a repository in a
+        remote store."""
         upkeep.tidy_log(self.log, self.clock, upkeep.MOST_OVER_LINK)
 
     def clean_up(self) -> None:
-        """Make a checkpoint if due and delete leftovers. In a remote store this does not happen without a call of this
-        method."""
+        """Write a checkpoint if due, and delete leftovers. In a remote store, only a call of this method deletes
+        leftovers."""
         upkeep.tidy_log(self.log, self.clock)
         self.collect_garbage_files()
 
     def collect_garbage_files(self, kept: float = upkeep.KEPT) -> int:
-        """Delete leftovers of dead writers, and files dropped `kept` seconds ago. Return the number of deleted
-        files."""
+        """Delete leftovers of dead writers, and files that were dropped at least `kept` seconds ago. Return the number
+        of deleted files."""
         self._collected = self.clock()
         try:
             return upkeep.collect(self.log, self.clock, kept)

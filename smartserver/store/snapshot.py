@@ -36,7 +36,7 @@ from transports.errors import NoSuchFile
 
 
 class Snapshot(StoredRecords):
-    """The opened packs of one state and their graph."""
+    """The open packs of one state, and their graph."""
 
     @classmethod
     def open(
@@ -48,9 +48,9 @@ class Snapshot(StoredRecords):
         again: Reopen | None = None,
         brought: FilesRead = NONE_READ,
     ) -> Snapshot:
-        """Open the snapshot of a state; the open packs and the cache of `previous` are reused. `again`: opens the
-        newest state, to find packs that are deleted meanwhile. `brought`: the known content of files, which need not be
-        read."""
+        """Open the snapshot of a state, reusing the open packs and the cache of `previous`. `again`: opens the newest
+        state, to find the segments of packs that are deleted meanwhile. `brought`: the content, by path, of files that
+        need not be read."""
         if texts is None:
             texts = previous.texts if previous is not None else TextCache()
         opened: dict[PackEntry, tuple[OpenPack, Part]] = {}
@@ -94,18 +94,19 @@ class Snapshot(StoredRecords):
         return cls(transport, state, packs, graph, texts)
 
     def only(self, packs: Sequence[OpenPack]) -> Snapshot:
-        """Return this snapshot with some of its packs."""
+        """Return this snapshot with only the given packs, and the whole graph."""
         return Snapshot(self.transport, self.state, packs, self.graph, self.texts)
 
     def in_python(self) -> Snapshot:
-        """Return this snapshot without the native reader, to read few records: that reader reads each index again."""
+        """Return this snapshot without its native reader, which would read each index again. It is for reading few
+        records."""
         made = self.only(self.packs)
         made._native = None
         return made
 
     @property
     def extent(self) -> tuple[int, int]:
-        """The number of records, and the bytes of the packs."""
+        """The number of records in all packs, and the bytes of the packs."""
         packs = self.state.packs
         return sum(pack.records for pack in packs), sum(pack.length for pack in packs)
 
@@ -131,12 +132,12 @@ class Snapshot(StoredRecords):
         return self.graph.ordinal(revision)
 
     def revision(self, ordinal: int) -> RevisionId:
-        """Return the id at a global ordinal."""
+        """Return the id of the revision with a global ordinal."""
         return self.graph.revision(ordinal)
 
     def runs(self, ranges: Iterable[tuple[int, int]]) -> Iterator[tuple[OpenPack, int, int]]:
-        """Yield the places of half-open ranges of global ordinals: for each range and pack, the pack and the offsets
-        where the run starts and stops."""
+        """Yield the runs of bytes that have the segments in half-open ranges of global ordinals. A run is a pack, and
+        the offsets of the run's start and end in the pack."""
         for start, stop in ranges:
             while start < stop:
                 number = self.graph.part_at(start)
@@ -147,7 +148,7 @@ class Snapshot(StoredRecords):
                 start = last
 
     def size(self, ranges: Iterable[tuple[int, int]]) -> int:
-        """Bytes of the segments in half-open ranges of global ordinals."""
+        """Return the size in bytes of the segments in half-open ranges of global ordinals."""
         return sum(stop - start for _, start, stop in self.runs(ranges))
 
     def read_ranges(self, ranges: Iterable[tuple[int, int]]) -> SegmentReader:
@@ -156,9 +157,9 @@ class Snapshot(StoredRecords):
         return SegmentReader(self.runs(ranges), sum(stop - start for start, stop in ranges))
 
     def place_of(self, index: Index) -> tuple[PackEntry, int] | None:
-        """Find the pack that has the segments of an index side by side. Return it and the difference of their offsets,
-        or None. Lengths are compared, too, because after a backup was restored, a revision may be pushed again with
-        other content."""
+        """Find the pack that has all segments of an index, consecutively. Return the pack and the difference of the
+        offsets; None if no pack has them. Lengths are compared, too: after a backup is restored, a revision may be
+        pushed again with other content."""
         ordinal = self.graph.ordinal(index.revision(0)) if index.segments else None
         if ordinal is None:
             return None
@@ -222,7 +223,8 @@ Reopen = Callable[[], Snapshot | None]
 
 
 def _seek(again: Reopen, family: tuple[object, ...], entry: PackEntry, index: Index) -> tuple[PackEntry, int] | None:
-    """See `open_pack.Seek`. `family`: the `_family` of the state that named the pack."""
+    """Find the segments of a deleted pack (`open_pack.Seek`). `family`: the `_family` of the state that named the
+    pack."""
     now = again()
     if now is not None and _family(now.state) == family:
         if entry in now.state.packs:
@@ -251,7 +253,7 @@ def _rows_before(again: Reopen, family: tuple[object, ...], count: int) -> Resol
 
 
 class OpenedState(NamedTuple):
-    """A state of a repository, and its snapshot; the snapshot is None if the repository does not exist."""
+    """The head of a repository, and the snapshot of its state; None as snapshot if the repository does not exist."""
 
     head: Head
     snapshot: Snapshot | None
@@ -267,11 +269,11 @@ class States:
         self.latest: Snapshot | None = None
         """The newest snapshot that was opened."""
         self._brought: dict[str, bytes] = {}
-        """Small files of packs that this process wrote and has not opened."""
+        """The contents, by path, of the small files of the pack that this process wrote last."""
         self._again = reader(log, texts, self)
 
     def forget(self) -> None:
-        """Forget the newest snapshot: the next request opens its files again."""
+        """Drop the newest snapshot, so that the next request opens all files again."""
         with self._guard:
             self.latest = None
 
@@ -286,7 +288,8 @@ class States:
         return head
 
     def read(self, look: Head | None = None) -> OpenedState:
-        """Open the state in `look`. If `look` is None, or a file of that state is missing, open the newest state."""
+        """Open the state in `look`. If `look` is None, or a file that the state names is missing, open the newest
+        state."""
         for tries_left in range(TRIES, 0, -1):
             latest = look or self.look()
             look = None
@@ -298,7 +301,7 @@ class States:
         raise AssertionError("the last try returns or raises")
 
     def bring(self, files: Mapping[str, bytes]) -> None:
-        """Receive the content of files that the newest record names, so that they need not be read."""
+        """Store the contents of files that the newest record names, so that the next snapshot need not read them."""
         with self._guard:
             self._brought = dict(files)
 
@@ -306,7 +309,7 @@ class States:
         """Return the snapshot of a state.
 
         Raises:
-            NoSuchFile: a file that the state names is missing: look again.
+            NoSuchFile: a file that the state names is missing, so there is probably a newer state.
         """
         if state is None or not state.exists:
             return None
@@ -323,7 +326,7 @@ class States:
 
 
 def reader(log: LogView, texts: TextCache, states: States | None = None) -> Reopen:
-    """Return a function that opens the newest state. It reuses the snapshot of `states` while that object lives: a
+    """Return a function that opens the newest state. It reuses the snapshot of `states`, to which it refers weakly: a
     strong reference would form a cycle and keep the files of an unused repository open until a garbage collection."""
     known = None if states is None else weakref.ref(states)
 

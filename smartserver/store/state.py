@@ -1,7 +1,7 @@
-"""A repository after a record, as a value. `after` gives the state after the next record.
+"""`State`: the content of a repository after a record of its log. `after` computes the state after the next record.
 
 A snapshot opens the packs of a state, requests are judged on a state, and the changes that are sent to a client are
-read from it. `checkpoint` writes a state to a file.
+read from a state. `checkpoint` writes a state to a file.
 """
 
 from __future__ import annotations
@@ -36,15 +36,16 @@ from smartserver.store.table import OVERHEAD, DecodedTable, Table
 
 REFS = "refs"
 MAP = "map/"
-"""Names of tables; the table of a map is `map/` and the name of the map."""
+"""The names of tables are `REFS` and, for a map, `MAP` followed by the name of the map."""
 SETTINGS = "settings"
 DECLARED = "maps"
-"""The names in records for changes of settings and of the kinds of maps; a state has no tables of these names."""
+"""`SETTINGS` and `DECLARED` stand in records for changes of settings and of the kinds of maps. A state has no tables of
+these names."""
 
 MAX_STATE = 60 << 20
 """The most bytes of all refs, entries of maps and settings, so that a reply of 64 MiB can carry them to a client that
 has none. 500,000 refs of 120 bytes are 57.2 MiB; 4 MiB are left for the rest of the reply. An entry counts as at least
-`LEAST_ENTRY`, so a state has at most 2**19. A client accepts no more, as each entry costs it memory however short."""
+`LEAST_ENTRY` bytes, so a state has at most 2**19 entries. A client accepts no more, because each costs it memory."""
 
 MAX_MAPS = 64
 """The most maps of a repository. A client accepts no more."""
@@ -61,7 +62,7 @@ class Misfit(Exception):
 
 
 class Dropped(msgspec.Struct, frozen=True, array_like=True):
-    """A file in `packs` that record `number` dropped, at `time` (milliseconds since the epoch)."""
+    """The record `number` that dropped a pack, and its `time` in milliseconds since the epoch."""
 
     time: int
     number: Natural
@@ -85,11 +86,10 @@ def decode_value(value: bytes) -> RefValue:
 
 @dataclass(eq=False)
 class State:
-    """A repository after record `version`; before its first creation and after a deletion it does not exist. A state
-    never changes: `_Draft` changes a copy.
+    """A repository after record `version`. A state never changes: `_Draft` changes a copy.
 
-    `hash`: the hash of that record. `tables`: the tables by name, `REFS` and those of maps. `dropped`: the dropped
-    files by the name of their pack.
+    `hash`: the hash of record `version`. `tables`: the tables by name, `REFS` and those of maps. `dropped`: the dropped
+    packs by name.
     """
 
     version: int
@@ -107,7 +107,7 @@ class State:
 
     @property
     def exists(self) -> bool:
-        """True if the repository exists: it was created and is not deleted."""
+        """True if the repository was created and is not deleted."""
         return bool(self.vcs)
 
     @property
@@ -123,7 +123,7 @@ class State:
     # -- content
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs, in name order."""
+        """Return all refs, in the order of their names."""
         return DecodedTable(self.table(REFS), decode_value)
 
     def ref(self, name: bytes) -> RefValue | None:
@@ -133,7 +133,7 @@ class State:
 
     @property
     def maps(self) -> Mapping[str, Mapping[bytes, bytes]]:
-        """The maps by name."""
+        """The entries of each map, by the name of the map."""
         return {name.removeprefix(MAP): table for name, table in self.tables.items() if name.startswith(MAP)}
 
     def map(self, word: str) -> Mapping[bytes, bytes]:
@@ -141,19 +141,19 @@ class State:
         return self.table(MAP + word)
 
     def map_kind(self, word: str) -> str | None:
-        """Return the declared kind of a map, or None."""
+        """Return the declared kind of a map; None if the map is not declared."""
         found = self.tables.get(MAP + word)
         return None if found is None else found.kind
 
     def table(self, name: str) -> Table:
-        """Return the table of that name; an empty table if it does not exist."""
+        """Return the table with a name; an empty table if it does not exist."""
         return self.tables.get(name) or Table("opaque")
 
     # -- changes since a version
 
     def changes_since(self, known: KnownVersion | None) -> Changes:
-        """Return the changes since the version that a client knows; the whole state if the entries do not reach back to
-        that version."""
+        """Return the changes since the version that a client knows; the whole state if the history does not reach back
+        to this version."""
         untold = system_of(self.vcs).untold
         if not self.continues(known):
             told = {word: entries for word, entries in self.maps.items() if word not in untold}
@@ -173,8 +173,8 @@ class State:
         return Changes(self.incarnation, self.version, known.version, refs, maps, vcs, settings, self.mark)
 
     def changed_keys(self, word: str, known: KnownVersion) -> frozenset[bytes] | None:
-        """Return the keys of a map's entries that changed since a version; None if the entries do not reach back to
-        that version."""
+        """Return the keys of a map's entries that changed since a version; None if the history does not reach back to
+        this version."""
         if not self.continues(known):
             return None
         return frozenset(change.key for change in self._changes(known.version) if change.table == MAP + word)
@@ -183,7 +183,7 @@ class State:
         return (change for entry in self.history.after(version) for change in entry.changes)
 
     def continues(self, known: KnownVersion | None) -> TypeGuard[KnownVersion]:
-        """Tell whether the state descends from a version, and its entries have all changes since."""
+        """Tell whether the state descends from a version, and its history has all changes since then."""
         return (
             known is not None
             and known.incarnation == self.incarnation
@@ -192,8 +192,8 @@ class State:
         )
 
     def known(self, version: int | None = None) -> KnownVersion:
-        """Return the `KnownVersion` of a version, by default the current one. A client sends it to receive only later
-        changes."""
+        """Return the `KnownVersion` of a version; by default of the current one. A client sends its `KnownVersion` to
+        receive only later changes."""
         number = self.version if version is None else version
         return KnownVersion(self.incarnation, number, self.history.mark(number))
 
@@ -203,12 +203,12 @@ class State:
         """Return the state after the next record.
 
         Raises:
-            Misfit: the record does not follow.
+            Misfit: the record does not follow this state.
         """
         return self.after_all([(record, record_hash)])
 
     def after_all(self, records: Sequence[tuple[Record, bytes]]) -> State:
-        """Return the state after the next records, each with its hash."""
+        """Return the state after several records, given in order, each with its hash. Raise Misfit as `after` does."""
         draft = _Draft(self)
         try:
             for record, record_hash in records:
@@ -225,7 +225,7 @@ class State:
 
 
 def first_state(record_hash: bytes) -> State:
-    """Return the state after record 1: no repository yet."""
+    """Return the state after record 1, in which the repository does not exist yet."""
     return State(1, record_hash)
 
 
@@ -272,7 +272,7 @@ class _Draft:
             made.history.forget(record.time)
 
     def state(self) -> State:
-        """Return the state after the records."""
+        """Return the state after the applied records."""
         for table in list(self._changes):
             self._settle(table)
         return self._made
@@ -363,9 +363,9 @@ def following(
     dropped: Sequence[bytes] = (),
     forgotten: Sequence[bytes] = (),
 ) -> tuple[bytes, State]:
-    """Return the bytes of the record that follows a state, and the state after it. `time`: seconds since the epoch; the
-    other arguments as in `Record`. Raise LimitExceeded if a reply could not carry the new state, unless it is
-    smaller."""
+    """Return the bytes of the record that follows a state, and the state after this record. `time`: seconds since the
+    epoch; the other arguments are as in `Record`. Raise LimitExceeded if the new state is over `MAX_STATE` or
+    `MAX_MAPS` and larger than the old one."""
     record = Record(
         number=state.version + 1,
         parent=state.hash,

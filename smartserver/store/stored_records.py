@@ -27,11 +27,11 @@ from transports.base import Transport
 from transports.errors import TransportError
 
 NEAR = 4 << 10
-"""Bytes from the start of a record's header to the end of its frame that are read in one call. Other records of the
-revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
+"""The most bytes from the start of a record's header to the end of its frame that are read in one call. Other records
+of the revision are between the two. With 64 KiB, a verification read three times as many bytes, in four fifths of the
 calls."""
 HEADER = 512
-"""Bytes that are read for a header of unknown length. A longer header is read again."""
+"""The number of bytes that are read for a header of unknown length. A longer header is read again."""
 
 
 Spot = tuple[int, int]
@@ -54,7 +54,7 @@ class Location(NamedTuple):
     frame_offset: int
     frame_length: int
     length: int
-    """Bytes of the record's fulltext."""
+    """The length of the record's fulltext in bytes."""
 
 
 class StoredRecords:
@@ -68,16 +68,17 @@ class StoredRecords:
         self.graph = graph
         self.texts = texts
         self._external: dict[tuple[int, int], tuple[int, int]] = {}
-        """The external bases found so far: from pack and entry to pack and row."""
+        """The pack and row of each external base found so far, by the pack and the entry that name the base."""
         self.transport = transport
         self.is_remote = remote.is_remote(transport)
         """True if the packs are in a remote store."""
         self._fetched: dict[Spot, bytes] = {}
-        """The bytes of records that `fetch` has read. `_load` removes each when it uses it."""
+        """The headers and frames of records that `fetch` has read. `_load` removes those of a record when it uses
+        them."""
         self._native = None if self.is_remote else record_reader(state.kinds, len(self.packs))
 
     def introducers(self, kind: int, key: Key) -> Iterator[int]:
-        """Return the ordinals of the revisions that introduced a copy of a record, ascending; none if it is not
+        """Yield the ordinals of the revisions that introduced a copy of a record, ascending; none if it is not
         stored."""
         digest = record_digest(kind, key)
         for pack, part in zip(self.packs, self.graph.parts, strict=True):
@@ -85,8 +86,8 @@ class StoredRecords:
                 yield part.first + pack.index.at(row).segment
 
     def first(self, kind: int, key: Key) -> Location | None:
-        """Return the copy of a record at the lowest position, to which a base key refers; None if the record is not
-        stored."""
+        """Return the copy of a record at the lowest position; None if the record is not stored. A base key refers to
+        this copy."""
         found = self._first(record_digest(kind, key), len(self.packs))
         return None if found is None else self._location(*found)
 
@@ -106,7 +107,7 @@ class StoredRecords:
         return self._location(*found)
 
     def record(self, location: Location) -> Record:
-        """Read and decode a record. It is proved to match its key or check."""
+        """Read and decode a record, and prove that it matches its key or check."""
         number, row = location.pack, location.row
         pack = self.packs[number]
         return self._read(number, row, self.texts.get(_text_key(pack, row)))
@@ -156,8 +157,8 @@ class StoredRecords:
     def _read_natively(
         self, number: int, row: int, said: IndexRow, asked: tuple[int, Key] | None, charge: Charge
     ) -> Record | None:
-        """Read and prove the record of a row natively. Return None if Python must read it, because it is damaged or its
-        base is cached."""
+        """Read and prove the record of a row natively. Return None if Python must read it: without a native reader, if
+        it is damaged, or if its base is cached."""
         if self._native is None:
             return None
         base = self._base(number, row, said)
@@ -181,8 +182,8 @@ class StoredRecords:
         return Record(kind, key, meta, text)
 
     def _add_natively(self, reader: RecordReader, wanted: int) -> bool:
-        """Open a pack, or its index alone, for the native reader. Return False if that failed. `wanted`: as returned by
-        `RecordReader.read`."""
+        """Open a pack, or its index alone, for the native reader. Return False if this fails. `wanted`: the number that
+        `RecordReader.read` returned."""
         number = wanted if wanted >= 0 else -1 - wanted
         try:
             index = self.packs[number].index.blocks.descriptor
@@ -194,7 +195,8 @@ class StoredRecords:
         return reader.add(number, index, content)
 
     def text(self, kind: int, key: Key, charge: Charge = free) -> Text | None:
-        """Return the text of a record, or None. A large text is decoded while it is read. `charge`: as in `lookup`."""
+        """Return the text of a record; None if it is not stored. A large text is decoded while it is read. `charge`: as
+        in `lookup`."""
         found = self._first(record_digest(kind, key), len(self.packs))
         if found is None:
             return None
@@ -222,7 +224,7 @@ class StoredRecords:
     def _remote(
         self, found: bytes | None, number: int, row: int, said: IndexRow, asked: tuple[int, Key]
     ) -> CachedText | None:
-        """Decode and prove the text of a record from a remote cache. Return None if the text does not match the
+        """Decode and prove `found`, a text from a remote cache. Return None if it is None or does not match the
         record."""
         if found is None:
             return None
@@ -245,7 +247,7 @@ class StoredRecords:
         return self._header(number, row, said, self.packs[number].reader.read(said.header_offset, size), asked)
 
     def _is_kept(self, kind: int, length: int) -> bool:
-        """Tell whether a text of this length would be cached. If so, it is decoded whole."""
+        """Tell whether a text of this length would be cached. Such a text is decoded whole."""
         return self.state.kinds[kind].base and self.texts.takes(length + OF_TEXT)
 
     def _in_parts(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> Iterator[Buffer]:
@@ -261,7 +263,7 @@ class StoredRecords:
             raise _damaged(pack, said.header_offset, entry, str(error)) from error
 
     def _whole(self, number: int, row: int, charge: Charge) -> parts.Source:
-        """Return a text in parts, after the whole text was decoded and cached."""
+        """Decode a whole text, or take it from the cache, and return it in parts."""
         cached = self.texts.get(_text_key(self.packs[number], row))
         if cached is not None and cached.proved:
             charge(len(cached.text))
@@ -271,7 +273,7 @@ class StoredRecords:
         return parts.Source(parts.cut(text), len(text))
 
     def _source(self, number: int, row: int, said: IndexRow, entry: Entry, charge: Charge) -> parts.Source:
-        """Return a text that is decoded on demand, with its uncached bases."""
+        """Return a text in parts that are decoded on demand, as are the bases that the cache lacks."""
         charge(said.length)
         pack = self.packs[number]
         base = parts.Source(iter(()), 0)
@@ -291,8 +293,8 @@ class StoredRecords:
         return parts.Source(decoded, base.held + held)
 
     def framed(self, kind: int, key: Key) -> tuple[Entry, bytes] | None:
-        """Return the header and the stored frame of a record that names its base by key. Return None for any other
-        record, or a large one."""
+        """Return the header and the stored frame of a record whose header has the key of its base. Return None for any
+        other record, and for a large frame."""
         found = self._first(record_digest(kind, key), len(self.packs))
         said = None if found is None else self.packs[found[0]].index.at(found[1])
         if found is None or said is None or said.base == NO_BASE or said.frame_length > parts.LARGE:
@@ -347,7 +349,7 @@ class StoredRecords:
         return Location(number, row, ordinal, depth, chain, lineage, header, frame, frame_length, length)
 
     def _first(self, digest: bytes, before: int) -> tuple[int, int] | None:
-        """Return the pack and row of the lowest copy in the packs before pack number `before`, or None."""
+        """Return the pack and row of the lowest copy in the packs before number `before`; None if they have no copy."""
         for number in range(before):
             rows = self.packs[number].index.find_digest(digest)
             if rows:
@@ -377,7 +379,7 @@ class StoredRecords:
         return found
 
     def _base_row(self, base: Spot, number: int, row: int, said: IndexRow) -> IndexRow:
-        """Return the content of a base's row. The base must be stored before the record, because a chain could
+        """Return the content of a base's row. Check that the base is stored before the record, because a chain could
         otherwise be endless."""
         found = self.packs[base[0]].index.at(base[1])
         if base[0] == number and found.header_offset >= said.header_offset:
@@ -400,8 +402,8 @@ class StoredRecords:
     def _header(
         self, number: int, row: int, said: IndexRow, read: bytes, asked: tuple[int, Key] | None = None
     ) -> Entry:
-        """Decode the header of a record, and compare it with the index. `read`: the bytes from its start. `asked`: the
-        kind and key by which the row was found, if so; the digest in the index is then not read again."""
+        """Decode the header of a record, and compare it with the index. `read`: its first bytes. `asked`: the kind and
+        key by which the row was found; None if it was found otherwise, so that the index's digest must be compared."""
         pack = self.packs[number]
         start, most = said.header_offset, said.frame_offset - said.header_offset
         while True:
@@ -424,8 +426,8 @@ class StoredRecords:
     def _decode(
         self, number: int, row: int, said: IndexRow, entry: Entry, frame: bytes, charge: Charge = free
     ) -> bytes:
-        """Decode the fulltext: follow the chain down to a cached text or its end, then apply the records upwards. Each
-        text of the chain is charged."""
+        """Decode the fulltext: follow the chain of bases to a cached text or its end, then decode the texts in reverse.
+        Each text of the chain is charged."""
         steps = [(number, said.frame_offset, b"", entry, frame)]
         text = b""
         while (found := self._base(number, row, said)) is not None:

@@ -37,11 +37,12 @@ BLOCK: Final = 1 << BITS
 GROUP: Final = 32
 """The number of blocks whose columns are stored side by side."""
 LEAST: Final = 64
-"""The least number of revisions with which a pack gets summaries. Fewer revisions are read one by one in some 15 ms."""
+"""The fewest revisions of a pack that gets summaries. Fewer revisions are read one by one in some 15 ms."""
 AHEAD: Final = 256 << 10
-"""Bytes of columns that are read ahead, and cached, for each open file."""
+"""The most bytes that are read ahead and kept for each column of an open file."""
 MOST: Final = 16 << 20
-"""Bytes of a column of a block at most. Each row has 16 KiB at most (`browse.LONGEST`)."""
+"""The most bytes of a decompressed column of a block, whose 256 rows have at most 16 KiB each
+(`store.browse.LONGEST`)."""
 
 _ROW: Final = struct.Struct("<IIIB")
 """The entry of a column in the table: bytes of the frame and of the text, CRC-32 of the frame, encoding."""
@@ -67,8 +68,8 @@ class _Column(NamedTuple):
 
 
 def encode_summaries(blocks: Iterable[Block], entry: PackEntry, columns: int) -> Iterator[bytes]:
-    """Yield the file of summaries of a pack in pieces. `blocks`: the rows with messages and, if `columns` is 3, with
-    changes."""
+    """Yield the file of summaries of a pack in pieces. `blocks`: the rows of the pack's revisions, with messages.
+    `columns`: 3 if the rows also have changes, else 2."""
     table = bytearray()
     left = iter(blocks)
     while group := list(itertools.islice(left, GROUP)):
@@ -108,7 +109,7 @@ class Summaries:
             raise self._damage(size, "the table does not have the hash behind it")
         self._table = self._places(table[: -_END.size], size - length - TRAILER)
         self._runs = [(0, b"")] * self.columns
-        """The last read-ahead of each column: its begin, and the bytes."""
+        """The last bytes that were read ahead for each column, with their offset in the file."""
 
     def _places(self, table: bytes, end: int) -> list[list[_Column]]:
         """Return the columns of each block. `end`: the offset where the last column must end."""
@@ -126,7 +127,7 @@ class Summaries:
         return found
 
     def block(self, number: int, *, messages: bool, changes: bool) -> Block | None:
-        """Return the rows of a block, encoded as in a log; None if `changes` are wanted and not in this file."""
+        """Return the rows of a block, encoded as in a log; None if `changes` are wanted and this file lacks them."""
         if changes and self.columns < 3:
             return None
         heads = self._rows(number, 0)
@@ -151,8 +152,8 @@ class Summaries:
         return rows
 
     def _read(self, number: int, column: int, place: _Column) -> bytes:
-        """Read the frame of a column. If the neighbouring frames are short, read them, too, because a log needs them
-        next."""
+        """Read the frame of a column of a block. If the frames of the group's other blocks are short, also read them,
+        because a log needs them next."""
         start, run = self._runs[column]
         if not start <= place.offset <= place.offset + place.length <= start + len(run):
             first = number - number % GROUP

@@ -1,4 +1,4 @@
-"""Writes the file of summaries of a pack, from its records or from the summaries of the packs that it joins."""
+"""Writes the file of summaries of a pack, from its records or from the summaries of the packs joined in it."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Summariser:
         return 3 if self._changes else 2
 
     def blocks(self, packs: range, pace: Pace) -> Iterator[Block]:
-        """Yield the rows of neighbouring packs, in the blocks of a pack that joins them."""
+        """Yield the rows of neighbouring packs in blocks, as for one pack into which they are joined."""
         parts = self._snapshot.graph.parts
         last = parts[packs[-1]]
         ordinals = _paced(range(parts[packs[0]].first, last.first + last.count), pace)
@@ -56,8 +56,8 @@ class Summariser:
             yield block
 
     def differing(self, number: int, file: Summaries) -> int | None:
-        """Read all summaries of a pack. Return the number of the first block whose first row differs from the records,
-        or None."""
+        """Read all summaries of a pack. Return the number of the first block that is missing, or whose first row
+        differs from the records; None if there is none."""
         first = self._snapshot.graph.parts[number].first
         differ: list[int] = []
         for block in range(file.blocks):
@@ -76,8 +76,8 @@ def write_summaries(
     randomness: Callable[[int], bytes],
     pace: Pace = unpaced,
 ) -> None:
-    """Write the file of summaries of a pack, durably, if its system has a log. `packs`: the numbers of the pack, or of
-    the packs that it joins, in the snapshot."""
+    """Write the file of summaries of the pack of `entry` durably, if its system has a log. `packs`: the number in the
+    snapshot of this pack, or the numbers of the packs that were joined in it."""
     try:
         summariser = Summariser(snapshot)
     except Unsupported:
@@ -108,7 +108,7 @@ def summarise_joined(
 
 
 def summarise(folder: Transport, snapshot: Snapshot, randomness: Callable[[int], bytes], pace: Pace = unpaced) -> None:
-    """Write the summaries of each pack that lacks them. Behind a link, summaries are neither written nor read."""
+    """Write the summaries of each pack that lacks them. In a remote store, summaries are neither written nor read."""
     for number, pack in enumerate(() if is_remote(folder) else snapshot.packs):
         if not pack.has_summaries:
             write_summaries(folder, snapshot, range(number, number + 1), pack.entry, randomness, pace)

@@ -21,18 +21,19 @@ from smartserver.records.limits import MAX_NAME
 NUMBER = struct.Struct("<I")
 SPAN = struct.Struct("<2I")
 KEY = struct.Struct("<H")
-"""Length of an entry's key; the key and the value follow."""
+"""The length of an entry's key, in bytes. The key and the value follow it."""
 
 FEW = 1024
-"""Changes over the sorted bytes up to which these are never rewritten."""
+"""The number of changes that a table of any size may have over its sorted bytes."""
 SHARE = 8
-"""Beyond `FEW` changes, the sorted bytes are rewritten when the changes exceed their entries divided by `SHARE`."""
+"""A table may have one more change for each `SHARE` entries of its sorted bytes. With more changes, the sorted bytes
+are rewritten."""
 
 OVERHEAD = 6
-"""Bytes that msgpack adds to one small entry of a table, at most: a head of 3 for the key and of 3 for the value."""
+"""The most bytes that msgpack adds to a small entry of a table: 3 before the key and 3 before the value."""
 LEAST_ENTRY = 120
-"""The least number of bytes that an entry counts as in the size of a state. The shortest ref takes 500 bytes in a
-client."""
+"""The fewest bytes that an entry adds to the size of a state, because even the shortest ref takes 500 bytes of memory
+in a client."""
 
 V = TypeVar("V")
 
@@ -58,7 +59,7 @@ class SortedBytes:
     """Encoded entries in key order. A lookup decodes only the entries that it compares."""
 
     def __init__(self, content: memoryview, path: str) -> None:
-        """`path`: the path of the file of the bytes, for errors."""
+        """`path`: the path of the file that has the bytes, for errors."""
         self.content = content
         self._path = path
         try:
@@ -88,7 +89,7 @@ class SortedBytes:
             yield key
 
     def items(self) -> Iterator[tuple[bytes, bytes]]:
-        """All entries in key order."""
+        """Yield all entries in key order."""
         entries = bytes(self._entries)
         for start, end in pairwise(offset for (offset,) in NUMBER.iter_unpack(self._offsets)):
             split = start + KEY.size + (entries[start] | entries[start + 1] << 8)
@@ -124,7 +125,7 @@ class Table(Mapping[bytes, bytes]):
     """A table with its kind: `ids` (its values keep revisions alive) or `opaque`. Iteration is in key order."""
 
     def __init__(self, kind: str, below: SortedBytes | None = None, size: int = 0) -> None:
-        """`size`: bytes of the keys and values in `below`."""
+        """`below`: the sorted bytes of the table. `size`: the bytes of the keys and values in `below`."""
         self.kind = kind
         self.size = size
         self._below = below
@@ -175,8 +176,8 @@ class Table(Mapping[bytes, bytes]):
 
     @property
     def held(self) -> int:
-        """The size that counts for the limit of a state: the encoded bytes at most, and at least `LEAST_ENTRY` for each
-        entry."""
+        """The bytes that the table adds to the size of a state: the most that msgpack needs for it, but no fewer than
+        `LEAST_ENTRY` for each entry."""
         return max(self.size + OVERHEAD * self._count, LEAST_ENTRY * self._count)
 
     def of_kind(self, kind: str) -> Table:
@@ -202,7 +203,7 @@ class Table(Mapping[bytes, bytes]):
         return Table(self.kind, SortedBytes(memoryview(table.encode()), "memory"), table.size)
 
     def encode(self) -> bytes:
-        """All entries as sorted bytes."""
+        """Return all entries as sorted bytes."""
         if self._below is not None and not self._over:
             return bytes(self._below.content)
         return encode_entries(self.walk())

@@ -26,18 +26,19 @@ never read."""
 HEADER = struct.Struct("<8sHH")
 """Magic, version, flags (0); the msgpack of the trailer follows."""
 FOOTER = struct.Struct("<I16s")
-"""Length of the whole trailer, BLAKE2b-16 of all bytes before the hash. The trailer is found from the end of a file."""
+"""Length of the whole trailer, BLAKE2b-16 of all bytes before the hash. A reader finds the trailer from the end of the
+file."""
 
 TAIL = 4096
-"""Bytes read from the end of a file at once: the trailer of a push of some ten refs."""
+"""Bytes of a trailer that are read at once: enough for a push of some ten refs."""
 
 
 class Trailer(msgspec.Struct, frozen=True, array_like=True):
     """The description of the request that stored a pack.
 
-    `entry`: its log entry; None for a pack that was joined or pruned. `version`, `hash`: the number and the hash of the
-    log record after which the request was decided. `joins`: the names of the packs that a joined pack replaces, in
-    order.
+    `entry`: the log entry of the request; None for a pack that a repack or prune wrote. `version`, `hash`: the number
+    and the hash of the log record on whose state the request was decided. `joins`: the names of the packs that a joined
+    pack replaces, in order.
     """
 
     incarnation: Bytes16
@@ -73,8 +74,8 @@ def ranges_of(folder: Transport, path: str) -> Read:
 
 
 def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | None]:
-    """Return the offset and content of the trailer at the end of a file; `size` and None if it has no undamaged
-    trailer."""
+    """Return the offset and content of the trailer at the end of a file of `size` bytes; `size` and None if the file
+    has no undamaged trailer."""
     read = ranges_of(folder, path)
     content = read(max(0, size - TAIL), TAIL)
     length = _length(content)
@@ -87,8 +88,8 @@ def trailer_of(folder: Transport, path: str, size: int) -> tuple[int, Trailer | 
 
 
 def trailer_behind(content: bytes, read: Read, length: int, path: str) -> Trailer | None:
-    """Read the trailer after the first `length` bytes of a file, or None. `content`: the next `TAIL` bytes of the file,
-    read already."""
+    """Return the trailer after the first `length` bytes of a file; None if nothing follows them, or a trailer with
+    `OLD_MAGIC`. `content`: the next `TAIL` bytes of the file, read already."""
     while content and len(content) % TAIL == 0 and (more := read(length + len(content), TAIL)):
         content += more
     if not content or content.startswith(OLD_MAGIC):

@@ -25,8 +25,8 @@ MISSING_NAMED = 1024
 
 
 class Transaction(RepositoryView):
-    """The changes of one request. A method refuses a change with an error, which the verb that calls the method lists:
-    InvalidName, MissingRevision, WrongTip, WrongMapKind, WrongVcs, MissingParents."""
+    """The changes of one request. A method refuses a change by raising InvalidName, MissingRevision, WrongTip,
+    WrongMapKind, WrongVcs or MissingParents. The verb that calls the method declares these errors."""
 
     is_partial = False
     """True if the server makes some of the requested changes and refuses others."""
@@ -34,14 +34,14 @@ class Transaction(RepositoryView):
     """True if the request is one of several requests of a copy, and not the last."""
 
     def announcing(self, announced: Sequence[GraphNode]) -> Transaction:
-        """Return a transaction on the same snapshot with these revisions announced, and without changes."""
+        """Return a new transaction on the same snapshot, without changes, to which these revisions are announced."""
         return Transaction(self.path, self.snapshot, announced, self._format, self.allowance)
 
     def create(
         self, vcs: str, kinds: Sequence[Kind], settings: Mapping[str, bytes], *, incomplete: bool = False
     ) -> bool:
-        """Create the repository. Return False if it exists already with the same system and kinds. `incomplete`: True
-        if more requests of a copy follow."""
+        """Create the repository. Return False if it exists already, with the same system and kinds. `incomplete`: True
+        if further requests of a copy follow."""
         self.is_continued = incomplete
         there = self.vcs if self.exists else vcs
         if there != vcs:
@@ -57,7 +57,8 @@ class Transaction(RepositoryView):
         return True
 
     def set_ref(self, name: bytes, value: RefValue | None) -> None:
-        """Change, add or remove a ref; the value None removes it. The caller has decided that the change is allowed."""
+        """Change, add or remove a ref; the value None removes it. The caller must have checked that the change is
+        allowed."""
         stored = self._stored_ref(name)
         check_name(name)
         if value:
@@ -74,7 +75,7 @@ class Transaction(RepositoryView):
             self.changes[name] = value or None
 
     def _check_ref(self, name: bytes, value: RefValue) -> None:
-        """Check that a ref may have this name and these tips."""
+        """Check that a ref may have this name and these tips. Raise InvalidName, MissingRevision or WrongTip."""
         system = system_of(self.vcs)
         problem = system.ref_problem(name)
         if problem:
@@ -111,8 +112,8 @@ class Transaction(RepositoryView):
         return found
 
     def set_map(self, name: str, kind: str, key: bytes, value: bytes | None) -> None:
-        """Change, add or remove an entry of a map; the value None removes it. The caller has decided that the change is
-        allowed."""
+        """Change, add or remove an entry of a map; the value None removes it. The caller must have checked that the
+        change is allowed."""
         declared = self.map_kind(name)
         known = system_of(self.vcs).maps.get(name)
         expected = known.kind if known is not None else declared or kind
@@ -135,7 +136,7 @@ class Transaction(RepositoryView):
             self.declared[name] = kind
 
     def check_map(self, name: str, kind: str, *, of_refs: bool) -> None:
-        """Check that the system has a map of that name and kind. `of_refs`: True if its entries must belong to refs."""
+        """Check that the system has a map of this name and kind. `of_refs`: True if its entries must belong to refs."""
         system = system_of(self.vcs)
         known = system.maps.get(name)
         if known is None:
@@ -157,7 +158,7 @@ class Transaction(RepositoryView):
             self._ordinal(revision)
 
     def remove_entries(self, of: bytes) -> None:
-        """Remove the entries that belong to a ref from every map."""
+        """Remove the entries that belong to the ref `of` from every map."""
         found = self._belonging.pop(of, set())
         if self.created is None:
             state = self._present().state
@@ -168,7 +169,7 @@ class Transaction(RepositoryView):
 
     def unreached_new(self) -> frozenset[RevisionId]:
         """Return the new revisions that no ref and no entry of a map would reach, because their refs were refused. The
-        set is empty if nothing was refused, or if refs of later requests may reach them."""
+        result is empty if nothing was refused, or if refs of later requests may reach the revisions."""
         if not self.is_partial or self.is_continued:
             return frozenset()
         reached = {tip.id for value in self.refs().values() for tip in value}
@@ -183,7 +184,7 @@ class Transaction(RepositoryView):
         return frozenset(found)
 
     def remember(self) -> None:
-        """Write the request to the log even if nothing changes, so that a repeat gets the same answer."""
+        """Have the request written to the log even if nothing changes, so that a repeat gets the same answer."""
         self.remembered = True
 
     def check_parents(self) -> None:
@@ -230,8 +231,8 @@ def _described(vcs: str, kinds: Sequence[Kind]) -> str:
 
 
 AHEAD = 256
-"""Revisions whose headers are read at once from a remote store: revisions that arrived together mostly form one line
-of first parents."""
+"""The number of revisions whose headers are read at once from a remote store. Revisions that arrived together mostly
+form one line of first parents."""
 
 
 class TipProof:
@@ -239,7 +240,7 @@ class TipProof:
     revisions of a request.
 
     The attributes of a tip (the target of a tag, the number of a revision) are shown to all users. So the server never
-    stores the values that a client sent. It asks the system, once the revisions of the request are here.
+    stores the values that a client sent. The system computes them once the revisions of the request have arrived.
     """
 
     def __init__(
@@ -267,8 +268,9 @@ class TipProof:
     def values(
         self, claimed: Mapping[bytes, RefValue], stored: Mapping[bytes, RefValue], *, trusts_stored: bool = True
     ) -> dict[bytes, RefValue]:
-        """Return the values of refs with proved attributes. `stored`: the stored values. `trusts_stored`: True if the
-        attributes of stored refs count as proved; those from an earlier release do not."""
+        """Return the values of refs with proved attributes. `claimed`: the values as the client sent them. `stored`:
+        the stored values. `trusts_stored`: False if stored attributes must be proved too, as those of an earlier
+        release."""
         self._trusts_stored = trusts_stored
         self._allowance.charge(len(claimed))
         # If the name of a ref says which type its tip has, the tip has no attributes.
@@ -293,7 +295,7 @@ class TipProof:
                 yield from value
 
     def ordinal(self, revision: RevisionId) -> int | None:
-        """Return the ordinal of a revision that is stored or announced."""
+        """Return the ordinal of a revision; None if it is neither stored nor announced."""
         return self._graph.ordinal(revision)
 
     def first_parent(self, ordinal: int) -> int | None:
@@ -312,8 +314,8 @@ class TipProof:
         return self._first_parents[ordinal]
 
     def facts(self, revisions: Sequence[RevisionId]) -> Sequence[bytes]:
-        """Return the facts of revisions. Those of uploaded revisions are known; the records of all other revisions are
-        read."""
+        """Return the `System.tip_fact` of each revision. The facts of uploaded revisions are known; for other
+        revisions, records are read."""
         self._allowance.charge(len(revisions))
         found = {revision: self._fact(revision) for revision in revisions}
         snapshot, kind = self._snapshot, self._system.own_kind
@@ -343,7 +345,7 @@ def entry_of(
     incarnation: bytes,
     options: tuple[str, ...] = (),
 ) -> Entry:
-    """Make the entry of a record for a transaction on a state. `incarnation`: the incarnation of the repository if the
+    """Return the log entry of a transaction on a state. `incarnation`: the incarnation of the repository if the
     transaction creates it. `options`: the push options."""
     begins = None
     if transaction.created is not None:
@@ -353,7 +355,8 @@ def entry_of(
 
 
 def _changes(transaction: Transaction, state: State) -> Iterator[Change]:
-    """Yield the changes in the order to apply them: a map is declared before its entries, and removed after them."""
+    """Yield the changes in the order in which they must be applied: a new map comes before its entries, and the removal
+    of a map after the removal of its entries."""
     for word, kind in transaction.declared.items():
         if kind is not None:
             check_name(word.encode())

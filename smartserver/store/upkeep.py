@@ -1,8 +1,9 @@
-"""Upkeep: makes checkpoints and deletes leftovers. No answer depends on it, and it never drops a revision.
+"""Upkeep: writes checkpoints and deletes leftovers. No answer depends on it, and it never drops a revision.
 
-A file in `packs` is deleted only a day after a record dropped it. So any record that names the file was published
-before, and later writers know that it is dropped. A pack that no record names is dropped when its request is in the
-entries, or when it joins other packs. Any other unnamed pack stays: it may be all that is left of an answered push.
+A pack is deleted only a day after a record dropped it. So any record that names the pack was published before, and
+later writers know that it is dropped. A pack that no record names is dropped if its request is in the history, or if
+its trailer has no request, as after a repack. Any other unnamed pack stays: it may be all that is left of an answered
+push.
 """
 
 from __future__ import annotations
@@ -28,20 +29,22 @@ from transports.errors import NoSuchFile, TransportError
 from transports.steps import GetStat, ListDirectory, Withdraw
 
 MOST_OVER_LINK = 1 << 20
-"""Bytes that a checkpoint may move unasked over a link: a second at 8 Mbit/s, once in 64 changes."""
+"""The most bytes that writing a checkpoint after a change may transfer to a remote store: a second at 8 Mbit/s, once in
+64 changes."""
 
 LARGE = 64 << 10
-"""Bytes, of some thousand refs, above which a record should not stay the newest one, because each look reads the newest
+"""The bytes (of some thousand refs) above which a record should not stay the newest, because each look reads the newest
 record."""
 KEPT = 24 * 3600
-"""Seconds that a dropped pack is kept for readers of an older state, and a leftover for a writer that still runs."""
+"""Seconds for which a dropped pack is kept for readers of an older state, and a leftover for a writer that still
+runs."""
 
 log = logging.getLogger("smartserver")
 
 
 def tidy_log(line: Log, clock: Callable[[], float], most: int = sys.maxsize) -> None:
-    """Append a record that does nothing if the newest record is large, because each look reads the newest record. If a
-    checkpoint is due and transfers at most `most` bytes, create it and clean the log."""
+    """If the newest record is large, append a record that does nothing, because each look reads the newest record. If a
+    checkpoint is due and transfers at most `most` bytes, write it and clean the log."""
     if line.since.newest > LARGE:
         newest = line.look()
         if line.since.newest > LARGE:  # No other process has done so.
@@ -64,8 +67,8 @@ class PackFile(NamedTuple):
 
 
 def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
-    """Delete leftovers of dead writers and files dropped `kept` seconds ago. Return the number of deleted files. `kept`
-    may be less than a day only if no process uses these files."""
+    """Delete leftovers of dead writers, and files that were dropped at least `kept` seconds ago. Return the number of
+    deleted files. `kept` may be less than a day only if no process uses these files."""
     folder = line.folder
     # Listed before the state is read: a file that a later record names was not listed, or is young.
     incoming, listed = ListDirectory(INCOMING), ListDirectory(PACKS)
@@ -110,7 +113,8 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
 
 
 def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozenset()) -> list[PackFile]:
-    """Return the existing packs among the files with these names, without the packs in `named`."""
+    """Return the packs among the `files`, names in the folder `packs`. Packs in `named`, and packs that were deleted
+    meanwhile, are left out."""
     looks: dict[bytes, GetStat] = {}
     for file in files:
         with contextlib.suppress(ValueError):
@@ -122,7 +126,8 @@ def packs_in(folder: Transport, files: Sequence[str], named: Set[bytes] = frozen
 
 
 def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -> list[GetStat]:
-    """Find the indexes and summaries whose pack is missing."""
+    """Return performed steps for the indexes and summaries among the `files` whose pack is missing. `named`: packs
+    whose files are left out."""
     kept = {name.hex() for name in named} | {name.removesuffix(".pack") for name in files if name.endswith(".pack")}
     alone = [name for name in sorted(files) if name.endswith(DERIVED) and name.partition(".")[0] not in kept]
     looks = [GetStat(f"{PACKS}/{name}") for name in alone]
@@ -131,8 +136,8 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether a pack can be dropped without loss, because it joins existing packs, or its request was carried
-    out."""
+    """Tell whether a pack that no state names can be dropped without loss: a repack or prune wrote it, or its request
+    was carried out."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -140,8 +145,8 @@ def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
-    """Delete files, which another process may do at the same time. Return True if each existing file was deleted. A
-    record's file may be a folder."""
+    """Delete files, which another process may do at the same time. Return for each existing file, by path, True if it
+    is deleted now."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]

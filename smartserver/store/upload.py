@@ -44,8 +44,8 @@ class Upload:
         graph_first: bool,
         policy: Policy = SAFE,
     ) -> None:
-        """`transaction`: the transaction that segments are checked against. `quarantine`: makes a `Quarantine` when the
-        first new segment arrives."""
+        """`transaction`: the transaction against which segments are checked. `quarantine`: creates a `Quarantine` when
+        the first new segment arrives. `graph_first`: True if the body begins with its graph."""
         self.allowance = transaction.allowance
         self._quarantine = quarantine
         self._policy = policy
@@ -60,15 +60,15 @@ class Upload:
         self.unwanted: Set[RevisionId] = frozenset()
         """New revisions of the body that were cut out of the pack."""
         self._metas_and_facts: dict[RevisionId, tuple[bytes | None, bytes | None]] = {}
-        """The results of `own_meta` and `fact` for each revision in `unwanted`. The calls of the request may be run
-        again, and must refuse the same ref for the same reason."""
+        """The results of `own_meta` and `fact` for each revision in `unwanted`. If the calls of the request are run
+        again, they must refuse the same ref for the same reason."""
         self.entry: PackEntry | None = None
         """The entry of the new pack, after `finish`; None if the body had nothing new."""
         self._written = False
-        """True if the trailer of that pack was written."""
+        """True if the trailer of the new pack was written."""
 
     def write(self, chunk: bytes | memoryview) -> None:
-        """Check the next bytes of the body, cut anywhere."""
+        """Check the next bytes of the body. A chunk may end inside a segment."""
         self._size += len(chunk)
         came: list[tuple[RevisionId, bytes]] = []
         try:
@@ -95,7 +95,7 @@ class Upload:
 
     @property
     def warnings(self) -> dict[str, tuple[int, Key]]:
-        """The faults of received records that are no reason to refuse them: see `Judge.warnings`."""
+        """The faults of received records for which the policy does not refuse them; see `Judge.warnings`."""
         return self._validator.judge.warnings
 
     def own_meta(self, revision: RevisionId) -> bytes | None:
@@ -143,7 +143,7 @@ class Upload:
         and bases are proved again.
 
         Raises:
-            MissingParents: a revision that was left out as stored or unwanted is no longer stored or unwanted.
+            MissingParents: the pack lacks a revision because it was stored or unwanted before, and now it is neither.
         """
         snapshot, left_out = transaction.snapshot, self._validator.left_out
         needed = [*left_out, *(revision for revision in self.unwanted if revision not in unwanted)]
@@ -175,7 +175,7 @@ class Upload:
         self._validator, self._checked, self.entry, self._written = validator, snapshot, entry, False
 
     def write_down(self, trailer: Trailer) -> None:
-        """Append the trailer to the new pack, if the upload has one, and make the pack durable. A second call does
+        """Append the trailer to the new pack, if the upload has a pack, and make it durable. A second call does
         nothing."""
         draft = self._validator.draft
         if self.entry is not None and draft is not None and not self._written:
@@ -189,7 +189,7 @@ class Upload:
 
     @property
     def written(self) -> int:
-        """The bytes of the new pack so far."""
+        """The number of bytes of the new pack so far."""
         return 0 if self._validator.draft is None else self._validator.draft.length
 
     def leave(self) -> None:

@@ -1,5 +1,5 @@
-"""Reads and checks a whole repository. Damage is reported by file, byte and key, and not raised. An unreachable store
-raises its error, since that says nothing of any file, unless damage was found before.
+"""Reads and checks a whole repository. Damage is reported with file, byte and key instead of being raised. The error of
+an unreachable store is raised, because it says nothing about any file, unless damage was found before.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ from transports.errors import NoSuchFile, PermissionDenied, TransportError, Tran
 from transports.steps import ReadRanges
 
 MAX_PROBLEMS = 10_000
-"""The most problems that are listed. If there are more, one more line says so."""
+"""The most problems that are listed. One more line says that further problems were found."""
 LEAST_HOLE = 8
-"""The least number of zero bytes inside a file that a loss of power explains: fewer are damage."""
+"""The fewest wrong zero bytes inside a file that count as caused by a loss of power. Fewer count as damage."""
 NO_INDEX = "missing or damaged: the pack is read in its place each time the repository is opened, which takes longer"
-"""The message for an index that must be rebuilt. The rebuilt index is not written to the disk: lineages are lost, so
-its hash may differ from the one in the log."""
+"""The message for an index that must be rebuilt. The rebuilt index is not written to the disk, because it lacks some
+lineages, so that its hash may differ from the one in the log."""
 
 MEND = "smartserver verify --mend puts it right"
 REMADE = "logs read the records instead; smartserver pack makes it again"
@@ -51,8 +51,8 @@ Progress = Callable[[int, int], None]
 
 
 def verify(log: Log, progress: Progress, allowance: Allowance | None = None) -> VerifyReport:
-    """Read and check a whole repository. `progress`: is called with the bytes done, and the bytes in all. `allowance`:
-    is charged for refs and map entries."""
+    """Read and check a whole repository. `progress`: is called with the number of bytes done, and of all bytes.
+    `allowance`: is charged for refs and map entries."""
     try:
         head = log.look()
     except (CorruptFile, TransportError) as error:
@@ -129,7 +129,7 @@ class _Verification:
             self._report(problem)
 
     def _open(self) -> Snapshot:
-        """Open the snapshot of the state, or of the longest run of its first packs that can be opened."""
+        """Open the snapshot of the state, or of as many of its first packs as can be opened."""
         packs = self._state.packs
         count, problem = len(packs), ""
         while True:
@@ -211,7 +211,7 @@ class _Verification:
             self._compare(pack, builder)
 
     def _check_trailers(self, snapshot: Snapshot) -> None:
-        """Read and check the trailers behind all packs, in one call."""
+        """Read and check the trailers of all packs, in one call of the store if they are short."""
         tails = [ReadRanges(pack.path, [(pack.entry.length, TAIL)]) for pack in snapshot.packs]
         with contextlib.suppress(NoSuchFile):  # A pack was joined and deleted meanwhile.
             self._folder.perform(tails)
@@ -258,16 +258,16 @@ class _Verification:
 
 
 SHOWN = 80
-"""Characters of a tip's attributes in a message, at most."""
+"""The most characters of a tip's attributes in a message."""
 
 MOST = 1 << 16
 """The most entries that one request removes, because the log stores the old value of each entry."""
 
 
 def mend(transaction: Transaction) -> tuple[list[str], bool]:
-    """Repair data that an earlier release stored without proof, as much as one request may. Return a line for each
-    repair, and True if more is left. Attributes of tips are proved again, a map of the wrong kind gets the system's
-    kind, and entries that are not allowed are removed."""
+    """Repair data that an earlier release stored without proof, as much as one request may change. Return a line for
+    each repair, and True if more data must be repaired. Attributes of tips are proved again, a map of the wrong kind
+    gets the system's kind, and entries that are not allowed are removed."""
     if transaction.snapshot is not None:
         transaction.allowance.reads(*transaction.snapshot.extent)
     lines = list(_mend_refs(transaction))
@@ -303,8 +303,8 @@ def _said(value: RefValue) -> str:
 
 
 def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
-    """Return the entries that a map must not have, each with the reason. If the system has no such map, return all its
-    entries."""
+    """Return the keys of the entries that a map must not have, each with the reason. If the system has no such map,
+    these are all its entries."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     found = {}
@@ -322,7 +322,7 @@ def _wrong_entries(transaction: Transaction, name: str) -> dict[bytes, str]:
 
 
 def _mend_kind(transaction: Transaction, name: str, *, is_empty: bool) -> Iterator[str]:
-    """Correct the declared kind of a map, or remove a map that the system does not have, if `is_empty`."""
+    """Correct the declared kind of a map. If the system has no such map, remove the map if it `is_empty`."""
     system = system_of(transaction.vcs)
     known = system.maps.get(name)
     declared = transaction.declared_kind(name)

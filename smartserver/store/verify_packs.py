@@ -36,7 +36,7 @@ def damage(error: CorruptFile | TransportError) -> str:
     """Return the message of an error about a file.
 
     Raises:
-        TransportFailed, PermissionDenied: the error says nothing about the file.
+        TransportFailed, PermissionDenied: the given error, because it says nothing about the file.
     """
     if isinstance(error, PermissionDenied) or (isinstance(error, TransportFailed) and not error.path):
         raise error
@@ -49,12 +49,12 @@ class SegmentReport(msgspec.Struct):
     segments: int = 0
     records: int = 0
     ghosts: list[RevisionId] = []
-    """The parents that are marked absent; some may have been stored since."""
+    """The parents that are marked absent. Some may have been stored since."""
 
 
 class SegmentCheck:
-    """Reads and checks segments of a snapshot, best in ascending order. `report`: is called with each damage. `pulse`:
-    is called during the work, and may raise to end it."""
+    """Reads and checks segments of a snapshot; in ascending order it is fastest. `report`: is called with a message for
+    each damage. `pulse`: is called repeatedly, and may raise an error to end the work."""
 
     def __init__(
         self, snapshot: Snapshot, report: Callable[[str], None], pulse: Callable[[], None] = lambda: None
@@ -68,13 +68,13 @@ class SegmentCheck:
         self._references = ReferenceCache()
         self._recent = RecentRecords(TEXT_BYTES)
         self._window = ("", 0, b"")
-        """The read-ahead: the path of the pack, the offset, and the bytes."""
+        """The bytes that were read ahead, with the path of their pack and their offset in it."""
         self._ahead_size = CHUNK
         self.found = SegmentReport()
 
     def segments(self, number: int) -> Iterator[tuple[int, bytes, Segment | None]]:
-        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded form of
-        each readable segment. The decoded form is None if decoding fails or the index has another segment there."""
+        """Read and check the segments of a pack, and report damage. Yield the number, the bytes and the decoded header
+        of each readable segment; None as header if it cannot be decoded or differs from the index."""
         pack = self._snapshot.packs[number]
         for local in range(pack.index.segments):
             content = self._read(pack, local)
@@ -85,13 +85,13 @@ class SegmentCheck:
                 yield local, content, segment
 
     def check(self, number: int, local: int, content: bytes) -> None:
-        """Check a segment of a pack, given its bytes."""
+        """Check the segment `local` of the pack `number`, given its bytes."""
         segment = self._decode(self._snapshot.packs[number], local, content)
         if segment is not None:
             self._check(number, local, segment, content)
 
     def _read(self, pack: OpenPack, local: int) -> bytes | None:
-        """Read the bytes of a segment. If that fails, report it and return None."""
+        """Read the bytes of a segment. If this fails, report the damage and return None."""
         start, stop = pack.index.segment_offsets[local], pack.index.segment_offsets[local + 1]
         try:
             path, begin, window = self._window
@@ -112,7 +112,7 @@ class SegmentCheck:
         return pack.reader.read(start, size)
 
     def _decode(self, pack: OpenPack, local: int, content: bytes) -> Segment | None:
-        """Decode a segment. If that fails, or the index has another segment there, report it and return None."""
+        """Decode a segment. If this fails, or the index names another segment, report the damage and return None."""
         offset, revision = pack.index.segment_offsets[local], pack.index.revision(local)
         try:
             segment = decode_segment(content, 0, self._kinds)
@@ -226,16 +226,16 @@ class SegmentCheck:
 
 
 TEXTS = 128 << 20
-"""Bytes of text that are cached. A check of 12,502 revisions then reads a tenth of the packs twice; with 40 MiB,
-all."""
+"""The most bytes of texts that the prover caches. A check of 12,502 revisions then reads a tenth of the packs twice;
+with 40 MiB it reads all of them twice."""
 
 Progress = Callable[[int], None]
-"""Called with the number of bytes of packs that were read so far."""
+"""A function that is called with the number of bytes of packs that were read so far."""
 
 
 def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
-    """Prove all packs natively, and return the report. Return None if there is damage, or a pack cannot be proved
-    natively: then Python checks all packs, and reports the damage."""
+    """Prove all packs natively, and return the report. Return None if a pack is damaged or cannot be proved natively.
+    The caller must then check all packs in Python, which reports the damage."""
     prover = make_prover(snapshot.state.vcs, TEXTS, False, None)
     if prover is None or snapshot.is_remote:
         return None
@@ -252,7 +252,7 @@ def check_packs(snapshot: Snapshot, progress: Progress) -> SegmentReport | None:
 
 
 class _NotAsItMustBe(Exception):
-    """The native check found damage, which the check in Python will report."""
+    """The native check found damage. The check in Python will report it."""
 
 
 def _refuse(_problem: str) -> None:
@@ -260,7 +260,7 @@ def _refuse(_problem: str) -> None:
 
 
 def _check_pack(prover: Prover, check: SegmentCheck, number: int, pack: OpenPack) -> Iterator[int]:
-    """Check a pack, and yield the number of bytes after each read."""
+    """Check a pack, and yield the number of bytes of each read."""
     index, entry, reader = pack.index, pack.entry, pack.reader
     said = index.segments, index.records if entry.has_index else 0
     if pack.rebuilt is not None or said != (entry.segments, entry.records):

@@ -32,7 +32,7 @@ from smartserver.store.state import MAP
 
 class RepositoryView:
     """A snapshot with the changes of a request so far. A method that needs an existing repository raises
-    NoSuchRepository. A method with revisions as arguments raises MissingRevision for an unknown one."""
+    NoSuchRepository. A method that walks the history from a given revision raises MissingRevision if it is unknown."""
 
     def __init__(
         self,
@@ -50,15 +50,15 @@ class RepositoryView:
         self.snapshot = snapshot
         """The repository before the request; None if it does not exist."""
         self.created: tuple[str, tuple[Kind, ...], dict[str, bytes]] | None = None
-        """System, kinds and settings of the repository that this request creates; None if it creates none."""
+        """The system, kinds and settings of the repository that this request creates; None if it creates none."""
         self.changes: dict[bytes, RefValue | None] = {}
-        """Refs that differ from the snapshot's; None removes a ref."""
+        """The refs that the request changes, by name; None means that the ref is removed."""
         self.entries: dict[str, dict[bytes, bytes | None]] = {}
-        """Entries of maps that differ from the snapshot's; None removes an entry."""
+        """The entries that the request changes, by map and key; None means that the entry is removed."""
         self.declared: dict[str, str | None] = {}
-        """Kinds of maps that differ from those declared in the snapshot; None removes a map."""
+        """The kinds of maps that the request declares, by map; None means that the map is removed."""
         self.setting_changes: dict[str, bytes | None] = {}
-        """Settings that differ from the snapshot's; None removes a setting."""
+        """The settings that the request changes, by name; None means that the setting is removed."""
         self.deleted = False
         """True if this request deletes the repository."""
         self.remembered = False
@@ -66,7 +66,7 @@ class RepositoryView:
         self._folders: Counter[bytes] | None = None
         """The number of refs below each folder of refs; counted on first use."""
         self._belonging: dict[bytes, set[tuple[str, bytes]]] = {}
-        """By ref, the entries set by this request that belong to the ref, each as map and key."""
+        """The entries that this request set and that belong to a ref, by ref, each as map and key."""
         self.path = path
         self._format = line
         self._own_meta = own_meta
@@ -114,7 +114,7 @@ class RepositoryView:
         return {name: value for name, value in joined.items() if value is not None}
 
     def refs(self) -> Mapping[bytes, RefValue]:
-        """All refs with the changes so far."""
+        """Return all refs with the changes so far."""
         if self.created is not None:
             stored: Mapping[bytes, RefValue] = {}
         else:
@@ -136,8 +136,8 @@ class RepositoryView:
         return self._stored_ref(name)
 
     def nested(self, name: bytes) -> bytes | None:
-        """Return a ref that conflicts with `name`, or None. For example, a client that stores refs in files cannot have
-        both `a` and `a/b`."""
+        """Return the ref that conflicts with `name`, or `name/...` if a ref below it does; None if there is no
+        conflict. A client that stores refs in files cannot have both `a` and `a/b`."""
         if not system_of(self.vcs).refs_are_files:
             return None
         for above in folders_of(name):
@@ -156,11 +156,11 @@ class RepositoryView:
         return self._stored.ordinal(revision) is not None
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Tell whether `revision` is or descends from `ancestor`, over stored and announced edges that are not cut."""
+        """Tell whether `revision` is or descends from `ancestor`, in the graph of stored and announced revisions."""
         return self._graph.is_ancestor(self._ordinal(ancestor), self._ordinal(revision), self.charge)
 
     def heads(self, revisions: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return the `revisions` that no other of them descends from."""
+        """Return those of `revisions` that are not ancestors of another one."""
         found = self._graph.heads([self._ordinal(revision) for revision in revisions], self.charge)
         return [self._graph.revision(ordinal) for ordinal in found]
 
@@ -173,7 +173,7 @@ class RepositoryView:
         return [revision for revision, ordinal in zip(revisions, ordinals, strict=True) if ordinal in found]
 
     def leads_forward(self, name: bytes, old: RevisionId, new: RevisionId) -> bool:
-        """Tell whether `new` descends from `old` or, if that is a label (an annotated tag), from its target."""
+        """Tell whether `new` is or descends from `old` or, if `old` is a label (an annotated tag), its target."""
         if self.is_ancestor(old, new):
             return True
         if system_of(self.vcs).tip_meta(name) is not None:
@@ -190,8 +190,8 @@ class RepositoryView:
         return [name for name in dict.fromkeys([*stored, *self.declared]) if self.declared.get(name, "") is not None]
 
     def map_kind(self, name: str) -> str | None:
-        """Return the kind of a map, `ids` or `opaque`: the system's, else the declared one. None if the map never had
-        an entry."""
+        """Return the kind of a declared map, `ids` or `opaque`: the kind that the system defines, else the declared
+        one. Return None if the map is not declared."""
         declared = self.declared_kind(name)
         known = system_of(self.vcs).maps.get(name)
         return declared if declared is None or known is None else known.kind
@@ -203,8 +203,8 @@ class RepositoryView:
         return None if self.created is not None else self._present().state.map_kind(name)
 
     def map(self, name: str) -> Mapping[bytes, bytes]:
-        """Return the entries of a map with the changes so far. The key of an entry of a ref begins with the ref's name
-        and NUL."""
+        """Return the entries of a map with the changes so far. If an entry belongs to a ref, its key begins with the
+        ref's name and NUL."""
         stored = self._stored_map(name)
         if not self.entries.get(name):
             return stored
@@ -218,7 +218,7 @@ class RepositoryView:
         return changed[key] if key in changed else self._stored_map(name).get(key)
 
     def with_entries(self, name: str, firsts: Sequence[bytes]) -> list[bytes]:
-        """Return the `firsts` with which a key of a map begins, with the changes so far."""
+        """Return each of `firsts` that is a prefix of some key in a map, with the changes so far."""
         changed = self.entries.get(name, {})
         self.charge(len(changed) + len(firsts))
         new = sorted(key for key, value in changed.items() if value is not None)
@@ -233,19 +233,19 @@ class RepositoryView:
         return [first for first in firsts if begins(first)]
 
     def superseded(self, tips: Sequence[RevisionId]) -> tuple[Tips, Tips]:
-        """Return the tips of a ref that other tips replace; see `records.system.System.superseded`."""
+        """Return the tips of a ref that entries of maps mark as superseded (`records.system.System.superseded`)."""
         return system_of(self.vcs).superseded(self, tips)
 
     def entry_rights(self, name: str, changes: Sequence[EntryValues]) -> list[str]:
-        """Return the permissions that changes of entries need; see `records.system.System.entry_rights`."""
+        """Return the name of the right that each change of an entry needs (`records.system.System.entry_rights`)."""
         return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
-        """Return the revisions that entries of a map keep alive."""
+        """Return the revisions that entries of a map name (`records.system.System.named_revisions`)."""
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:
-        """Return the heads of those announced revisions that are stored already."""
+        """Return the heads among the announced revisions that are stored already."""
         # Every revision between two stored ones is stored, so a head is no parent of a stored revision.
         inner, held = bytearray(self._stored.count), array("I")
         for revision, parents in self.announced:
@@ -262,7 +262,7 @@ class RepositoryView:
         return self._graph.count - self._stored.count
 
     def followed(self, candidates: Sequence[RevisionId], tips: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return the `candidates` that `tips` reach, and the labels (annotated tags) that point to a reached revision.
+        """Return the `candidates` that `tips` reach, and those that are labels (annotated tags) of a reached revision.
         Unknown ids are ignored."""
         graph = self._stored
         found = sorted({ordinal for ordinal in map(graph.ordinal, candidates) if ordinal is not None})
@@ -294,8 +294,8 @@ class RepositoryView:
     def plan_pull(
         self, wants: Sequence[RevisionId], haves: Sequence[RevisionId], absent: Sequence[RevisionId] = ()
     ) -> PullPlan:
-        """Plan the segments that `wants` reach and `haves` do not. `absent`: ids that the client lacks although it has
-        their children. They do not count as had, nor do ancestors that `haves` reach only through them."""
+        """Plan the segments of the revisions that `wants` reach and `haves` do not. `absent`: revisions that the client
+        lacks although it has their children; the walk from `haves` stops before them."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         snapshot = self._present()
@@ -308,7 +308,7 @@ class RepositoryView:
         return PullPlan(ranges, len(ordinals), snapshot.size(ranges), tuple(ordinal is not None for ordinal in found))
 
     def stats(self) -> RepositoryStats:
-        """Return the numbers and sizes of the stored repository."""
+        """Return counts and sizes of the repository before this request."""
         snapshot = self._present()
         state = snapshot.state
         return RepositoryStats(
@@ -333,8 +333,8 @@ class RepositoryView:
         ref: bytes = b"",
         inner: str = "",
     ) -> tuple[PullPlan | ContentPlan, bytes]:
-        """Plan the answer to a selector; also return a message of the system. Whole revisions travel as a bulk stream.
-        `ref`: the first ref that the request named. `inner`: the part of the path below the branch."""
+        """Plan the answer to a selector. Also return the system's message for the client. Whole revisions are sent as a
+        bulk stream. `ref`: the first ref that the request named. `inner`: the part of the path below the branch."""
         if self.created is not None:
             raise NoSuchRepository(self.path)
         question = ReadScope(wants, haves, ref)
@@ -399,6 +399,6 @@ def merge(ordinals: Sequence[int]) -> tuple[tuple[int, int], ...]:
 
 
 def folders_of(name: bytes) -> list[bytes]:
-    """Return the beginnings of a ref's name that could be other refs: `a` and `a/b` for `a/b/c`."""
+    """Return the folders that contain a ref: `a` and `a/b` for `a/b/c`."""
     parts = name.split(b"/")
     return [b"/".join(parts[:depth]) for depth in range(1, len(parts))]

@@ -58,7 +58,7 @@ READERS: dict[FrameType, Callable[[Frame], events.Event]] = {
     FrameType.PONG: lambda frame: events.Pong(bytes(frame.payload)),
     FrameType.GOAWAY: lambda frame: events.GoAway(bytes(frame.payload)),
 }
-"""The functions that make an event of a frame, by the type of the frame."""
+"""The function that makes an event of a frame, by the type of the frame."""
 
 
 def _is_continued(frame: Frame) -> bool:
@@ -74,7 +74,7 @@ def _pieces(kind: FrameType, request_id: int, payload: bytes) -> list[Frame]:
 
 
 def _message(kind: FrameType, request_id: int, payload: bytes, more: bool) -> list[Frame]:
-    """Return the frames of a message or of a part of a message."""
+    """Return the frames of a message or, with `more`, of a part of a message."""
     frames = _pieces(kind, request_id, payload)
     full = _is_continued(frames[-1])
     if more and not full:
@@ -116,11 +116,11 @@ WRITERS: dict[type, Callable[..., list[Frame]]] = {
     events.Pong: lambda event: [Frame(FrameType.PONG, 0, event.payload)],
     events.GoAway: lambda event: [Frame(FrameType.GOAWAY, 0, event.reason)],
 }
-"""The functions that build the frames of an event, by the type of the event."""
+"""The function that makes the frames of an event, by the type of the event."""
 
 
 class Connection:
-    """The protocol of one connection, seen from `role`'s end.
+    """The protocol at one end of a connection. `role`: the role of this end.
 
     After a `RemoteProtocolError` every further call raises it again. After a `LocalProtocolError` the connection is
     as it was before the call.
@@ -135,10 +135,10 @@ class Connection:
         self._eof = False
         self._broken: RemoteProtocolError | None = None
         self._unseen = 0
-        """Bytes read and not yet shown to the observers."""
+        """The number of bytes that were read and not yet reported to the observers."""
 
     def receive_data(self, data: bytes) -> None:
-        """Take bytes from the peer. Empty `data` has no effect.
+        """Add bytes that were received from the peer. Empty `data` has no effect.
 
         Raises:
             LocalProtocolError: `receive_eof` was called before.
@@ -150,7 +150,8 @@ class Connection:
         self._buffer.feed(bytes(data))
 
     def receive_eof(self) -> None:
-        """Note that the peer sends no more. `next_event` reports that after all earlier events.
+        """Note that the peer sends no more bytes. After all earlier events, `next_event` returns `PeerClosed` or raises
+        Interrupted.
 
         Raises:
             RemoteProtocolError: the connection is broken.
@@ -187,8 +188,8 @@ class Connection:
 
     @property
     def at_rest(self) -> bool:
-        """True if neither side must send anything and no bytes are unread, so that another process can take the
-        connection."""
+        """True if neither side must send anything and no frame is incomplete, so that another process can take the
+        connection. This holds only once `next_event` has returned None."""
         return self._broken is None and not self._eof and self._state.at_rest and not self._buffer.part_way
 
     @property

@@ -45,8 +45,8 @@ class Body(msgspec.Struct, frozen=True):
 
 
 class End(msgspec.Struct, frozen=True):
-    """The end of a body, with the number of its segments and the bytes of all its chunks. `trace`: the server's trace
-    of the request (`messages.encode_server_trace`)."""
+    """The end of a body. `segments`: the number of its segments. `size`: the bytes of all its chunks. `trace`: the
+    server's trace of the request (`messages.encode_server_trace`); empty from a client."""
 
     id: int
     segments: int

@@ -56,10 +56,10 @@ SIZES: dict[FrameType, tuple[int, int]] = {
     FrameType.REQUEST_WITH_BODY: (0, MAX_FRAME),
     FrameType.REPLY_WITH_BODY: (0, MAX_FRAME),
 }
-"""The least and the most bytes of payload, by the type of the frame."""
+"""The fewest and the most bytes of payload of a frame, by its type."""
 
 OF_CONNECTION = frozenset({FrameType.PING, FrameType.PONG, FrameType.GOAWAY})
-"""The types that belong to no request: their id is 0."""
+"""The types of frames that belong to no request and have the id 0."""
 
 CONTINUED = frozenset(
     {
@@ -70,7 +70,7 @@ CONTINUED = frozenset(
         FrameType.ERROR,
     }
 )
-"""The types of which a frame with a full payload continues in the next frame of the same type and id."""
+"""The types of frames whose message continues in the next frame of the same type and id if the payload is full."""
 
 
 class Frame(NamedTuple):
@@ -127,18 +127,17 @@ class ReceiveBuffer:
     """
 
     def __init__(self, *, reuses: bool = False) -> None:
-        """`reuses`: true if the next frame of the same size reuses the allocation, which is held until then. Without
-        reuse, the allocator returns such large blocks to the system, and a client takes a fifth longer for a
-        megabyte."""
+        """`reuses`: true to keep the allocation of a frame for the next frame of the same size. Without reuse, the
+        allocator returns such large blocks to the system, and a client takes a fifth longer for a megabyte."""
         self._reuses = reuses
         self._pieces: deque[bytes] = deque()
         self._at = 0
-        """The bytes of the first piece that were read."""
+        """The number of bytes of the first piece that were read."""
         self._line = bytearray()
         self._header = bytearray()
         self._payload = bytearray()
         self._missing = 0
-        """Bytes of payload that are still missing, once the header is complete."""
+        """Once the header is complete, the number of bytes of payload that are still missing."""
 
     def feed(self, piece: bytes) -> None:
         """Append received bytes."""
@@ -181,10 +180,10 @@ class ReceiveBuffer:
         return None
 
     def frame(self) -> Frame | None:
-        """Return the next complete frame, or None while there is none.
+        """Return the next frame; None while it is incomplete.
 
         Raises:
-            RemoteProtocolError: its header is not valid.
+            RemoteProtocolError: the header of the frame is not valid.
         """
         while len(self._header) < HEADER.size:
             if not self._pieces:
@@ -272,6 +271,6 @@ _BANNERS = (
 
 
 def _not_hpss(seen: bytes) -> str:
-    """Return a description of a peer whose first bytes are `seen`."""
+    """Return the message of a `NotHpss` for a peer whose first bytes are `seen`."""
     guess = next((f" (this looks like {name})" for banner, name in _BANNERS if banner.match(seen)), "")
     return f"the peer does not speak hpss: expected {PREFACE!r}, got {seen!r}{guess}"

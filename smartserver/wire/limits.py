@@ -12,16 +12,16 @@ MAX_FRAME = 256 * KIB
 header of nine bytes is only 0.003 %. A message whose payload fills a frame continues in the next."""
 
 MAX_PREFACE = 64
-"""The opening line, newline included. `hpss!` and nine versions of five digits are 60."""
+"""The most bytes of the opening line, newline included. `hpss!` and nine versions of five digits are 60."""
 
 MAX_PING = 64
-"""Payload of PING and PONG: a clock value and a nonce fit; HTTP/2 has 8, WebSocket 125."""
+"""The most bytes of the payload of a PING or PONG. A clock value and a nonce fit; HTTP/2 has 8, WebSocket 125."""
 
 MAX_REASON = 1 * KIB
 """The most bytes of the payload of GOAWAY, which is one sentence for the user."""
 
 MAX_OPEN_REQUESTS = 128
-"""Requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
+"""The most requests without a final answer on one connection; RFC 9113 (6.5.2) advises no fewer than 100 for HTTP/2."""
 
 MAX_MESSAGE = 64 * MIB
 """The most bytes of a message joined from its frames. 500,000 refs of 120 bytes, more than the largest reply in use,
@@ -34,14 +34,14 @@ MB."""
 # What one request may hold
 
 MAX_CALLS = 65_536
-"""Calls in one request. A mirror of 20,000 refs is one request; three times that, rounded up."""
+"""The most calls in one request: three times those of a mirror of 20,000 refs, rounded up."""
 
 MAX_FILE_CALLS = 1024
-"""The most file-level (VFS) calls in one request. Each may keep a file open until its content was sent, and a server
-requests 65,536 descriptors. Reading all packs of a repository takes some 40 calls."""
+"""The most file-level (VFS) calls in one request. Each may keep a file open until its content is sent, and a server
+asks the system for 65,536 descriptors. Reading all packs of a repository takes some 40 calls."""
 
 MAX_RESULTS = 16 * MIB
-"""Bytes of the results of one request's calls: without a limit, a small request could cause a huge answer."""
+"""The most bytes of the results of one request's calls: without it, a small request could cause a huge answer."""
 
 # The most that a client accepts of an answer: decoded, a byte of msgpack may become 100.
 
@@ -60,23 +60,23 @@ MAX_WORDS = 256
 settings."""
 
 MAX_SPANS = 256
-"""Spans of an answer, and spans of an END."""
+"""The most spans (timed steps of the server) in an answer, and in an END."""
 
 MAX_COUNTS = 128
-"""The most counts of an answer, and of an END."""
+"""The most counts (values of the server's counters) in an answer, and in an END."""
 
 MAX_SPAN_NAME = 100
-"""Characters of the name of a span, which is for a person."""
+"""The most characters of the name of a span."""
 
 MAX_END = 40 * KIB
-"""Bytes of the ServerTrace that END has: 256 spans with names of 100 characters each, and 128 counts."""
+"""The most bytes of the ServerTrace in an END: 256 spans with names of 100 characters each, and 128 counts."""
 
 MAX_ARGUMENTS = 4 * MIB + 64 * KIB
 """The most bytes of the arguments of one error or advice. The largest error names 4,096 ids of 1,024 bytes, which are
 4.2 MB."""
 
 MAX_PUSH_OPTIONS = 64 * KIB
-"""Bytes of the push options of a request: each is kept in the log for a day."""
+"""The most bytes of the push options of a request, which the log keeps for a day."""
 
 MAX_HAVES = 256
 """The most haves in one pull. 256 ids of 20 bytes are 5.4 KB, under half of `INITIAL_WINDOW`."""
@@ -85,8 +85,8 @@ MAX_TIPS_KNOWN = 256
 """The most tips that a client remembers of one remote: as many as it may send."""
 
 MAX_ABSENT = 4096
-"""Parents that a pull may name as absent (shallow history). 4,096 ids of 20 bytes are 86 KB, which only shallow clients
-send."""
+"""The most parents that a pull may name as absent from the client (shallow history). 4,096 ids of 20 bytes are 86
+KB."""
 
 MAX_BULK_RATIO = 32
 """The factor by which a bulk stream in an upload may grow when it is decompressed, `BULK_ALLOWANCE` aside. A few bytes
@@ -100,15 +100,15 @@ BULK_BYTES = "bytes that a bulk stream became"
 without a bulk stream."""
 
 BULK_ALLOWANCE = 64 * KIB
-"""Bytes that are added to those received of a bulk stream before `MAX_BULK_RATIO` is applied."""
+"""The number that is added to the received bytes of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
 """The most bytes of a repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can
 serve it."""
 
 GRAPH_FIRST_THRESHOLD = 64 * KIB
-"""A push larger than this announces its graph before its records, so that it can be refused early. A smaller one wastes
-at most 64 KiB, half a second at 1 Mbit/s."""
+"""Bytes of a push above which the client sends the graph before the records, so that the server can refuse early. A
+smaller push that is refused wastes at most half a second at 1 Mbit/s."""
 
 # Moving bytes
 
@@ -122,38 +122,40 @@ PIECE = 512 * KIB
 of the speed. A connection has two pieces in memory: one that is sent, and the next one, which is read ahead."""
 
 NOTSENT_LOWAT = 128 * KIB
-"""TCP_NOTSENT_LOWAT: unsent bytes in the kernel delay more urgent ones. Half a frame ahead is enough, because bytes
-that are sent and not acknowledged do not count. 50 MB took as long as on a bare connection, over 250 ms with 100 Mbit/s
-and 1 s with 20 (`bench bulk`). The kernel adapts the buffer sizes."""
+"""The value of TCP_NOTSENT_LOWAT: more unsent bytes in the kernel would delay urgent frames. Half a frame is enough,
+because bytes that are sent but not acknowledged do not count. With this value, 50 MB took as long as on a bare
+connection, at 100 Mbit/s and 250 ms, and at 20 Mbit/s and 1 s (`bench bulk`). The kernel adapts the buffer sizes."""
 
 INITIAL_WINDOW = 14_480
-"""Ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network round trip."""
+"""The size of ten TCP segments of 1,448 bytes (RFC 6928). A request or reply of at most this size needs one network
+round trip."""
 
 UNREAD_BYTES = 4 * MIB
-"""The most bytes of answers that a server holds while its peer does not read them, without bodies and the longest
-answer. Above this limit the server drops the connection. The limit is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB,
+"""The most bytes of answers that a server holds while its peer does not read them; bodies and the longest answer do not
+count. Above this limit the server drops the connection. The limit is enough for `MAX_OPEN_REQUESTS` answers of 32 KiB,
 more than twice `INITIAL_WINDOW` each, or for 200,000 PONGs."""
 
 DRAIN_BYTES = 64 * MIB
-"""The bytes that a server reads and discards of a refused upload before it half-closes: bytes in flight at 1 Gbit/s and
-half a second."""
+"""The most bytes that a server reads and discards of a refused upload before it half-closes: the bytes in flight at 1
+Gbit/s with a round trip of half a second."""
 
 DRAIN_SECONDS = 60.0
-"""The most time for which a server reads and discards a refused upload: a client with a round trip of 1 s has sixty
-chances to see the refusal."""
+"""The most seconds for which a server reads and discards a refused upload, so that even a client with a round trip of
+many seconds sees the refusal."""
 
 # Idleness; nothing has a limit on its total time
 
 PING_INTERVAL = 20.0
-"""Silence after which a side that waits for an answer sends PING: NAT tables forget idle TCP after 60 s or more."""
+"""Seconds of silence after which a side that waits for an answer sends PING. NAT tables drop idle TCP connections after
+60 s or more."""
 
 IDLE_TIMEOUT = 120.0
 """Seconds of silence with unanswered PINGs after which the peer counts as disconnected: six intervals."""
 
 STALL_TIMEOUT = 600.0
-"""The time that a server waits for the next byte of a request, or for its peer to take the next byte of an answer;
-`serve --idle-timeout`. It is five times `IDLE_TIMEOUT`, because a client that computes between two pieces answers no
-PING."""
+"""The most seconds that a server waits for the next byte of a request, or for its peer to take the next byte of an
+answer (`serve --idle-timeout`). It is five times `IDLE_TIMEOUT`, because a client that computes between two pieces
+answers no PING."""
 
 KEEP_IDLE = 900.0
-"""The time that a server keeps a connection without an open request: long enough for the pause between two commands."""
+"""Seconds for which a server keeps a connection without an open request: enough for the pause between two commands."""

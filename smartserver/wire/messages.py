@@ -1,7 +1,7 @@
-"""The payloads of REQUEST, REPLY and ERROR: msgpack arrays; fields are only ever appended.
+"""The payloads of REQUEST, REPLY and ERROR: msgpack arrays, to which later versions only append fields.
 
-A request forbids unknown fields, so that an old server never executes half of what a new client meant; a reply skips
-them. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAME`).
+A server refuses a request with unknown fields, so that it never executes only the part that it understands; a client
+skips unknown fields of a reply. Payloads longer than one frame continue in the next (`wire.limits.MAX_FRAME`).
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class RequestFlag(enum.IntFlag):
     ATOMIC = 1
     """Either all calls are carried out, or none is."""
     CHECK_ONLY = 2
-    """Only verdicts are returned, and nothing is changed (dry run)."""
+    """The server only judges the calls and changes nothing (dry run)."""
     BODY = 4
     """BODY frames follow the request."""
     GRAPH_FIRST = 8
@@ -89,7 +89,7 @@ class Status(enum.IntEnum):
 
 
 class Fault(msgspec.Struct, frozen=True, array_like=True):
-    """An error with its code and its arguments by name (`named`)."""
+    """An error: its code, and its arguments by name, still encoded (`named`)."""
 
     code: str
     arguments: msgspec.Raw
@@ -105,7 +105,7 @@ class Outcome(msgspec.Struct, frozen=True, array_like=True):
 
 
 Entries = dict[bytes, bytes | None]
-"""The entries of a map: key -> value, or nil for a removed entry."""
+"""The values of a map's entries, by key; nil for a removed entry."""
 
 
 class State(msgspec.Struct, frozen=True, array_like=True):
@@ -113,8 +113,8 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
     `refs` and `maps` map a name to its new value, still encoded. The value of a ref is a `RefValue` of `records.model`,
     or nil for a deleted ref; the value of a map is its `Entries` (`entries_of`). `vcs` and `settings` are empty if they
-    did not change after `since`. `mark` distinguishes the version from the same one of another line of versions, such
-    as the one after the restoration of a backup.
+    did not change after `since`. After a backup is restored, the same version numbers are used again; `mark`
+    distinguishes two versions with the same number.
     """
 
     incarnation: bytes
@@ -128,7 +128,7 @@ class State(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Counters(msgspec.Struct, frozen=True, array_like=True):
-    """The cost of the request for the server: microseconds at work, then file operations."""
+    """The server's work for a request: its working time in microseconds, and its file operations."""
 
     microseconds: int = 0
     files_opened: int = 0
@@ -139,15 +139,15 @@ class Counters(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Advice(msgspec.Struct, frozen=True, array_like=True):
-    """A message of the server for the user: its kind, and arguments by name (`named`)."""
+    """A message of the server for the user: its kind, and its arguments by name, still encoded (`named`)."""
 
     kind: str
     arguments: msgspec.Raw
 
 
 class ServerSpan(msgspec.Struct, frozen=True, array_like=True):
-    """A span of the server's time for a request (`spans.Part`). `start` and `end` are microseconds by the server's
-    clock since the server had read the request."""
+    """A timed step of the server's work for a request. `part`: a `spans.Part`. `start`, `end`: microseconds after the
+    server had read the request, by its clock."""
 
     part: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
     name: Annotated[str, msgspec.Meta(max_length=MAX_SPAN_NAME)]
@@ -160,8 +160,8 @@ REPACKED = "repacked_meanwhile"
 
 
 class ServerTrace(msgspec.Struct, frozen=True, array_like=True):
-    """The server's trace of a request whose `traceparent` has the flag `sampled`: the spans since the last trace of the
-    request, and the counts since its start by name."""
+    """The server's trace of a request whose `traceparent` has the flag `sampled`: the spans since the previous trace of
+    the request, and the counts, by name, since the start of the request."""
 
     spans: Annotated[list[ServerSpan], msgspec.Meta(max_length=MAX_SPANS)] = []
     counts: Annotated[dict[str, int], msgspec.Meta(max_length=MAX_COUNTS)] = {}
@@ -172,8 +172,8 @@ Words = Annotated[list[str], msgspec.Meta(max_length=MAX_WORDS)]
 
 
 class Reply(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that was carried out, at least in part. `advice` and `trace` are not encoded if they are
-    empty."""
+    """The answer to a request that was carried out, at least in part. An empty `trace` is not encoded, nor is an empty
+    `advice` without a `trace`."""
 
     outcomes: Outcomes
     state: State | None = None
@@ -184,7 +184,7 @@ class Reply(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Failure(msgspec.Struct, frozen=True, array_like=True):
-    """The answer to a request that changed nothing. `trace` is as in `Reply`."""
+    """The answer to a request that changed nothing. An empty `trace` is not encoded."""
 
     fault: Fault
     outcomes: Outcomes = []
@@ -195,7 +195,7 @@ class Failure(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Progress(msgspec.Struct, frozen=True, array_like=True):
-    """The progress of a phase; `total` is 0 if it is unknown."""
+    """The progress of a phase of a request: `done` of `total` units. `total` is 0 if it is unknown."""
 
     phase: str
     done: int
@@ -227,7 +227,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def encode_server_trace(trace: ServerTrace | None) -> bytes:
-    """Encode a trace for END."""
+    """Encode a trace for END; None becomes an empty payload."""
     return _encoder.encode(trace) if trace is not None else b""
 
 
@@ -239,7 +239,7 @@ def _decode(decoder: msgspec.msgpack.Decoder[T], what: str, payload: bytes | msg
 
 
 def raw(value: object) -> msgspec.Raw:
-    """Return a value, encoded as in a message."""
+    """Encode a value as a part of a message."""
     return msgspec.Raw(_encoder.encode(value))
 
 

@@ -10,14 +10,14 @@ from smartserver.wire.events import Event
 
 
 class Observer(Protocol):
-    """Sees every event in order, each with its bytes on the wire.
+    """Receives every event in order, with the number of its bytes on the wire.
 
     The sizes of one direction add up to its bytes exactly: the opening line and skipped frames count with the event
-    after them. An observer sees a CANCEL that crossed the final answer, although `next_event` skips it.
+    after them. An observer also receives a CANCEL that crossed the final answer, which `next_event` skips.
     """
 
     def connecting(self) -> None:
-        """Note that a connection will be opened. This is called by the code that opens the connection, not by the
+        """Note that a connection will be opened. The code that opens the connection calls this method, not the
         core."""
 
     def sent(self, event: Event, size: int) -> None:

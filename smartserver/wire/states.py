@@ -59,12 +59,12 @@ class Role(enum.Enum):
 
     @property
     def peer(self) -> Role:
-        """The other role."""
+        """The role of the peer of this role."""
         return Role.SERVER if self is Role.CLIENT else Role.CLIENT
 
 
 class Step(enum.Enum):
-    """The effect of a frame on a request: its type, and whether its message continues in the next frame."""
+    """A step of a state machine: the type of a frame, and True if its message continues in the next frame."""
 
     REQUEST = (FrameType.REQUEST, False)
     REQUEST_MORE = (FrameType.REQUEST, True)
@@ -183,14 +183,15 @@ AFTER_CLIENT: dict[tuple[State, State], State] = {
     (ClientState.DONE, ServerState.REFUSABLE): ServerState.ANSWERING,
     (ClientState.CANCELLED, ServerState.REFUSABLE): ServerState.ANSWERING,
 }
-"""(client, server) after a step -> the new state of the server's machine. Other pairs do not change it."""
+"""The new state of the server's machine, by the pair of states (client, server) after a step. Other pairs do not change
+it."""
 
 OVER: frozenset[State] = frozenset({ClientState.DONE, ClientState.CANCELLED, ServerState.DONE})
 """The final states. A request is dropped when both its machines are in a final state."""
 
 
 class Slot(enum.Enum):
-    """An exclusive slot of a connection: each side may send only one such thing at a time."""
+    """Something of which each side of a connection may send only one at a time."""
 
     BODY = "a body"
     MESSAGE = "a message of several frames"
@@ -209,7 +210,7 @@ HOLDS: dict[State, frozenset[Slot]] = {
 
 
 class Side(enum.Enum):
-    """The state of one side of a connection. The value says what the side has sent, for messages."""
+    """The state of one side of a connection. In error messages, the value describes what the side has sent."""
 
     SILENT = "nothing"
     OPEN = "its opening line"
@@ -234,7 +235,7 @@ SIDES: dict[Side, dict[Opening, Side]] = {
 
 
 class Machine:
-    """Both machines of one request, and the bytes of body that each side has sent."""
+    """The states of both machines of one request, and the number of bytes of body that each side has sent."""
 
     __slots__ = ("body", "state")
 
@@ -244,7 +245,7 @@ class Machine:
 
 
 class ConnectionState:
-    """The state of a connection: its two sides and the requests without a final answer. `role` is our own."""
+    """The state of a connection: its two sides, and the requests that are not over. `role`: the role of this end."""
 
     def __init__(self, role: Role, last_id: int = 0) -> None:
         """`last_id`: the id of the last request on a connection that was at rest; 0 for a new connection."""
@@ -262,7 +263,7 @@ class ConnectionState:
 
     @property
     def at_rest(self) -> bool:
-        """True if both sides are open, no request is open, each PING has its PONG, and no GOAWAY was sent."""
+        """True if both sides are open, no request is open, each PING was answered, and no GOAWAY was sent."""
         both = all(side is Side.OPEN for side in self.sides.values())
         return both and not self._requests and not any(self._unanswered_pings.values()) and not self.going_away
 
@@ -270,7 +271,7 @@ class ConnectionState:
         """Record that `sender` opened, refused or closed its side.
 
         Raises:
-            ProtocolError: the sender may not do that now.
+            ProtocolError: the sender may not do this now.
         """
         side = self.sides[sender]
         if what not in SIDES[side]:
@@ -283,7 +284,7 @@ class ConnectionState:
         Return False for a CANCEL that crossed the final answer, and that must be ignored.
 
         Raises:
-            ProtocolError: the sender may not do that now; nothing has changed.
+            ProtocolError: the sender may not send this frame now; nothing has changed.
         """
         machine = self._requests.get(request_id)
         if machine is None:
@@ -329,7 +330,7 @@ class ConnectionState:
         return Machine()
 
     def _move(self, machine: Machine, sender: Role, request_id: int, new: State) -> None:
-        """Make a change that was checked before."""
+        """Move the sender's machine to the state `new`, which `step` has checked."""
         state = machine.state
         state[sender] = new
         pair = (state[Role.CLIENT], state[Role.SERVER])
@@ -354,7 +355,7 @@ class ConnectionState:
         """Record a frame that belongs to no request.
 
         Raises:
-            ProtocolError: the sender may not do that now.
+            ProtocolError: the sender may not send this frame now.
         """
         if step is Step.PING:
             self._unanswered_pings[sender] += 1
