@@ -46,7 +46,7 @@ class Meter(msgspec.Struct, frozen=True):
 
 
 Index = NewType("Index", int)
-"""The place of a meter's count in a tally."""
+"""The index of a meter in `METERS`, and of its count in the tally of each thread."""
 
 METERS: Final[list[Meter]] = []
 """All meters, in the order of the tallies."""

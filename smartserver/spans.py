@@ -1,4 +1,4 @@
-"""Spans of time: code names the work that it spends time on, and a listener records it.
+"""Spans: a span is a named period of work in one thread, which the thread's listener records.
 
 Spans of one thread nest, and each ends before the one around it. Without a listener, a span costs 0.3 microseconds.
 Work of less than ten microseconds should have no span.
@@ -66,7 +66,8 @@ _here = _Here()
 
 
 class span:  # It is used as a function.
-    """A context manager whose time is a span. `part`: the kind of work. `name`: the work in more detail."""
+    """A context manager that records the time of its block as a span. `part`: the kind of work. `name`: the work in
+    more detail."""
 
     __slots__ = ("_listener", "_name", "_part")
 

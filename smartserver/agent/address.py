@@ -21,8 +21,8 @@ PRELOADED = ("LD_PRELOAD", "LD_AUDIT")
 """Variables that name libraries to preload (ld.so(8)), which may change how a program connects (`torsocks`)."""
 
 BASES = (("XDG_RUNTIME_DIR", "smartserver"), ("HOME", ".cache/smartserver-agent"))
-"""Variables that name a folder, and the name of the agent's folder in it. Without either variable, the agent's folder
-is in /tmp, which all users share."""
+"""Variables that name a folder, and the name of the agent's folder in it. If neither folder belongs to the user, the
+agent's folder is in /tmp, which all users share."""
 
 MAX_PATH = 107
 """The most bytes of a socket's path (unix(7)), without the zero at its end."""
@@ -69,8 +69,9 @@ def _is_of(folder: str, user: int) -> bool:
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the path of a socket. Its name depends on the release, on the installation and its time, on the network
-    namespace and, because a home may be shared, on the machine. So an agent serves only commands that match it."""
+    """Return the path of a socket. Its name depends on the release, on the path and the modification time of the
+    installation, on the network namespace and, because a home may be shared, on the machine. So a command finds only an
+    agent that matches it in all of these."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

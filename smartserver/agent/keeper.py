@@ -1,7 +1,7 @@
 """The keeper: holds the connections of a user between commands, and neither reads nor writes them.
 
-It is one thread without a fork. If anything arrives on a held connection, even its end, the connection is closed,
-because a server owes nothing on a connection at rest.
+The keeper has one thread and starts no process. If anything arrives on a held connection, even its end, the connection
+is closed, because a server has nothing to send on a connection without an open request.
 """
 
 from __future__ import annotations

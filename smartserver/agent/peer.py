@@ -28,7 +28,7 @@ LABELS = ("attr/current", "attr/apparmor/current")
 """The files with a process's labels from SELinux, AppArmor and similar systems."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
-"""The errors if this system lacks a kind of namespace, or labels."""
+"""The errors of a read in /proc on a system that lacks a kind of namespace or of labels."""
 
 CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""
@@ -37,11 +37,11 @@ SO_PEERPIDFD = 77
 """The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
 
 TIME_TO_ANSWER = 2.0
-"""Seconds that an agent has to answer. After them, a command continues without an agent."""
+"""Seconds that an agent has to answer. After that time, a command continues without an agent."""
 
 
 class Gone(NoAgent):
-    """The process that listened has ended."""
+    """The process at the other end of a socket has ended."""
 
 
 def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
@@ -139,7 +139,7 @@ def _check_number(connection: _socket.socket) -> None:
 
 
 def _check_agent(connection: _socket.socket) -> None:
-    """Accept a process that runs this interpreter and may do the same as this process."""
+    """Check that the process at the other end runs this interpreter, and is confined like this process."""
     folder = open_peer(connection)
     try:
         here = open_process("self")
@@ -177,8 +177,8 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """Return the result of `get`; empty if this system has no such file. If the process has ended, a later read
-    fails."""
+    """Return the result of `get`; empty if there is no such file. An ended process has none either, but then `bounds`
+    fails at a later read."""
     try:
         return get(name, folder)
     except OSError as error:

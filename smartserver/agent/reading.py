@@ -11,7 +11,7 @@ READING = ("export", "ls", "cat", "log", "list", "stats")
 """Commands that make one request, which changes nothing on the server. These commands never prompt the user."""
 
 SCHEMES = ("hpss://", "hpss+tls://")
-"""The schemes of URLs for which no other program logs in."""
+"""The schemes of URLs that need no other program to connect, such as ssh."""
 
 
 def is_for_agent(words: Sequence[str]) -> bool:

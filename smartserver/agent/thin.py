@@ -125,7 +125,7 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
 
 
 def _end(number: int) -> None:
-    """End this process by a signal. The worker may not have ended, because it may be stopped."""
+    """End this process by a signal, without waiting for the worker, which may be stopped (SIGSTOP)."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

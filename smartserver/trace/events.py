@@ -22,7 +22,7 @@ TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
-    """A line of a trace. `process`: the number of the process that the line is about."""
+    """A line of a trace. `process`: the id of the process that the line is about."""
 
     process: int
 
@@ -39,7 +39,7 @@ class ProcessBegan(Event, tag="process"):
     started: int | None = None
     """The time at which the system started the process, within 10 ms; left out if the system does not tell."""
     epoch: int = 0
-    """Microseconds of the Unix epoch at which the monotonic clock was 0."""
+    """The Unix time, in microseconds, at which the monotonic clock was 0."""
 
 
 class SpanEnded(Event, tag="span"):
@@ -56,7 +56,7 @@ class SpanEnded(Event, tag="span"):
 
 
 class RequestEnded(Event, tag="request"):
-    """A request and its answer, with the body of either."""
+    """A request and its answer, including their bodies."""
 
     verbs: list[str]
     path: str
@@ -70,7 +70,7 @@ class RequestEnded(Event, tag="request"):
     """Bytes sent to the server, on the wire; `down`: bytes received from it."""
     down: int = 0
     in_server: int = 0
-    """Microseconds that the server worked on the request, by its own count."""
+    """Microseconds that the server worked on the request, by the server's clock."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
     """The server's counts for the request (`smartserver.meters`). Names of the counts of its kernel begin with
@@ -93,7 +93,7 @@ class FindingMade(Event, tag="finding"):
     where: str
     """The lines of the program that made the last of these requests, the innermost first."""
     share: float = 1.0
-    """The part of a `body` that was needless."""
+    """The needless fraction of a `body`, from 0 to 1."""
 
 
 class LinkMeasured(Event, tag="link"):

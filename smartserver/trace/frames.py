@@ -87,7 +87,7 @@ def _raw(value: object) -> object:
 
 
 def _plain(value: object, *, is_content: bool) -> object:
-    """Return a value for JSON: bytes, which JSON cannot represent, become text."""
+    """Return a value for JSON: bytes become text, or only their number if `is_content` is true."""
     match value:
         case bytes():
             if is_content:

@@ -1,6 +1,6 @@
 """Converts traces to Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open.
 
-There, the slices of a thread have to nest. A slice that does not nest is on another thread.
+These viewers require that the slices of a thread nest. A slice that does not nest is put on another thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
 WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
-"""The threads of a process, in the order of the viewer. The threads after each are for slices that do not nest."""
+"""The ids of a process's threads, in the order of the viewer. The ids after each are for slices that do not nest."""
 
 Event = dict[str, Any]
 

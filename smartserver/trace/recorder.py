@@ -80,8 +80,8 @@ class Span(NamedTuple):
 class Recorder:
     """Sees every event of one client's connections; implements `wire.observer.Observer` and `spans.Listener`.
 
-    A round trip is counted when bytes are received after bytes were sent: each time that this side had to wait,
-    whatever was in the flights. Connections are counted apart.
+    A round trip is counted when bytes are received after bytes were sent: each time that this side had to wait, however
+    much was sent. Opened connections are counted separately.
     """
 
     def __init__(
@@ -147,7 +147,7 @@ class Recorder:
                 self._finished(record)
 
     def sent(self, event: Event, size: int) -> None:
-        """Record an event that was sent."""
+        """Record an event that will be sent."""
         self.bytes_up += size
         self._waiting = True
         if isinstance(event, Request):

@@ -1,4 +1,4 @@
-"""`-Dhpss`: prints a line for each request and a summary of all requests."""
+"""The lines that `-Dhpss` shows: one for each request, and a summary of all requests."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def milliseconds(micro: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as a person reads them, in powers of 1,000."""
+    """Return a number of bytes in a readable form. A KB is 1,000 bytes."""
     if count < 1000:
         return f"{count} B"
     value = float(count)

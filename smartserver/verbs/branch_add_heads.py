@@ -21,7 +21,7 @@ class NewHead(Arguments, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
 
 class AddHeadsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`growth`: the rule for a ref that would get more heads. `create`: true if an absent ref is created."""
+    """`growth`: the rule for a ref that would get more heads. `create`: true if an absent ref may be created."""
 
     ref: RefName
     heads: Annotated[list[NewHead], msgspec.Meta(min_length=1, max_length=MAX_IDS)]

@@ -37,7 +37,7 @@ class Effect(enum.Enum):
 
 
 class Body(enum.Enum):
-    """The direction of the stream of segments that belongs to a call, or none."""
+    """The direction of the body that belongs to a call, or none. File-level verbs do not declare their bodies."""
 
     NONE = "none"
     UP = "up"
@@ -127,7 +127,7 @@ class Context(Protocol):
         """
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is built, before they are stored.
+        """Count bytes of a result while it is built, so that a result that is too long is never whole in memory.
 
         Raises:
             LimitExceeded: the results of the request are too long.

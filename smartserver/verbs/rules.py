@@ -160,4 +160,4 @@ def _may_create(context: Context, name: bytes) -> None:
 
 
 _NAMED = 16
-"""The most heads that a refusal names."""
+"""The most heads that a refusal lists."""

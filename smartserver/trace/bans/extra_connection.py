@@ -10,10 +10,10 @@ from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, Watc
 class ExtraConnection(Ban):
     """A second connection in one operation, although the first could have carried the request.
 
-    Seen: the connections of one client, and the outcome of the last request on each. It counts if the connection before
-    has answered all its requests, bodies included, and its server did not refuse further requests. One is enough:
-    requests are sent one after the other, and each connection costs a round trip, over SSH seven. After a connection
-    that broke off, a new one does not count. The connections of two clients are not compared.
+    Seen: the connections of one client, and the outcome of the last request on each. A new connection counts if all
+    requests on the previous one were answered, bodies included, and its server did not refuse further requests. The
+    first one counts: requests are sent one after the other, and each connection costs a round trip, over SSH seven. A
+    new connection after one that broke off does not count. The connections of two clients are not compared.
     """
 
     name: ClassVar[str] = "extra-connection"
@@ -27,7 +27,7 @@ class ExtraConnection(Ban):
         """True if the server accepts no more requests on the connection."""
 
     def begin(self) -> None:
-        """Forget the connections of the operation before."""
+        """Forget the connections of the previous operation."""
         self._is_good = False
 
     def connecting(self) -> None:

@@ -43,8 +43,8 @@ class WatchedRequest(msgspec.Struct):
 
 
 class WatchedAnswer(msgspec.Struct):
-    """The answer to a request. `results`: the result of each call, or None if it was refused. `fault`: that of the
-    whole request. `body`: whether a body follows."""
+    """The answer to a request. `results`: the result of each call, or None if it was refused. `fault`: the error of the
+    whole request, or None. `body`: True if a body follows."""
 
     results: Sequence[Result | None]
     fault: Fault | None
@@ -80,7 +80,7 @@ class Ban:
 
     An operation is the work of one call into this package: a command of git, of brz or of ours. If a program uses the
     client itself, each call that it makes is an operation. A `brz` command makes many calls and is one operation. A
-    request that is sent again under its id is no other request: only a ban by name applies to it once more.
+    request that is sent again under the same id is not a new request: only a ban by name is applied to it again.
     """
 
     name: ClassVar[str]
@@ -103,8 +103,8 @@ class Ban:
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Return a finding if the answer shows that the request was needless, else None. It is only traced, because a
-        ban comes too late."""
+        """Return a finding if the answer shows that the request was needless, else None. The finding is only traced,
+        because the request was already sent."""
         return None
 
     def ended(self) -> None:
@@ -115,7 +115,7 @@ class Ban:
 
 
 def names_in(value: object) -> Iterator[bytes | str]:
-    """Yield every name and id in an argument, however deep."""
+    """Yield every name and id in an argument, at any depth."""
     match value:
         case bytes() | str():
             yield value

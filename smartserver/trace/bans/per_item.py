@@ -46,12 +46,12 @@ class PerItem(Ban):
         """The series by stride, and by the number of the request modulo the stride."""
 
     def begin(self) -> None:
-        """Forget the requests of the operation before."""
+        """Forget the requests of the previous operation."""
         self._last.clear()
         self._series.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request that continues a series."""
+        """Return a finding if the request continues a series of at least `ITEMS`."""
         found = [self._compare(asked, stride) for stride in STRIDES]
         self._last = [*self._last, asked][-max(STRIDES) :]
         return next(filter(None, found), None)
@@ -77,8 +77,7 @@ class PerItem(Ban):
 
 
 def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str] | None:
-    """Return the number of the only call, and the field, in which two requests differ. Return None if they differ in
-    nothing, more fields, or anything else."""
+    """Return the index of the call, and the field, if two requests differ only in one field of one call; else None."""
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
     found = [

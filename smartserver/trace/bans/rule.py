@@ -62,7 +62,7 @@ class Rule(Ban):
         return ""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a call that the rule names."""
+        """Return a finding if the rule bans a call of the request."""
         verb = self.banned(asked.path, asked.calls)
         return Finding(verb) if verb else None
 

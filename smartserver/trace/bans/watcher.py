@@ -37,7 +37,7 @@ class Watcher:
         self._parts: dict[int, list[bytes]] = {}
         self._ids: set[bytes] = set()
         self._sent = 0
-        """The number of requests."""
+        """The number of requests that were sent or refused so far."""
 
     def connecting(self) -> None:
         """Tell the bans that a connection is going to be opened."""
