@@ -153,9 +153,8 @@ that was sent is not valid."""
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """The user lacks a permission. `path`: the path of the repository that cannot be created; empty in other refusals.
-    `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not valid, else
-    empty."""
+    """The user lacks a permission. `path`: the path of a repository that cannot be created, or empty. `token`: `wanted`
+    if a token would identify the user, `refused` if the token that was sent is not valid, else empty."""
 
     what: str
     why: str
@@ -254,8 +253,7 @@ class InternalError(RequestError, code="internal"):
 
 @dataclasses.dataclass(eq=False)
 class UnknownRemoteError(RequestError, code="unknown-remote-error"):
-    """The peer reported an error whose code or arguments this release does not know. `detail`: the beginning of the
-    arguments, as text."""
+    """The peer reported an error that this release does not know. `detail`: the beginning of its arguments, as text."""
 
     remote_code: str
     detail: str
@@ -338,8 +336,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present one. `tip`: the present tip. `behind`: True if the new tip is an
-    ancestor of the present one."""
+    """The new tip does not descend from `tip`, the present one. `behind`: True if it is an ancestor of `tip`."""
 
     ref: bytes
     tip: bytes

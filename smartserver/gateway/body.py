@@ -34,7 +34,7 @@ class BodyTooLarge(Exception):
 
 
 class BadBody(Exception):
-    """The body does not have the encoding that its request names, or the client disconnected."""
+    """The body does not have the encoding in the head of its request, or the client disconnected."""
 
 
 class RequestBody:
@@ -82,7 +82,7 @@ class RequestBody:
             self._write_later()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Call `then` once no chunk is being written, after the whole body was received. `open` writes the rest."""
+        """Note that the whole body was received. Call `then` once no chunk is being written; `open` writes the rest."""
         self._then = then
         if not self._is_writing:
             then()

@@ -384,7 +384,7 @@ class GitCache:
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """Tell whether all files are there with the right sizes."""
+        """Tell whether all files exist and have their recorded sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())

@@ -37,7 +37,8 @@ NICE: Final = 10
 """The niceness of a program for which no client waits."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its base."""
+"""The most bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its
+base."""
 
 
 def environment() -> dict[str, str]:

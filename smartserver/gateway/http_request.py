@@ -120,7 +120,8 @@ class GatewayRequest(http.Request):
         self._discarded = 0
         self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """True if the request has a place for a program (`places`)."""
+        """`_has_place`: True while the request has a place for a program. `_private`: True if nobody can read it on the
+        way."""
         self._is_updated = False
         """True once the cache was updated for this request."""
         self.is_over = False

@@ -29,7 +29,8 @@ class Route(NamedTuple):
 
 
 class NoRoute(Exception):
-    """A request that is not part of git's protocol. The message names, on one line, the requests that are accepted."""
+    """A request that is not part of git's protocol. The message gives the reason or the accepted requests, on one
+    line."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)

@@ -1,6 +1,6 @@
 """The rights of a user. Read is given per repository; write, create and force per ref too.
 
-A connection has an `Admission`: it says for each request who the user is and what he may do now, so that changed rules
+A connection has an `Admission`, which returns the user and the user's current rights for each request. So changed rules
 apply from the next request on.
 """
 
@@ -133,8 +133,8 @@ def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
-    """Return the access of a user whom the medium does not name. A client that is not on loopback (`local`) never gets
-    more than CREATE."""
+    """Return the access of a user whom the medium does not name. `local`: True if the client is on loopback. Any other
+    client gets READ, WRITE and CREATE at most."""
     if policy is Anonymous.NONE:
         return FixedAccess("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
     if policy is Anonymous.READ:
@@ -198,7 +198,8 @@ class RuledUser:
 
 @dataclass(frozen=True, slots=True)
 class TokenAdmission:
-    """The admission of users over TCP by an access file. A token names the user; a request without one is anonymous."""
+    """The admission of users over TCP by an access file. A token identifies the user; a request without one is
+    anonymous."""
 
     file: AccessFile
     tokens: TokenFile

@@ -1,7 +1,8 @@
 """`CommonCounts`: the counts of each worker of a server, in memory that all workers read.
 
 A worker writes its counts once a second, each time over the older of two copies. A copy has a number and a hash, so
-that readers ignore a copy that is half written. A worker that replaces another continues with the counts of that one.
+that readers ignore a copy that is half written. A worker that replaces another one adds its counts to those of its
+predecessor.
 """
 
 from __future__ import annotations

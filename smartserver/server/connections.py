@@ -173,8 +173,8 @@ class Connections:
         return error
 
     def _make_room(self) -> bool:
-        """Evict the connection that was idle the longest, and tell whether there was one. Connections that only have to
-        close come first, then those that never sent a request.
+        """Evict the connection that was idle the longest. Return False if no connection can be evicted. Connections
+        that only have to close come first, then those that never sent a request.
 
         The evicted connection no longer counts, though it may stay open for `drain_time`. A full server searches for
         every new connection, and a search takes a while. After a search without result, the server refuses new

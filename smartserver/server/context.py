@@ -1,6 +1,6 @@
 """`RequestContext`: one request, as its verbs and the steps of its work see it. It has the repository that the request
-names, looked up once, the user and the limits, and the run of its calls on a transaction. A request that changes
-something is planned more than once: each run begins with `decide` or `run_before_body`. Everything here blocks.
+names (looked up once), the user and the limits, and runs the calls on a transaction. A request that changes something
+is planned more than once: each run begins with `decide` or `run_before_body`. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def state_of(changes: Changes) -> State:
 
 
 class NoRepository:
-    """The transaction of requests that concern the server alone. Any use of it raises `NoSuchRepository`."""
+    """The transaction of requests that concern the server alone. All attributes but `path` and `exists` raise
+    `NoSuchRepository`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -92,7 +93,7 @@ class RequestContext:
         self.peer, self.via = peer, via
         self.progress = progress
         self.allowance = Allowance()
-        """The limits of the request. They are cancelled when the client cancels the request or disconnects."""
+        """The limits of the request's cost. `cancelled` is set when the client cancels the request or disconnects."""
         self.site = site
         self.server = site.facts
         self.path = header.message.path
@@ -358,7 +359,7 @@ class RequestContext:
         contain.
 
         Raises:
-            RequestFailure: a call was refused, or there is no repository after the calls.
+            RequestFailure: a call without its own verdict was refused, or no repository exists after the calls.
         """
         self._enter(transaction, early=True)
         for verb, arguments in self.header.calls:
@@ -433,7 +434,7 @@ class RequestContext:
         self.plan = plan
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
-        """Return the repositories at or below the path; `after` and `most`: as of `Site.listing`."""
+        """Return the repositories at or below the path; `after` and `most`: as for `Site.listing`."""
         return self.site.listing(self.path, after, most, self.allowance, may_read=self.may_read)
 
     def verify(self) -> VerifyReport:

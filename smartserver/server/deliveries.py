@@ -195,8 +195,8 @@ class Deliveries:
             self._later(path, hook.receiver, 0.0)
 
     def stop(self) -> None:
-        """Deliver what is due now, once, and end the threads. If a delivery fails, another server makes it, or this one
-        after its next start."""
+        """Make the deliveries that are due now, once, and end the threads; wait at most `LONGEST_STOP` seconds. A
+        delivery that fails is made by another server, or by this one after its next start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

@@ -38,7 +38,7 @@ class Lane(enum.Enum):
 
 
 class Executor(Protocol):
-    """Runs work that blocks and reports back on the thread that moves the bytes."""
+    """Runs blocking work, and passes each result to the thread that moves the bytes."""
 
     @property
     def stopping(self) -> bool:

@@ -30,7 +30,7 @@ _PIECE: Final = 64 << 10
 
 
 class Ended(NamedTuple):
-    """The end of a command. `status`: None if it was killed at its time limit."""
+    """The result of a command. `status`: its exit status; None if it was killed at its time limit."""
 
     status: int | None
     said: str
@@ -54,8 +54,8 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder. A file named `in` with its input is created there. `pulse`: is called every `PULSE`
-    seconds, with the seconds since the start.
+    """Run a command in the folder `place`. Its input, `said` as JSON, is written to the file `in` there. `pulse`: is
+    called every `PULSE` seconds, with the seconds since the start.
 
     Raises:
         OSError: the command cannot be run.

@@ -20,7 +20,7 @@ one that waits, until the system refuses bytes that are written to it. So the se
 disconnected peer."""
 
 TICKS = 4
-"""The number of looks at a connection within its idle time."""
+"""The number of calls of `look` for a connection within its idle time."""
 
 
 class IdleTimeouts:

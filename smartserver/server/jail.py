@@ -61,7 +61,7 @@ def _parts(path: str, *, below: bool) -> list[str]:
 def file(path: str) -> str:
     """Return the path of a file below the served folder, for the file-level verbs; empty for that folder itself.
 
-    It may have the names of a repository's own folder. Hidden files are not allowed.
+    The path may contain names that a repository's own folder uses. Hidden files are not allowed.
 
     Raises:
         InvalidPath: the path is not allowed.

@@ -30,7 +30,7 @@ FORMAT_BYTES = 512
 none."""
 
 LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
-"""Names of files that name another place for the logs or packs of a folder."""
+"""Names of files that refer to another place for the logs or packs of a folder."""
 
 MAX_MOVED = 10_000
 """The most files and folders in a folder that is renamed. Each is checked in 30 µs, all in a third of a second."""
@@ -195,7 +195,7 @@ class JailedTransport(Transport):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Let errors name the path of the call, and not the place to which links point."""
+    """Replace the path in errors by the path of the call, because links may lead to another place."""
     try:
         yield
     except (InvalidPath, TransportError) as error:

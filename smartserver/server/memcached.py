@@ -91,7 +91,7 @@ class Memcached:
         return None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value; no answer is waited for."""
+        """Store a value of at most `MOST` bytes, without waiting for an answer."""
         if len(value) <= MOST:
             self._ask(lambda name: self._client.set(name, value, noreply=True), key)
 

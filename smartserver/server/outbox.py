@@ -72,8 +72,8 @@ def unsent(writer: Writer) -> int:
 def unacknowledged(writer: Writer | None) -> int:
     """Return the number of bytes that the peer has not acknowledged: those in Twisted and those in the kernel.
 
-    While nothing is written, the number falls with each byte that the peer takes. What the kernel takes is too coarse a
-    sign: with `wire.limits.NOTSENT_LOWAT` it takes bytes once in 64 KiB.
+    While nothing is written, the number falls with each byte that the peer acknowledges. Twisted's unsent bytes alone
+    would be too coarse: with `wire.limits.NOTSENT_LOWAT`, the kernel accepts bytes only once in 64 KiB.
     """
     return 0 if writer is None else unsent(writer) + in_kernel(writer.fileno())
 

@@ -90,8 +90,8 @@ class PushChecks:
         return Preview(self._repository.folder, transaction, self._upload, self._context.id)
 
     def _digest_of(self, transaction: Transaction) -> bytes:
-        """Return the digest of the changes of a transaction; empty if there is nothing for hooks to judge: nothing
-        changes, or more requests of the same copy follow, until which the copy is hidden."""
+        """Return the digest of the changes of a transaction; empty if hooks have nothing to judge: nothing changes, or
+        the copy is still hidden, because more of its requests follow."""
         stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry

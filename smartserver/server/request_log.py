@@ -26,7 +26,7 @@ LOST = "lost"
 """The outcome of a request whose connection ended before its answer: its change may have been made or not."""
 
 MAX_PATH = 1024
-"""Characters of a path that are logged. No repository has a longer path, but a request may."""
+"""The most characters of a path that are logged. No repository has a longer path, but a request may."""
 
 
 class EndedRequest(NamedTuple):
@@ -109,7 +109,7 @@ def _milliseconds(seconds: float) -> float:
 
 
 def outcomes_of(message: Reply | Failure) -> list[str]:
-    """Return the outcome of each call of an answer."""
+    """Return the outcome of each call of an answer; of a failure, the only outcome."""
     if isinstance(message, Failure):
         return [message.fault.code]
     return [DONE if outcome.fault is None else outcome.fault.code for outcome in message.outcomes]

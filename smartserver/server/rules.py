@@ -345,7 +345,7 @@ class AccessFile(WatchedFile[AccessRules]):
 
     @property
     def rules(self) -> AccessRules:
-        """The current rules of the file; the rules before if the file cannot be used."""
+        """The current rules of the file; the previous rules if the file cannot be used."""
         return self.content
 
     def hooks(self) -> Sequence[Hook]:

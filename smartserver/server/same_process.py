@@ -1,4 +1,5 @@
-"""A connection to a site in the same process. A command uses it to work on a store itself as if on a server.
+"""A connection to a site in the same process. Through it, a command works on a store without another process, as if on
+a server.
 
 It is both the shell of the session and the medium of the client. Nothing runs in the background. A request is carried
 out before the client's write returns, and the body of an answer is read from the store as the client reads it.

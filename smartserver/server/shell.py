@@ -190,7 +190,7 @@ class SessionProtocol(protocol.Protocol):
         return self._connections.clock.seconds()
 
     def _watch(self) -> None:
-        """Have `timeouts` look at the connection, and again later."""
+        """Apply the timeouts to the connection now, and schedule the next time."""
         self._forget_timer()
         was_closing = self.timeouts.closing
         if self.timeouts.look(self._now):

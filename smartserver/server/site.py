@@ -145,7 +145,7 @@ def _facts(allows_vfs: bool) -> ServerFacts:
 
 @dataclass(slots=True)
 class Site:
-    """The served root."""
+    """The served root, its open repositories, and the settings and caches that they share."""
 
     root: Transport
     may_create: bool = True
@@ -417,8 +417,8 @@ class Site:
             return True
 
     def _look(self, name: str, perform: Perform | None = None) -> RepositoryLocation:
-        """Return the repository at a place, which is kept open, or the place where one may be created. `perform`: as of
-        `PackRepository.look_around`."""
+        """Return the repository at a place, which is kept open, or the place where one may be created. `perform`: as
+        for `PackRepository.look_around`."""
         repository = self._repository(name)
         look = repository.look() if perform is None else repository.look_around(perform)
         if not look.state.exists:

@@ -6,7 +6,7 @@
     max-file-size = "50 MB"
 
 The size of a repository is that of its packs and their indexes, as `smartserver stats` prints it. The size of a file is
-that of its text before compression. Files that are stored already stay.
+that of its text before compression. Files that are already stored are not checked.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 ACCEPTING = "twisted.internet.tcp.Port"
-"""The source of Twisted's messages about the outcome of an accept."""
+"""The namespace of Twisted's log events about connections that could not be accepted."""
 
 BACKLOG = 511
 """The most connections that the kernel holds before they are accepted. The kernel's own limit is net.core.somaxconn."""

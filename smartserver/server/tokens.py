@@ -121,8 +121,8 @@ class TokenFile(WatchedFile[Tokens]):
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """Return no tokens if the file never existed. If it did, raise an error, because clients would delete tokens
-        that a server without tokens refuses."""
+        """Return no tokens if no valid file was read so far. Otherwise raise an error, so that the previous tokens stay
+        in force."""
         if self.was_read:
             raise UnusableFile("it was deleted")
         return Tokens()
@@ -235,7 +235,7 @@ class TokensBesideFile:
             os.close(lock)
 
     def _replace(self, content: bytes, owner: os.stat_result) -> None:
-        """Replace the file. Every server that could read the old file can read the new one."""
+        """Replace the file. Every server that can read the access file can read the new file."""
         new = self._path.with_name(f"{self._path.name}.new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()  # A crash left it.

@@ -39,8 +39,8 @@ class SlowPace:
         clock: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`hurried`: tells whether other repositories wait, in which case there is no rest. `clock`: returns the
-        seconds of processor time that this thread has used."""
+        """`hurried`: returns True while the work must not rest. `clock`: returns the seconds of processor time that
+        this thread has used."""
         self._hurried = hurried
         self._clock = clock
         self._sleep = sleep

@@ -111,7 +111,7 @@ class Task(NamedTuple):
     """The name of the task in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
-    """A function that returns the bytes of the body that the task processes."""
+    """The number of bytes of the body that the task checks."""
     of_request: bool = False
 
 
@@ -132,7 +132,7 @@ class RequestWork:
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
-        """The growth of the counters in tasks."""
+        """The counts of the tasks (`meters`)."""
         self.hides_cost = False
         """True if the answer leaves out its cost, which would reveal repositories that the user may not read."""
         self.spans: RequestSpans | None = None
