@@ -178,10 +178,10 @@ def counted() -> Counts:
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
-    """Return the difference of counts at two moments."""
+    """Subtract earlier counts from later ones, meter by meter."""
     return list(map(operator.sub, later, earlier))
 
 
 def together(one: Counts, other: Counts) -> Counts:
-    """Return the sum of two counts."""
+    """Add two sequences of counts, meter by meter."""
     return list(map(operator.add, one, other))

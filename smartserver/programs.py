@@ -48,7 +48,7 @@ def python(*words: str) -> list[str]:
 
 
 def exit_reason(status: int) -> str:
-    """Return the words for an exit status of `subprocess`: `status 3`, or `signal SIGSEGV` for -11."""
+    """Describe an exit status of `subprocess`: `status 3`, or `signal SIGSEGV` for -11."""
     if status >= 0:
         return f"status {status}"
     import signal  # Loaded late, because few programs end by a signal.

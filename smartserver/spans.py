@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         """Records spans."""
 
         def began(self, part: Part, name: str) -> None:
-            """Note that a span begins, inside the open ones."""
+            """Called when a span begins. It is inside the spans that are open."""
 
         def ended(self) -> None:
-            """Note that the span that began last ends."""
+            """Called when the span that began last ends."""
 
         def measured(self, connection: socket.socket) -> None:
-            """Measure a TCP connection that will be closed or passed to another process."""
+            """Called with a TCP connection that will be closed or passed to another process."""
 
 
 class Part(enum.StrEnum):
@@ -86,7 +86,7 @@ class span:  # It is used as a function.
 
 
 def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items. The time to generate each item is recorded as a span."""
+    """Yield the items of an iterable. The time to generate each item is recorded as a span."""
     iterator = iter(items)
     while True:
         with span(part, name):

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from smartserver.agent.peer import bounds, read
 
 CPUS, MASK = b"Cpus_allowed:", b"Umask:"
-"""Lines of /proc/PROCESS/status."""
+"""The beginnings of two lines of /proc/PROCESS/status."""
 
 NICE, POLICY = 16, 38
 """The indexes of the nice value and of the scheduling policy in /proc/PROCESS/stat, after the program's name."""

@@ -29,7 +29,8 @@ KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "ag
 """The files that the C program must agree with. It compares their modification times with those at its compilation."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""The Python code that the program runs; its first argument is the program itself. Lists of processes show the code."""
+"""The Python code that the C program starts if no agent runs the command. Its first argument is the path of the C
+program. Lists of processes show the name in the comment."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")

@@ -13,8 +13,8 @@ from smartserver.agent.start import start
 
 
 class Borrowed(NamedTuple):
-    """A borrowed connection: its descriptors, the id of its last request, and the seconds within which its server sends
-    a sign of life if it is still connected."""
+    """A borrowed connection: its descriptors, the id of its last request, and the seconds of silence after which its
+    server is taken for disconnected."""
 
     descriptors: Sequence[int]
     last_id: int

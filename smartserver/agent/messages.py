@@ -33,7 +33,7 @@ class Give(msgspec.Struct, tag=True):
     last_id: int
     """The id of the last request on the connection."""
     patience: float
-    """Seconds within which a connected server sends a sign of life."""
+    """Seconds of silence after which the server is taken for disconnected."""
 
 
 class Status(msgspec.Struct, tag=True):

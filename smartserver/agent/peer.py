@@ -5,7 +5,7 @@ reaches the socket, it can send messages like a command, or receive them in plac
 rights of the other process in /proc (proc(5)), and expects the same rights as its own. It trusts nothing that the other
 process says about itself.
 
-The thin start of a command loads this module, like `address`. `thin.c` does the same.
+Each command loads this module first, like `address`. `thin.c` makes the same checks.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""
 
 SO_PEERPIDFD = 77
-"""The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
+"""The socket option for a pidfd of the process at the other end (Linux 6.5). `_socket` has no name for it."""
 
 TIME_TO_ANSWER = 2.0
 """Seconds that an agent has to answer. After that time, a command continues without an agent."""
@@ -125,7 +125,7 @@ def open_process(process: str) -> int:
 
 
 def _check_number(connection: _socket.socket) -> None:
-    """Check that the process at the other end still has its process id. A kernel before Linux 6.5 cannot tell."""
+    """Check that the process at the other end still has its process id. Before Linux 6.5, nothing is checked."""
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:

@@ -15,6 +15,6 @@ SCHEMES = ("hpss://", "hpss+tls://")
 
 
 def is_for_agent(words: Sequence[str]) -> bool:
-    """Tell whether these are the arguments of a command that the agent may run."""
+    """Return True if these are the arguments of a command that the agent may run."""
     command = next((word for word in words if not word.startswith("-D")), "")
     return command in READING and any(word.lower().startswith(SCHEMES) for word in words)

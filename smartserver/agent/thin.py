@@ -1,9 +1,9 @@
-"""The thin start of a command: it hands the command over to a process that has all modules loaded.
+"""The thin start of a command: it passes the command to a worker, a process that has all modules loaded.
 
-It sends one packet of fields with a zero byte between them: the parent process, the count of words, the words, and the
-environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is one of the bytes below.
-The standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and
-a program that reads the command's output to its end would wait for it.
+It sends one packet of fields with a zero byte between them: the id of the parent process, the number of the command's
+words, the words, and the environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is
+one of the bytes below. The standard streams are sent only after a worker accepted the command. A stream that waits in a
+socket stays open, and a program that reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet of `ask_to_run`, and
 gets the output.
@@ -27,7 +27,8 @@ ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
 second byte."""
 
 BEGIN = b"b"
-"""The message that starts the command. The standard streams are sent with it. Later bytes are numbers of signals."""
+"""The message that starts the command. The standard streams are sent with it. Each later byte is the number of a signal
+for the worker."""
 
 RUN, OUTPUT = b"r", b"o"
 """The request of the worker to run a program, whose words are in the rest of the packet; and the answer with the
@@ -68,7 +69,7 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
 
 
 def _begins(worker: _socket.socket, packet: bytes) -> bool:
-    """Offer the command to a worker. Return True if the worker accepted it and was told to begin."""
+    """Offer the command to a worker. Return True if the worker accepted it and `BEGIN` was sent."""
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:

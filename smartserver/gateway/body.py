@@ -1,6 +1,6 @@
 """The body of an HTTP request, in an unnamed file. Only parts that are not written yet are in memory.
 
-Chunks arrive on the thread that moves the bytes, and are written in a lane. A gzip body is decompressed as it is
+Chunks arrive on the I/O thread, and are written in a lane of the executor. A gzip body is decompressed as it is
 written, up to a limit.
 """
 
@@ -43,7 +43,7 @@ class RequestBody:
     def __init__(
         self, folder: str, executor: Executor, client: Tenant, flow: Callable[[bool], None], *, gzip: bool, most: int
     ) -> None:
-        """`folder`: a folder on the file system for the file. `flow`: is called with False to pause reading, and with
+        """`folder`: the folder in which the file is created. `flow`: is called with False to pause reading, and with
         True to resume it. `most`: the most bytes of the decompressed body."""
         self._folder = folder
         self._executor = executor
@@ -69,7 +69,7 @@ class RequestBody:
     # -- on the thread that moves the bytes
 
     def add(self, chunk: bytes) -> None:
-        """Take a chunk of the body."""
+        """Add a received chunk to the body."""
         self.came += len(chunk)
         if self.error is not None or self._is_over:
             return

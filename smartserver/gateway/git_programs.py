@@ -13,7 +13,7 @@ from typing import Final
 from smartserver.programs import foreign_environment
 
 _PROTOCOL: Final = re.compile(r"version=[012]")
-"""The values in GIT_PROTOCOL that have a meaning for a server."""
+"""The entries of GIT_PROTOCOL that git's server uses."""
 
 _SETTINGS: Final = {
     "core.alternateRefsCommand": "false",

@@ -75,7 +75,7 @@ class ProgramOutput(FileDescriptor):
         return self._program.output
 
     def doRead(self) -> None:
-        """Read a part of the output, or record its end."""
+        """Pass on a part of the output, or close the output at its end."""
         try:
             content = os.read(self._program.output, PIPE)
         except BlockingIOError:

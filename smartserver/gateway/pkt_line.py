@@ -15,7 +15,7 @@ Read = Callable[[int], bytes]
 
 
 class BadRequest(Exception):
-    """A client sent something that git's protocol does not allow; the message says why on one line."""
+    """A client sent something that git's protocol does not allow; the message gives the reason on one line."""
 
 
 def line(payload: bytes) -> bytes:

@@ -1,5 +1,5 @@
-"""Parses the head of a request of git's smart HTTP protocol (gitprotocol-http(5)): its path, service and token. No
-I/O."""
+"""Parses the head of a request of git's smart HTTP protocol (gitprotocol-http(5)): its path, service and token. This
+module does no I/O."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ log = logging.getLogger("smartserver")
 
 
 class Anonymous(enum.StrEnum):
-    """The rights of users whom the medium does not name."""
+    """The rights of users whom the medium does not identify."""
 
     NONE = "none"
     READ = "read"
@@ -55,11 +55,11 @@ class Access:
 
     @property
     def admitted(self) -> bool:
-        """True if the user has at least one permission here."""
+        """True if the user has at least one permission on this server."""
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """Tell whether the user has a permission for a repository."""
+        """Return True if the user has a permission for a repository."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
@@ -81,7 +81,7 @@ class Admission(Protocol):
         """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the request names a user without a valid proof.
+            AccessDenied: the token or the key of the user is not valid.
         """
 
 
@@ -133,8 +133,8 @@ def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
-    """Return the access of a user whom the medium does not name. `local`: True if the client is on loopback. Any other
-    client gets READ, WRITE and CREATE at most."""
+    """Return the access of a user whom the medium does not identify. `local`: True if the client is on loopback. Any
+    other client gets READ, WRITE and CREATE at most."""
     if policy is Anonymous.NONE:
         return FixedAccess("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
     if policy is Anonymous.READ:
@@ -176,7 +176,7 @@ class RuledAccess(Access):
 
 @dataclass(frozen=True, slots=True)
 class RuledUser:
-    """The admission of a user whom the medium names."""
+    """The admission of a user whom the medium (ssh) identifies."""
 
     user: str
     file: AccessFile
@@ -204,7 +204,7 @@ class TokenAdmission:
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """True if the requests cannot be read on the way, because they are encrypted or stay on this machine."""
+    """True if nobody can read the requests on the way, because they are encrypted or stay on this machine."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:

@@ -11,7 +11,7 @@ from smartserver.store.blocks import CACHED
 from smartserver.store.caches import HEADERS, Demand, TextCache, best
 
 EVERY: Final = 5.0
-"""Seconds between two decisions."""
+"""Seconds between two decisions about the sizes."""
 FADE: Final = 24
 """The number of decisions after which the counts of all earlier lookups are halved."""
 SHARE: Final = 4

@@ -85,7 +85,8 @@ class CommonCache:
         self._lock = threading.Lock()
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
+        """Make this process write to the ring of a worker, whose number counts from 0. Only one process at a time may
+        write to a ring."""
         self._own = self._rings[worker]
         self._others = [ring for ring in self._rings if ring is not self._own]
 

@@ -42,7 +42,8 @@ class CommonCounts:
         self._is_full = False
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
+        """Make this process write the counts of a worker, whose number counts from 0. Only one process at a time may do
+        so for a worker."""
         self._own = worker
         self._number, self._before = self._read(worker)
         self._before.open, self._before.caches = 0, {}

@@ -67,7 +67,7 @@ class OpenSession(Protocol):
         """True while no request is open."""
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close once all open requests are answered."""
+        """Accept no new requests, and close once all open requests are answered."""
 
 
 class OpenTimeouts(Protocol):
@@ -85,7 +85,7 @@ class OpenTimeouts(Protocol):
         """Return the time since which the connection is idle; None while it is in use."""
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to disconnect."""
+        """Record that the peer was told to disconnect."""
 
 
 class OpenConnection(Protocol):
@@ -226,18 +226,19 @@ class Connections:
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
-        """Note that a connection was opened."""
+        """Add a connection that was opened."""
         self.open.add(one)
         if one.refusal is None:
             self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
-        """Note that a connection is closed."""
+        """Remove a connection that is closed."""
         self.open.discard(one)
         self._counted.discard(one)
 
     def changed(self, *, force: bool = False) -> None:
-        """Note that a connection closed or has sent everything. `force`: stop waiting for the other connections."""
+        """Complete a waiting `stop` if all connections are closed. Called when one is closed or has sent everything.
+        `force`: do not wait for the others."""
         if self._empty is None:
             return
         if force or not self.open:

@@ -132,8 +132,8 @@ class RequestContext:
 
     def find(self) -> RepositoryLocation:
         """Return the repository, or the place where one may be created. For a push to a remote store, the repository is
-        assumed to be in its last known state. It is read when the pack is moved, or before the request is refused
-        (`confirm`).
+        assumed to be in its last known state. The store is read when the pack is moved, or before the request is
+        refused (`confirm`).
 
         Raises:
             AccessDenied: the user lacks the permission to read the place. `location` is then not set.
@@ -167,7 +167,7 @@ class RequestContext:
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """Tell whether the user may know of a repository."""
+        """Return True if the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
@@ -244,11 +244,11 @@ class RequestContext:
 
     @property
     def copies(self) -> bool:
-        """True if the request is one of a copy."""
+        """True if the request is part of a copy of several requests."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Tell whether the client may see a state of the repository. An incomplete repository is visible only to the
+        """Return True if the client may see a state of the repository. An incomplete repository is visible only to the
         copy that creates it."""
         return not stored.is_incomplete or self.copies
 
@@ -306,8 +306,8 @@ class RequestContext:
         `transaction`: None for requests that concern the server alone. `early`: the body is still on its way.
 
         Raises:
-            RequestFailure: the request changes nothing. A call without its own verdict was refused, or a call of an
-                atomic request, or every call, unless a later request of a copy needs the revisions.
+            RequestFailure: a call without its own verdict was refused, or any call of an atomic request, or every call
+                with its own verdict, unless a later request of a copy needs the revisions.
         """
         self._enter(transaction, early=early)
         outcomes: list[Outcome] = []
@@ -442,7 +442,7 @@ class RequestContext:
         return self.find().repository.verify(partial(self._report, "verify"), self.allowance)
 
     def mend(self) -> tuple[list[str], bool]:
-        """Mend the repository in the transaction; the result is that of `store.verify.mend`."""
+        """Correct the repository's data in the transaction; the result is that of `store.verify.mend`."""
         return mend(self.transaction)
 
     def pack(self) -> PackReport:

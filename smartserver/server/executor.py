@@ -1,4 +1,4 @@
-"""The executors that run the store's work: threads under Twisted, at once in the simulator."""
+"""Executors run the blocking work on the store: in threads under Twisted (`threads`), at once in the simulator."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Lane(enum.Enum):
 
 
 class Executor(Protocol):
-    """Runs blocking work, and passes each result to the thread that moves the bytes."""
+    """Runs blocking work, and passes each result to the I/O thread, which reads and writes all connections."""
 
     @property
     def stopping(self) -> bool:
@@ -51,7 +51,7 @@ class Executor(Protocol):
         the work is for."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call `call` on the thread that moves the bytes. Any thread may use this."""
+        """Call `call` on the I/O thread. Any thread may use this."""
 
 
 class InlineExecutor:

@@ -1,4 +1,4 @@
-"""`Health`: tells whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
+"""`Health`: reports on `/healthz` that a server is alive, and on `/readyz` whether it is ready for requests."""
 
 from __future__ import annotations
 

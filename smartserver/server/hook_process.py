@@ -20,7 +20,7 @@ from typing import Final, NamedTuple
 from smartserver.programs import exit_reason
 
 MOST_SAID: Final = 2 << 10
-"""Bytes of a command's output that are kept."""
+"""The most bytes of a command's output that are kept."""
 
 PULSE: Final = 0.5
 """Seconds between two calls of `pulse`."""
@@ -111,7 +111,7 @@ class _Output:
         self._ready.register(self._ours, select.POLLIN)
 
     def begin(self) -> None:
-        """Close the writing end in this process, once the command has it."""
+        """Close the writing end in this process, once the command has inherited it."""
         os.close(self.theirs)
         self.theirs = -1
 

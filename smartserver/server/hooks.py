@@ -52,7 +52,7 @@ class Hooks:
         self._bucket = bucket
 
     def may_concern(self, path: str) -> bool:
-        """Tell whether a hook may judge a request with this path, which may lead below a repository."""
+        """Return True if a hook may judge a request with this path, which may lead below a repository."""
         try:
             rules = self._rules()
         except TransportFailed:  # The request gets that error when its change is planned.

@@ -1,5 +1,5 @@
-"""Timeouts for a peer that is idle. This module has no clock and does no I/O: its caller passes the time and the
-events, and it tells the session what to do.
+"""Timeouts for a peer that is idle. This module has no clock and does no I/O: the caller passes the time and the
+events, and the module calls the session.
 
 Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, read its
 answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
@@ -66,7 +66,7 @@ class IdleTimeouts:
         self._untaken = 0
         """Bytes that the peer had not received at the last measurement."""
         self._handed = 0
-        """Bytes handed to the carrier since the last measurement."""
+        """Bytes passed to the carrier since the last measurement."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
         """The refused request whose upload still arrives, and the time since which that is known."""
@@ -77,11 +77,11 @@ class IdleTimeouts:
     # -- what happens
 
     def begin(self, now: float) -> None:
-        """Note that the connection was opened."""
+        """Start the timeouts of an opened connection."""
         self._heard = self._moved = self._spoke = self._used = now
 
     def note_received(self, now: float, size: int = 0) -> None:
-        """Note that `size` bytes were received; 0 means that reading was paused until now."""
+        """Record that `size` bytes were received; 0 means that reading was paused until now."""
         self._heard = now
         if self.closing:
             self._drained += size
@@ -89,7 +89,7 @@ class IdleTimeouts:
             self._used = now
 
     def note_written(self, now: float) -> None:
-        """Note that bytes were written, which may have to wait for the peer."""
+        """Record that bytes were written, which may have to wait for the peer."""
         self._spoke = now
         if not self._session.idle:  # A request is open until its last bytes are written.
             self._used = now
@@ -97,17 +97,17 @@ class IdleTimeouts:
             self._moved = now
 
     def note_handed(self, size: int) -> None:
-        """Note that `size` bytes were handed to the carrier."""
+        """Record that `size` bytes were passed to the carrier."""
         self._handed += size
 
     def note_taken(self, now: float) -> None:
-        """Note that the peer received some bytes."""
+        """Record that the peer received some bytes."""
         self._heard = self._moved = now
         if self._session.had_request:
             self._used = now
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to disconnect."""
+        """Record that the peer was told to disconnect."""
         self._leave_by = now + self._drain_time
 
     # -- what to do
@@ -134,8 +134,8 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Apply the timeouts to the session. Return True if the time for the peer to read the sent bytes and to close
-        is over."""
+        """Apply the timeouts to the session. Return True if the connection is closing, and the time for the peer to
+        read the sent bytes and to close is over."""
         self._measure(now)
         if self.closing:
             return self._is_over(now)
@@ -164,7 +164,7 @@ class IdleTimeouts:
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """Tell whether the time of a closing connection is over.
+        """Return True if the time of a closing connection is over.
 
         Answers are sent for as long as the peer reads them, unless another connection needs the place. Bytes that were
         sent may still be in the kernel: the connection stays open for as long as the peer receives them.
@@ -180,7 +180,8 @@ class IdleTimeouts:
 
     @property
     def _keep(self) -> float:
-        """Seconds that a connection is kept open without a request. They are fewer if the peer never sent one."""
+        """Seconds that a connection is kept open without a request: fewer if the peer never sent one, or if the
+        connection is refused."""
         if self._refused:
             return DRAIN_SECONDS
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)

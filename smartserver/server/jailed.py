@@ -1,7 +1,7 @@
 """`JailedTransport`: the part of the served folder that a client of the file-level verbs may see and change.
 
 Every path is checked by `jail.file`. Then links in it are followed, and the result must lie below the served folder. A
-client cannot make links. A user of the server's machine who can may add one between this check and the call itself
+client cannot make links. A user of the server's machine can, and could add one between this check and the call itself
 (doc/shortcomings.md).
 
 Only repositories of a format that this release knows are changed. A client may publish the file `format` only in a
@@ -26,8 +26,8 @@ from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, Trans
 T = TypeVar("T")
 
 FORMAT_BYTES = 512
-"""Bytes that are read of a file that may be a repository's format. A format has at most 256 bytes, so a longer file is
-none."""
+"""The most bytes that are read of a file `format`. That of a repository has at most 256 bytes, so a longer file is
+another one."""
 
 LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
 """Names of files that refer to another place for the logs or packs of a folder."""
@@ -37,7 +37,7 @@ MAX_MOVED = 10_000
 
 
 class JailedTransport(Transport):
-    """The tree below `base` in the served folder `root`; errors name paths from `base` on."""
+    """The tree below `base` in the served folder `root`; the paths in errors are relative to `base`."""
 
     def __init__(self, root: Transport, base: str) -> None:
         """Raise InvalidPath if `base` cannot be a path."""

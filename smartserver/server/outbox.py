@@ -1,5 +1,6 @@
-"""The bytes that a connection has to send. The carrier gets one slice at a time, and none while it has enough.
-`unacknowledged` counts the bytes that the peer has not received yet, as far as this machine knows."""
+"""The bytes that a connection has to send. The carrier, which is Twisted's transport, gets one slice at a time, and
+none while it has enough to send. `unacknowledged` counts the bytes that the peer has not received yet, as far as this
+machine knows."""
 
 from __future__ import annotations
 
@@ -20,7 +21,7 @@ it. TLS encrypts all of them at once, while no other connection is served."""
 
 
 class Outbox:
-    """The bytes that the carrier was not handed yet."""
+    """The bytes that were not passed to the carrier yet."""
 
     def __init__(self) -> None:
         self.full = False
@@ -53,7 +54,7 @@ class Outbox:
 
 
 class Writer(Protocol):
-    """The part of a Twisted descriptor that sends."""
+    """The part of a Twisted descriptor that is used here."""
 
     dataBuffer: bytes
     offset: int

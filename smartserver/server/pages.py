@@ -71,7 +71,7 @@ class PagesProtocol(Protocol):
                 page(said.get(b"accept", b"").strip().decode("latin-1"), lambda answer: self._answer(*answer))
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is closed."""
+        """Cancel the timer, and report that the connection is closed."""
         if self._timer.active():
             self._timer.cancel()
         self._ended()

@@ -1,7 +1,8 @@
 """The checks of a change besides the permissions of its calls: the size limits and hooks of the access file.
 
-They are made once the request was planned. Sizes are checked at once. A hook may take long, so the commit is left, and
-the upload is kept. The hook is run, and the commit begins again. It succeeds if the new plan makes the same changes.
+They are made once the request was planned. Sizes are checked at once. A hook may take long, so it is run outside the
+commit: the commit ends, keeps the upload, and begins again after the hook. It succeeds if the new plan makes the same
+changes.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """One request of a connection, from its first frame to its final answer.
 
-It lives on the thread that moves the bytes. Work on the store is done in tasks, one after another, each in a lane of
-the executor. A task decodes a long request, takes a chunk of the body, makes the change, or reads a piece of the
-answer's body.
+Its methods run on the I/O thread. Work on the store is done in tasks, one after another, each in a lane of the
+executor. A task decodes a long request, takes a chunk of the body, makes the change, or reads a piece of the answer's
+body.
 """
 
 from __future__ import annotations
@@ -89,10 +89,10 @@ class RequestOwner(Protocol):
         """Queue an answer with a body. Its `start_body` is called when it is next."""
 
     def finished(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer."""
+        """Called when a request has its final answer."""
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer, and that no task of the request runs or waits."""
+        """Called when a request has its final answer, and no task of the request runs or waits."""
 
 
 class ServedRequest:
@@ -105,7 +105,7 @@ class ServedRequest:
         self._up = self._down = 0
         """Bytes that were received, and bytes that were sent."""
         self._header: RequestHeader | None = None
-        """The decoded request; None before that."""
+        """The decoded request; None before it is decoded, and after a cancellation that needs no work."""
         self._payload: list[bytes] = []
         self._size = 0
         """Bytes of the request's payload so far."""
@@ -153,7 +153,8 @@ class ServedRequest:
             self._do(Task(Lane.QUICK, decode, "decode", self._begin))
 
     def _hold(self, size: int) -> None:
-        """Count `size` bytes, which the request holds in memory, in the backlog. That may pause all reading.
+        """Count `size` bytes, which the request holds in memory, in the backlog. That may pause reading from the
+        connection.
 
         A counted request must be able to end though nothing more is read, or both sides would wait for each other. A
         request without a body needs nothing more from its client. It counts until it is answered and its work has
@@ -199,14 +200,14 @@ class ServedRequest:
             self._do(Task(_lane_of(header, session.site), work.answer, "answer", of_request=True))
 
     def body(self, chunk: bytes) -> None:
-        """Take a chunk of the body."""
+        """Queue the check of a chunk of the body."""
         self._up += len(chunk)
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
         self._do(Task(Lane.BODY, partial(self._work.take, chunk), "check", size=len(chunk), of_request=True))
 
     def end(self, segments: int, size: int) -> None:
-        """Carry out the request, because its body is complete."""
+        """Queue the work of the request, because its body is complete."""
         self._ended = True
         self._progress.ended()
         header = self._header  # None where it was cancelled.
@@ -368,8 +369,9 @@ class ServedRequest:
             log_slow(ended, [] if work.spans is None else work.spans.longest)
 
     def _log_refusal(self, refusal: Failure) -> None:
-        """Log a refusal like every request; if it is one for administrators, also log the reason. The format has its
-        code, because a log limits the lines of each format: a refused client must not hide a full disk.
+        """Log a refusal like every request; if its code is in `FOR_ADMINISTRATORS`, also log the reason. The format
+        string contains the code, because a log limits the lines of each format: a refused client must not hide a full
+        disk.
 
         Programs that ban addresses read the line about an invalid token. A request without a token is not logged there,
         because the first request of a new client has none."""
@@ -387,7 +389,7 @@ class ServedRequest:
             refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
-        """Note that the final answer is sent."""
+        """End the request, because its final answer is sent."""
         self._answer = None
         self._work.is_over = True
         self._session.finished(self)

@@ -52,9 +52,9 @@ class EndedRequest(NamedTuple):
     outcomes: Sequence[str]
     """`DONE` or the code of an error, for each call or once for all calls."""
     via: str = ""
-    """The way in, such as `https`; empty for a connection of our own protocol."""
+    """The protocol of the client, such as `https`; empty for our own protocol."""
     service: str = ""
-    """The requested service of another protocol. Such a request has no header."""
+    """The requested service, in a request of another protocol, which has no `header`."""
     path: str = ""
     """The path of a request without a header."""
 
@@ -65,7 +65,7 @@ class EndedRequest(NamedTuple):
 
     @property
     def verbs(self) -> dict[str, str]:
-        """The outcome of each verb of the request."""
+        """The outcome of each verb of the request: the first error of its calls, else `DONE`."""
         if self.header is None:
             return {self.service: self.outcome} if self.service else {}
         names = [verb.name for verb, _ in self.header.calls]

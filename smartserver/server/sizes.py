@@ -33,7 +33,7 @@ class SizeLimits(NamedTuple):
     file: int | None
 
     def or_else(self, others: SizeLimits) -> SizeLimits:
-        """Return these limits; each that is None is replaced by that of `others`."""
+        """Return these limits. A limit that is None is taken from `others`."""
         return SizeLimits(*(mine if mine is not None else other for mine, other in zip(self, others, strict=True)))
 
 

@@ -34,7 +34,7 @@ PREFIX = "hpss_"
 RANDOM_BYTES = 32
 
 ID_DIGITS = 8
-"""Hex digits of a token's hash that are its id in lists and logs."""
+"""The number of hex digits of a token's hash that are its id in lists and logs."""
 
 
 T = TypeVar("T")
@@ -53,12 +53,12 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether the token is no longer valid."""
+        """Return True if the token has expired at a time in seconds since the epoch."""
         return self.expires is not None and now >= self.expires
 
 
 class TokensText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token file."""
+    """The content of a token file."""
 
     tokens: list[Token] = []
 
@@ -156,7 +156,7 @@ class TokenChanges:
     """Creates and revokes tokens."""
 
     def __init__(self, place: Path | TokenPlace) -> None:
-        """`place`: the access file next to which the tokens are stored, or another place of tokens."""
+        """`place`: the path of the access file next to which the tokens are stored, or another store of tokens."""
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:

@@ -68,8 +68,8 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After so many
-bytes, the repository is read."""
+"""The most bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After
+them, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
 _encode = msgspec.msgpack.Encoder().encode
@@ -103,7 +103,7 @@ class ServedAnswer:
 
 class Task(NamedTuple):
     """One job for the executor. A task with `of_request` is skipped once the request is over, and its error becomes a
-    refusal. `then` gets the result, unless it is an answer, on the thread that moves the bytes."""
+    refusal. `then` is called with the result on the I/O thread, unless the result is an answer."""
 
     lane: Lane
     do: Callable[[], object]
@@ -197,7 +197,7 @@ class RequestWork:
         self._saw_repack |= context is not None and context.is_repacking
 
     def encoded(self, answer: ServedAnswer) -> ServedAnswer:
-        """Return an answer with its payload, which includes the cost of the request."""
+        """Return the same answer with its encoded payload, which includes the cost of the request."""
         spent, message = self.spent, answer.message
         counters = Counters(
             int(self.busy * 1e6),

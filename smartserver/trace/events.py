@@ -35,9 +35,10 @@ class ProcessBegan(Event, tag="process"):
     trace: TraceId
     began: int
     is_host: bool = False
-    """True if our code is a guest in another program: time that no span covers is the work of that program."""
+    """True if this package runs inside another program (`brz`, `hg`): time that no span covers is the work of that
+    program."""
     started: int | None = None
-    """The time at which the system started the process, within 10 ms; left out if the system does not tell."""
+    """The time at which the system started the process, within 10 ms; left out if it is unknown."""
     epoch: int = 0
     """The Unix time, in microseconds, at which the monotonic clock was 0."""
 

@@ -18,10 +18,10 @@ from smartserver.wire.limits import INITIAL_WINDOW
 from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
-"""The least share of the wait that is mentioned, unless it took a round trip."""
+"""The least share of the wait that is mentioned. A needless round trip is always mentioned."""
 
 LOST = 0.01
-"""The share of packets sent again below which TCP keeps its pace."""
+"""The share of packets sent again up to which TCP hardly becomes slower."""
 
 STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
 """Counters of the server (`smartserver.meters`)."""
@@ -41,7 +41,7 @@ REASONS: dict[str, str] = {
     Part.SERVER: "The server worked",
     UNNAMED: "Nothing says what this time went to",
 }
-"""The meaning of each part for the user."""
+"""A sentence for the user about each part of the wait."""
 
 
 @dataclass

@@ -73,8 +73,8 @@ def _slice(first: int, start: int, end: int, part: str, name: str, told: Event |
 
 
 def _thread(process: int, thread: int, name: str, slices: Iterable[Event], *, nest: bool = True) -> Iterator[Event]:
-    """Yield the slices of a thread, and its name. With `nest`, a slice may contain others; without, overlapping slices
-    are put on further threads."""
+    """Yield the slices of a thread, and the event with its name. With `nest`, a slice may contain others; without,
+    overlapping slices are put on further threads."""
     until: list[list[int]] = []
     """The ends of the open slices: one list for the thread, and one for each further thread."""
     for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):

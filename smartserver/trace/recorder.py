@@ -50,7 +50,7 @@ class CallRecord(msgspec.Struct):
     result: str = ""
     is_vfs: bool = False
     where: str = ""
-    """The lines of the program that made a VFS call, if they were requested."""
+    """The lines of the program that made a VFS call; empty if they are not recorded."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
@@ -93,8 +93,8 @@ class Recorder:
         spanned: Callable[[Span], None] | None = None,
         linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` are called at the end of each
-        request, span and connection."""
+        """`places`: record the lines of code that make VFS calls. `finished`, `spanned` and `linked` are called at the
+        end of each request, span and connection."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -237,12 +237,14 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Count the start of another process as this process's own. A worker calls it with the id of its command."""
+    """Use the start of another process as that of this one. A worker calls this with the id of its command's
+    process."""
     _stands_for[0] = str(process)
 
 
 def since_start() -> float | None:
-    """Return the seconds since this process was started, within 10 ms (proc(5)); None if the system does not tell."""
+    """Return the seconds since this process was started, within 10 ms (proc(5)); None if the system does not report
+    it."""
     try:
         with open(f"/proc/{_stands_for[0]}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])

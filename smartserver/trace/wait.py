@@ -94,7 +94,7 @@ class Trace:
 
 
 class Piece(NamedTuple):
-    """A stretch of the wait that belongs to one part."""
+    """A period of the wait that belongs to one part."""
 
     start: int
     end: int
@@ -146,7 +146,7 @@ class Placed(NamedTuple):
 
     spans: list[Piece]
     within: int
-    """Microseconds by which the spans may be earlier or later, all together."""
+    """Microseconds by which all spans together may be earlier or later."""
 
 
 def placed(request: RequestEnded) -> Placed:
@@ -236,7 +236,7 @@ def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
 
 @dataclass
 class Wait:
-    """A wait in parts."""
+    """A wait, divided into parts."""
 
     total: int
     """Microseconds of the wait."""

@@ -53,7 +53,7 @@ class Permission(enum.Enum):
     FORCE = "force"
     DELETE = "delete"
     VFS = "use file-level (VFS) verbs"
-    """The right to use file-level verbs, in addition to the right that each call needs. These verbs know no refs."""
+    """The right to use file-level verbs, in addition to the right that each call needs. It is not granted per ref."""
     ADMIN = "administer"
     """The right to change the settings of a repository, such as HEAD."""
 
@@ -189,7 +189,7 @@ class Declaration(msgspec.Struct, frozen=True):
     of_incomplete: bool = False
     """True for maintenance, which also works on a repository whose copy is incomplete."""
     copies: Callable[[Any], bool] = lambda arguments: False
-    """A test that is true if a call with these arguments is part of a copy of several requests."""
+    """A function that returns True if a call with these arguments is part of a copy of several requests."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.

@@ -36,9 +36,9 @@ class CopyPart(enum.StrEnum):
 
     WHOLE = "whole"
     MORE = "more"
-    """More requests follow. Until the last one, a repository that this request creates is `incomplete-repository` to
-    all others. All revisions in the request are stored, even if all its refs are refused, because later refs may reach
-    them."""
+    """More requests follow. Until the last one, requests that are not part of the copy get the error
+    `incomplete-repository` for a repository that this request creates. All revisions in the request are stored, even if
+    all its refs are refused, because later refs may reach them."""
     LAST = "last"
 
 

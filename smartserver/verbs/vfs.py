@@ -4,11 +4,11 @@ They are the baseline for measurements of the other verbs, and give access to th
 server refuses them unless it runs with `serve --allow-vfs`. Two rules for verbs do not apply here:
 
 * They do I/O: `context.files` is the jailed served folder, below the request's path. So a request has only VFS calls
-  or none. The calls are not planned: they are done in order until one fails, and the rest is not done. Requests are not
-  remembered, so a change is carried out at its first sending or never.
-* The content of files need not be in arguments and results. A call with content names the number of its bytes in the
-  request's body. A result without content has it in the answer's body. There the contents follow each other in the
-  order of the calls.
+  or none. The calls are not planned: they are carried out in order until one fails, and the rest is not. The server
+  does not recognize a repeated request, so it refuses repeated changes.
+* The content of files need not be in arguments and results. A call with content gives the number of its bytes in the
+  request's body. If a result has no content, the answer's body has it. In a body, the contents follow each other in
+  the order of the calls.
 """
 
 from __future__ import annotations

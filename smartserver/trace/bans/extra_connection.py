@@ -42,13 +42,13 @@ class ExtraConnection(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.CONNECTION) if needless else None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Note that the connection is good, unless a body follows."""
+        """Record that the connection can be used again, unless a body follows."""
         self._is_good, self._is_new = not self._is_ending and not answered.body, False
 
     def ended(self) -> None:
-        """Note that the connection is good after the body."""
+        """Record that the connection can be used again after the body."""
         self._is_good = not self._is_ending
 
     def leaving(self) -> None:
-        """Note that the server accepts no more requests on the connection."""
+        """Record that the server accepts no more requests on the connection."""
         self._is_ending, self._is_good = True, False

@@ -72,7 +72,7 @@ class Finding(NamedTuple):
     requests: tuple[int, ...] = ()
     """The numbers of the needless requests; if empty, only this request."""
     share: float = 1.0
-    """The part of the body that was needless."""
+    """The needless fraction of the body, from 0 to 1."""
 
 
 class Ban:
@@ -86,13 +86,13 @@ class Ban:
     name: ClassVar[str]
     """The name of the ban in a list of rules."""
     remedy: ClassVar[str] = ""
-    """A sentence that says how to avoid the call."""
+    """A sentence about a way to avoid the call."""
 
     def begin(self) -> None:
-        """Forget the previous operation, because a new one begins."""
+        """Called when a new operation begins. A ban forgets the previous one."""
 
     def connecting(self) -> None:
-        """Note that a connection is going to be opened."""
+        """Called before a connection is opened."""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
         """Return a finding if this ban forbids the request that is to be sent, else None."""
@@ -108,10 +108,10 @@ class Ban:
         return None
 
     def ended(self) -> None:
-        """Note that the body of an answer is complete."""
+        """Called when the body of an answer is complete."""
 
     def leaving(self) -> None:
-        """Note that the server accepts no more requests on the connection."""
+        """Called when the server accepts no more requests on the connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:

@@ -130,7 +130,8 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """Return the path to which the names of a call are relative. The paths of VFS verbs are complete."""
+    """Return the path to which the names of a call are relative. `paths_of` returns those of VFS verbs from the root
+    on."""
     return "/" if verb.is_vfs else asked.path
 
 
@@ -190,5 +191,5 @@ class Reopen(Ban):
 
 
 def _is_of_files(asked: WatchedRequest) -> bool:
-    """Tell whether a request has VFS verbs, which know no repositories."""
+    """Return True if a request has VFS verbs, which concern files and no repository."""
     return any(verb.is_vfs for verb, _ in asked.calls)

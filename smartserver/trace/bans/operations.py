@@ -36,7 +36,7 @@ _whole: list[_Mark] = []
 
 @contextmanager
 def one_operation() -> Iterator[None]:
-    """Make all calls in the context one operation."""
+    """Count all calls in the context as one operation."""
     _whole.append(_Mark())
     try:
         yield
@@ -51,7 +51,7 @@ class Operations:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """Tell whether the current call begins a new operation."""
+        """Return True if the current call begins a new operation."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False
@@ -112,7 +112,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Tell whether a frame runs code of this package or of its plugin for Breezy, whose module is in Breezy's
+    """Return True if a frame runs code of this package or of its plugin for Breezy, whose module is in Breezy's
     package."""
     name = _module(frame)
     return name == "breezy.plugins.hpss" or (name.startswith(f"{_PACKAGE}.") and name != _PLUGIN)

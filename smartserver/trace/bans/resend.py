@@ -45,9 +45,9 @@ class Resend(Ban):
         """The revisions that the server has, by path."""
         self._incarnations: dict[str, bytes] = {}
         self._files: set[bytes] = set()
-        """Hashes of the contents of files."""
+        """Hashes of the contents of files that the server has."""
         self._sent: set[RevisionId] = set()
-        """The revisions of the request that is being sent."""
+        """The revisions in the body that is being sent."""
         self._body: _Body | None = None
 
     def begin(self) -> None:
