@@ -102,7 +102,7 @@ def _few(ids: list[bytes]) -> str:
 
 @dataclasses.dataclass(eq=False)
 class Unsupported(RequestError, code="unsupported"):
-    """The peer does not know a verb, field, feature or format that was requested."""
+    """The peer does not know a verb, field, feature or format that was requested. `speaks`: the ones that it knows."""
 
     what: str
     speaks: str
@@ -147,8 +147,8 @@ class InvalidName(RequestError, code="invalid-name"):
 
 TOKEN_WANTED = "wanted"
 TOKEN_REFUSED = "refused"
-"""The values of `AccessDenied.token`: no token was sent although the server identifies users by tokens; or the token
-that was sent is not valid."""
+"""Values of `AccessDenied.token`. WANTED: no token was sent, although the server identifies users by tokens. REFUSED:
+the token that was sent is not valid."""
 
 
 @dataclasses.dataclass(eq=False)

@@ -31,8 +31,8 @@ def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
 
 
 def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
-    """Pass a connection to the agent, and start the agent if none is running. Return True if that succeeded. This does
-    not wait for the agent, because the packet waits at the agent's socket."""
+    """Pass a connection to the agent, and start the agent if none is running. Return True if the packet was sent. The
+    agent may read it later."""
     try:
         try:
             keeper = _keeper(environment)

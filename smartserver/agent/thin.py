@@ -23,8 +23,8 @@ from smartserver.agent.address import ZYGOTE, NoAgent
 from smartserver.agent.peer import connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The answers of a worker: it waits for `BEGIN`; the command must run here; the command has ended, with its status in a
-second byte."""
+"""The answers of a worker. ACCEPTED: the worker waits for `BEGIN`. DIRECT: the command must run in this process. ENDED:
+the command has ended; the second byte is its status."""
 
 BEGIN = b"b"
 """The message that starts the command. The standard streams are sent with it. Each later byte is the number of a signal

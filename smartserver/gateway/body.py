@@ -56,8 +56,8 @@ class RequestBody:
         """Bytes that were received and are not written."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
-        """The lock that is held while `open` takes the file, and while the file is closed. A file to which a lane
-        writes is not closed, because its descriptor could be reused at once."""
+        """A lock that is held while `open` takes the file, and while `abandon` closes it. The file is not closed while
+        a lane writes to it, because its descriptor could be reused at once."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0

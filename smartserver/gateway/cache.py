@@ -74,7 +74,7 @@ class StoreState(msgspec.Struct, frozen=True):
     incarnation: bytes
     version: int
     record: bytes
-    """The hash of the log's record with that version."""
+    """The hash of the log's record number `version`."""
     mark: int
     revisions: int
     """The number of stored revisions."""
@@ -399,7 +399,8 @@ def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
 
 
 def _write_refs(folder: str, state: StoreState, refs: Mapping[bytes, tuple[RevisionId, bytes]]) -> None:
-    """Replace all refs and HEAD. Each ref has its tip, and the object that an annotated tag peels to."""
+    """Replace all refs and HEAD. `refs`: for each ref its tip and, if that is an annotated tag, the object that it
+    peels to, else an empty id."""
     # The header omits `peeled`: it is unknown for tags that an earlier release stored, so git must look itself.
     lines = [b"# pack-refs with: sorted \n"]
     for name in sorted(refs):

@@ -206,7 +206,7 @@ class GatewayChannel(http.HTTPChannel):
         self._has_head = True
 
     def refuse_body(self) -> None:
-        """Record that the request was refused. The time for the rest of its body begins now."""
+        """Record that the request was refused. The rest of its body must arrive within `DRAIN_SECONDS`."""
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:

@@ -88,7 +88,7 @@ class Channel(Protocol):
         """Record that the head of a request was received."""
 
     def refuse_body(self) -> None:
-        """Record that the request was refused. The time for the rest of its body begins now."""
+        """Record that the request was refused, which limits the time for the rest of its body."""
 
     def let_read(self, more: bool) -> None:
         """Resume reading if `more` is true, else pause it."""

@@ -87,8 +87,8 @@ class Admission(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories. `why`: the reason that refusals give. The object is its own
-    admission."""
+    """The same permissions for all repositories. `why`: the reason that refusals give. The object also is the admission
+    of the user."""
 
     user: str
     permissions: Set[Permission]
@@ -236,8 +236,8 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """Return a function that returns the admission of a client, from its address and whether its connection is
-    private."""
+    """Return a function that returns the admission of a client. Its arguments are the client's address, and True if the
+    connection is private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 
 

@@ -303,7 +303,7 @@ class RequestContext:
     def decide(self, transaction: Transaction | None = None, *, early: bool = False) -> list[Outcome]:
         """Run the calls on a transaction, in order, and return the outcome of each.
 
-        `transaction`: None for requests that concern the server alone. `early`: the body is still on its way.
+        `transaction`: None for requests that concern the server alone. `early`: True if the body is not complete yet.
 
         Raises:
             RequestFailure: a call without its own verdict was refused, or any call of an atomic request, or every call

@@ -23,8 +23,8 @@ class Lane(enum.Enum):
     """Bodies that are built for a request, and requests with many calls. A tree or a log takes processor time; all
     trees of a history take minutes."""
     BODY = "body"
-    """Checks of bodies as they arrive. A check waits for the disk, and the check of a large body also for that of
-    another large body."""
+    """Checks of bodies as they arrive. A check waits for the disk; the checks of large bodies also wait for each
+    other."""
     COMMIT = "commit"
     """Changes, which wait for syncs of the disk and for other writers."""
     HOOK = "hook"

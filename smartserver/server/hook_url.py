@@ -85,7 +85,7 @@ def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """Connect to the first address of a host that answers. Each address has its share of the time that is left."""
+    """Connect to the first address of a host that answers. The time that is left is divided among the addresses."""
     last = OSError("the name has no address")
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, place) in enumerate(addresses):

@@ -41,7 +41,7 @@ from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace,
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
-"""The log of refusals that administrators must know. A server with a single user does not show this log to that
+"""The log of refusals that concern the administrator. A server with a single user does not show this log to that
 user."""
 
 LARGE_REQUEST = 64 * 1024

@@ -98,8 +98,8 @@ class Session:
         self._longest = 0
         """Bytes of the longest such answer."""
         self._owed: dict[int, int] = {}
-        """The requests of which the client must still send the rest, including refused ones. Each has the bytes of its
-        messages so far."""
+        """The requests, including refused ones, of which the client must still send the rest: the bytes of their
+        messages so far, by id."""
         self._discarded = 0
         """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None

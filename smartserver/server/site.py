@@ -51,8 +51,8 @@ MAX_FOLDERS = 100_000
 """The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""The most folders of a level whose logs are read ahead before it is known whether they have logs: some 40 reads for
-each."""
+"""If a level has at most this many folders, a log is read ahead in each, although many may have none. That takes some
+40 reads for each."""
 
 MayRead = Callable[[str], bool]
 """A function that returns True if the user of a request may know of the repository at a path."""
@@ -189,7 +189,7 @@ class Site:
     slow."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
-    """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""
+    """The whole store of which the root is a part. It is read only to find a repository that contains the root."""
     _at: str = field(init=False)
     """The path of the root in the whole store."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)

@@ -99,8 +99,8 @@ class Tokens:
         self.known = [KnownToken(each) for each in texts]
 
     def find(self, token: str) -> KnownToken | None:
-        """Return the known token that equals `token`, or None. Each is compared, in a time that does not depend on the
-        content."""
+        """Return the known token that equals `token`, or None. All known tokens are compared, in constant time, so that
+        the time reveals nothing."""
         digest = _digest(token)
         found: KnownToken | None = None
         for each in self.known:

@@ -68,8 +68,8 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""The most bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After
-them, the repository is read."""
+"""The most bytes of a body that are kept in memory while its repository is assumed to be in its last known state. For a
+longer body, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
 _encode = msgspec.msgpack.Encoder().encode
