@@ -269,7 +269,7 @@ A_BAZAAR_REPOSITORY = "a Bazaar repository"
 
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
-    """There is no repository at the path. `found`: a description of what is there instead; may be empty."""
+    """No repository exists at the path. `found`: a description of the thing at the path, or empty."""
 
     path: str
     found: str = ""
@@ -407,7 +407,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
 
 @dataclasses.dataclass(eq=False)
 class WrongMapKind(RepositoryError, code="wrong-map-kind"):
-    """The map has another kind than the request says. `ids` is a map of revision ids; `opaque` is a map with any
+    """The map has another kind than the request expects. `ids` is a map of revision ids; `opaque` is a map with any
     bytes."""
 
     map: str

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
         """Records spans."""
 
         def began(self, part: Part, name: str) -> None:
-            """Called when a span begins. It is inside the spans that are open."""
+            """Called when a span begins, inside the spans that are open."""
 
         def ended(self) -> None:
             """Called when the span that began last ends."""

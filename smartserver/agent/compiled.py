@@ -26,7 +26,8 @@ PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OUR
 
 KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
          "agent/reading.py", "cli/streams.py", "cli/zygote.py")  # fmt: skip
-"""The files that the C program must agree with. It compares their modification times with those at its compilation."""
+"""The files that the C program must agree with. The program compares their modification times with those at its
+compilation."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
 """The Python code that the C program starts if no agent runs the command. Its first argument is the path of the C

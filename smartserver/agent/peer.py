@@ -177,8 +177,8 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """Return the result of `get`; empty if there is no such file. An ended process has none either, but then `bounds`
-    fails at a later read."""
+    """Return the result of `get`; empty if the file does not exist on this system. If the process has ended, a later
+    read of `bounds` fails."""
     try:
         return get(name, folder)
     except OSError as error:

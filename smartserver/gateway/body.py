@@ -53,7 +53,7 @@ class RequestBody:
         self._most = most
         self._waiting: list[bytes] = []
         self._held = 0
-        """Bytes that were received and are not written."""
+        """The number of bytes that were received and are not written yet."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
         """A lock that is held while `open` takes the file, and while `abandon` closes it. The file is not closed while

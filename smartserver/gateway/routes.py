@@ -72,8 +72,8 @@ def route(method: bytes, target: bytes) -> Route:
 
 
 def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
-    """Return the token in HTTP basic authentication as an extra field of our requests. It is the password, or the name
-    if the password is empty. Otherwise the name is ignored, because a token belongs to a user.
+    """Return the token in HTTP basic authentication as an extra field of our requests. The token is the password, or
+    the user name if the password is empty. With a password, the name is ignored, because a token belongs to a user.
 
     Raises:
         NoRoute: the header has another form.

@@ -163,8 +163,7 @@ class RuledAccess(Access):
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """Return the objection of the token's scope or of the rules. It does not depend on whether the repository
-        exists."""
+        """Return the objection of the token's scope or of the rules, whether the repository exists or not."""
         beyond = "" if self.token is None else self.token.objection(permission, path)
         if beyond or self.rules.gives(self.user, permission, path, ref):
             return beyond

@@ -150,7 +150,7 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """The connections that count for the limit: the ones that were neither refused nor told to disconnect."""
+        """The connections that count for the limit: all that were neither refused nor told to disconnect."""
         self._none_before = 0.0
         """The time before which no connection can be evicted, because at the last search none had been idle for long
         enough."""
@@ -216,8 +216,8 @@ class Connections:
         return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """Stop counting a connection that was told to disconnect because it sent no request for too long. It has
-        `drain_time` to close."""
+        """Stop counting a connection whose peer was told to disconnect, because it sent no request for too long. The
+        peer has `drain_time` seconds to close."""
         self._counted.discard(one)
 
     @property

@@ -50,7 +50,7 @@ a client that has disconnected, a store that fails, and the limits of a request.
 BULK = RequestFlag.BULK
 
 REQUEST_ID = 16
-"""Bytes of a request's id."""
+"""The number of bytes of a request's id."""
 
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")

@@ -26,7 +26,7 @@ PULSE: Final = 0.5
 """Seconds between two calls of `pulse`."""
 
 _PIECE: Final = 64 << 10
-"""Bytes that are read at once: the capacity of a pipe."""
+"""The most bytes that are read at once: the capacity of a pipe."""
 
 
 class Ended(NamedTuple):

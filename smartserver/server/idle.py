@@ -123,9 +123,10 @@ class IdleTimeouts:
         return self._drained > DRAIN_BYTES
 
     def idle_since(self, now: float) -> float | None:
-        """Return the time since which the connection is idle; None while it is in use. It is idle if no request is open
-        or being received, or if it is closing and everything was sent. The time counts from the last request, or from
-        the last bytes of an answer that the peer received. A peer that sent no request is idle from the beginning."""
+        """Return the time since which the connection is idle; None while it is in use. A connection is idle if no
+        request is open or being received, or if it is closing and everything was sent. The time counts from the last
+        request, or from the last bytes of an answer that the peer received. A peer that sent no request is idle from
+        the beginning."""
         session = self._session
         rests = session.at_rest and not (self._outbox and session.had_request)
         if not (self.sent_all is not None if self.closing else rests):

@@ -26,8 +26,8 @@ from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, Trans
 T = TypeVar("T")
 
 FORMAT_BYTES = 512
-"""The most bytes that are read of a file `format`. That of a repository has at most 256 bytes, so a longer file is
-another one."""
+"""The most bytes that are read of a file `format`. A repository's `format` has at most 256 bytes, so a longer file is
+something else."""
 
 LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
 """Names of files that refer to another place for the logs or packs of a folder."""

@@ -16,8 +16,8 @@ from typing import Protocol
 from smartserver.wire.limits import INITIAL_WINDOW, PIECE
 
 SLICE = PIECE + INITIAL_WINDOW
-"""Bytes that are passed to the carrier at a time: a piece of a body, and the frames that were held back to be sent with
-it. TLS encrypts all of them at once, while no other connection is served."""
+"""The most bytes that are passed to the carrier at a time: a piece of a body, and the frames that were held back to be
+sent with it. TLS encrypts all of them at once, while no other connection is served."""
 
 
 class Outbox:

@@ -68,7 +68,8 @@ class PushChecks:
                     raise
 
     def approve(self, transaction: Transaction) -> None:
-        """Check a planned request. This is called again if the request is planned again after another request's change.
+        """Check a planned request. The commit calls this each time that the request is planned, also after another
+        request's change.
 
         Raises:
             LimitExceeded: the repository or a file would be too large.

@@ -56,10 +56,11 @@ MANY_CALLS = 16
 calls would read for seconds, during which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
-"""Bytes of memory that a decoded request takes in addition to its payload. The shortest request takes 7,000."""
+"""The bytes of memory that are counted for a decoded request in addition to its payload. The shortest request takes
+7,000."""
 
 CALL_COST = 1024
-"""Bytes of memory that each call of a decoded request takes. The shortest call takes 900."""
+"""The bytes of memory that are counted for each call of a decoded request. The shortest call takes 900."""
 
 
 class RequestOwner(Protocol):
@@ -86,7 +87,7 @@ class RequestOwner(Protocol):
         """Add to the number of bytes that were received and not yet checked."""
 
     def want_body(self, request: ServedRequest) -> None:
-        """Queue an answer with a body. Its `start_body` is called when it is next."""
+        """Queue an answer with a body. `start_body` of the request is called when its turn comes."""
 
     def finished(self, request: ServedRequest) -> None:
         """Called when a request has its final answer."""
@@ -303,7 +304,7 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """Begin to send the body of the answer, because it is next."""
+        """Begin to send the body of the answer, because its turn has come."""
         assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()

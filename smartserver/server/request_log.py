@@ -45,9 +45,9 @@ class EndedRequest(NamedTuple):
     lasted: float
     """The time from the request's first byte to its final answer."""
     busy: float
-    """The time that the request's work took."""
+    """The time for which tasks of the request ran."""
     queued: float
-    """The time that the request's work waited for a thread."""
+    """The time for which tasks of the request waited for a thread."""
     spent: Counts
     outcomes: Sequence[str]
     """`DONE` or the code of an error, for each call or once for all calls."""

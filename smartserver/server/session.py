@@ -50,7 +50,8 @@ class Shell(Protocol):
         """Send bytes in order, without waiting."""
 
     def close(self) -> None:
-        """Close once everything written has been sent, without losing it to unread input."""
+        """Close once everything that was written has been sent. Unread input must not cause a reset that destroys
+        it."""
 
     def abort(self) -> None:
         """Close at once. Bytes that were written and not sent are lost."""

@@ -51,8 +51,8 @@ MAX_FOLDERS = 100_000
 """The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""If a level has at most this many folders, a log is read ahead in each, although many may have none. That takes some
-40 reads for each."""
+"""The most folders of a level in which `read_ahead` also reads logs, although the folders may have none. It takes some
+40 reads in each folder."""
 
 MayRead = Callable[[str], bool]
 """A function that returns True if the user of a request may know of the repository at a path."""

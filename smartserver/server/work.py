@@ -98,7 +98,7 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. Its step encodes it, because the largest message takes a tenth of a second."""
+    """The encoded message. The task encodes it, because the largest message takes a tenth of a second."""
 
 
 class Task(NamedTuple):

@@ -68,7 +68,7 @@ class RequestEnded(Event, tag="request"):
     answered: int = 0
     """The time at which the first part of the answer was received; 0 if none was."""
     up: int = 0
-    """Bytes sent to the server, on the wire; `down`: bytes received from it."""
+    """The number of bytes sent to the server, on the wire; `down`: the number received from the server."""
     down: int = 0
     in_server: int = 0
     """Microseconds that the server worked on the request, by the server's clock."""
@@ -107,9 +107,9 @@ class LinkMeasured(Event, tag="link"):
     window: int
     """The number of packets that may be in transit (cwnd)."""
     packet: int
-    """Bytes of a packet (MSS)."""
+    """The most bytes of data in a packet (MSS)."""
     packets: int
-    """The number of packets that were sent with data."""
+    """The number of sent packets that had data."""
     again: int
     """The number of packets that were sent again."""
     by_window: int

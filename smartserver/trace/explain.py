@@ -75,7 +75,7 @@ def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
 
 
 def needless(trace: Trace) -> list[Charge]:
-    """Return the charges of a round trip or more, or of at least `SHARE` of the wait, the most expensive first."""
+    """Return the charges that cost a round trip, or at least `SHARE` of the wait, the most expensive first."""
     least = SHARE * (trace.end - trace.start)
     return [each for each in charges(trace) if each.trips or each.micro >= least]
 

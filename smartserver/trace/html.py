@@ -190,8 +190,8 @@ def _request(request: RequestEnded, row: int, first: int) -> Bar:
 
 
 def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
-    """Yield for each request the bar of its margin and, below it, those of the server's spans. Requests that overlap
-    use separate rows."""
+    """Yield for each request the bar of its margin and, in the rows below, the bars of the server's spans. Requests
+    that overlap use separate rows."""
     taken: list[tuple[int, int]] = []
     for request in sorted(requests, key=lambda each: each.start):
         served = service(request)

@@ -35,8 +35,8 @@ HANDSHAKES = ("TCP", "TLS")
 """The names of spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""If the connection accepted no bytes for more than this share of a request's time, the server is taken to have worked
-meanwhile."""
+"""If the connection accepted no bytes for more than this share of a request's time, the server is assumed to have
+worked in that time."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,

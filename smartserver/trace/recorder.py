@@ -237,7 +237,7 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Use the start of another process as that of this one. A worker calls this with the id of its command's
+    """Use the start time of another process for this process. A worker calls this with the id of its command's
     process."""
     _stands_for[0] = str(process)
 

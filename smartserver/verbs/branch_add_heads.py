@@ -38,7 +38,7 @@ class AddHeadsResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.add_heads", own_verdict=True, errors=HEADS_ERRORS)
 def branch_add_heads(context: Context, request: AddHeadsRequest) -> AddHeadsResult:
-    """Add tips to a ref. Of the old and the new tips, it keeps those from which no other descends.
+    """Add tips to a ref. Of the old and the new tips, the ref keeps those from which no other descends.
 
     Two clients that advance different heads at the same time both succeed. `growth` limits additional heads: `none`
     allows none (a new ref has one), `covered` allows them if each present head is an ancestor of a new one, and `any`

@@ -1,4 +1,4 @@
-"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, and again if another request was
+"""The rules of `Branch.*` for the moves of a ref. They are applied to the transaction, and again if another request was
 committed first."""
 
 from __future__ import annotations

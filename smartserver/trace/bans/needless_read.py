@@ -85,11 +85,11 @@ class ReadBack(Ban):
     """A read of something that the client wrote in the same operation.
 
     Seen: the refs and tips that changes set and, for VFS verbs, the paths that they change, once the answer says that
-    it is done. Also seen: the names, ids and paths that later reads ask for. These are all arguments except those that
-    say what the client has (`haves`, `had`, `mine`, `absent`, `after`). A read counts if it asks for a name, id or path
-    that was written on the same path, or for all refs after one was set. It does not count if the client reports that
-    it has a tip which was set: then it asks for later changes. The first read counts, because the answer to a change
-    has its outcome. A read in the request of the change costs no round trip.
+    it is done. Also seen: the names, ids and paths that later reads ask for. These are all arguments except the ones
+    with ids that the client has (`haves`, `had`, `mine`, `absent`, `after`). A read counts if it asks for a name, id or
+    path that was written on the same path, or for all refs after one was set. It does not count if the client reports
+    that it has a tip which was set: then it asks for later changes. The first read counts, because the answer to a
+    change has its outcome. A read in the request of the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"
@@ -130,8 +130,8 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """Return the path to which the names of a call are relative. `paths_of` returns those of VFS verbs from the root
-    on."""
+    """Return the path to which the names of a call are relative. The names of VFS verbs are those of `paths_of`, which
+    begin at the root."""
     return "/" if verb.is_vfs else asked.path
 
 

@@ -60,7 +60,7 @@ class Operations:
 
 
 def call_site() -> str:
-    """Return the lines that made the current call, the innermost first, without those of libraries."""
+    """Return the lines of code that made the current call, the innermost first, without lines of libraries."""
     here = os.getcwd() + os.sep
     lines: list[str] = []
     for frame in _stack():
