@@ -31,8 +31,8 @@ BEGIN = b"b"
 for the worker."""
 
 RUN, OUTPUT = b"r", b"o"
-"""The request of the worker to run a program, whose words are in the rest of the packet; and the answer with the
-program's output, which is empty if it failed."""
+"""RUN: a worker's request to run a program, which the rest of the packet describes (`ask_to_run`). OUTPUT: the answer,
+with the output of the program, or none if it failed."""
 
 MAX_PACKET = 64 * 1024
 """The most bytes of a program's words and input, and of its output."""

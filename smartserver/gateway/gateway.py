@@ -49,7 +49,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch")}
-"""The other systems: for each the name that users know, and its command that clones a repository."""
+"""The other systems: the name of each for users, and the command that clones a repository of it."""
 
 NEW_VCS: Final = "git sha1"
 """The system of a repository that a push creates. The format is fixed, because git sends its own only after it has seen

@@ -26,7 +26,7 @@ again."""
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:
-    """Read something small from the store, and from the database of its logs, if it has one. `mark`: the result of
+    """Test that the store answers, and the database of its logs, if it has one. `mark`: the result of
     `store.cluster.mark_of` when the server began.
 
     Raises:

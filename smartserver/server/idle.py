@@ -188,9 +188,9 @@ class IdleTimeouts:
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
 
     def _measure(self, now: float) -> None:
-        """Count the bytes that the peer has not received, if there can be any. The count shows whether the peer
-        received any since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes
-        sent since then is left, the peer is receiving them; if nothing is left, it may have received them long ago.
+        """Measure the bytes that the peer has not received yet, to see whether it received any since the last
+        measurement. One byte is enough: no rate is required. If only a part of the bytes sent since then is left, the
+        peer is receiving them; if nothing is left, the peer may have received them long ago.
         """
         if not self._untaken and not self._handed:
             return

@@ -106,7 +106,8 @@ class ServedRequest:
         self._up = self._down = 0
         """Bytes that were received, and bytes that were sent."""
         self._header: RequestHeader | None = None
-        """The decoded request; None before it is decoded, and after a cancellation that needs no work."""
+        """The decoded request; None before it is decoded, and after the cancellation of a request that changes
+        nothing."""
         self._payload: list[bytes] = []
         self._size = 0
         """Bytes of the request's payload so far."""

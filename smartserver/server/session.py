@@ -133,8 +133,8 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """Abandon the open requests. A running commit is stopped when its calls are run again. If they are not, its
-        change is made, and a repeat of the request gets its answer."""
+        """Abandon the open requests. A running commit stops only if its calls are run again. Otherwise its change is
+        made, and a repetition of the request gets the answer."""
         self._closing = True
         self._abandon()
 

@@ -293,7 +293,8 @@ class Site:
         only that repository.
 
         `after`: the listing begins after this path. `go_on`: is called for each folder; it may raise to end the
-        listing. `must_be`: the folder at the path must exist. Repositories that the user may not read are left out.
+        listing. `must_be`: True if a missing folder at the path is an error. Repositories that the user may not read
+        are left out.
 
         Raises:
             InvalidPath: the path cannot name a folder, or leads out of the root.

@@ -2,10 +2,10 @@
 
 The work of the machines takes as long as it took. The time on the link follows from its round-trip time and its rate.
 Each request costs a round trip, each handshake one more. Bytes cost their time at the rate, and the round trips in
-which TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; where
-packets are slow it ends that early, and grows as CUBIC does. Work on this machine during a request goes on while its
-bytes travel. Loss, full buffers and a window that closes on an idle connection are left out. The handshakes of ssh last
-as long as they did.
+which TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; on a
+slow link, it ends this slow start early, and the window then grows as CUBIC requires. Work on this machine during a
+request goes on while its bytes travel. Loss, full buffers and a window that closes on an idle connection are left out.
+The handshakes of ssh last as long as they did.
 """
 
 from __future__ import annotations

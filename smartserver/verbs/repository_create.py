@@ -70,9 +70,9 @@ def _is_part(request: CreateRequest) -> bool:
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Create a repository, or accept an existing one of the same VCS.
 
-    A repository that is created again after a deletion gets another incarnation. If it is created in one request with
-    `Repository.insert_pack` and `Branch.*`, it is never visible while empty. An incomplete copy of several requests is
-    not visible either.
+    A repository that is created again after a deletion gets another incarnation. A repository that is created in one
+    request with `Repository.insert_pack` and `Branch.*` is never visible while empty. An incomplete copy of several
+    requests is not visible either.
     """
     transaction = context.transaction
     if not transaction.exists:
