@@ -39,7 +39,7 @@ from transports.errors import CodedError
 
 
 class SmartServerError(CodedError):
-    """The base of all errors that this package raises on purpose, except storage and protocol errors."""
+    """The base class of the errors of this module."""
 
 
 class RequestError(SmartServerError):
@@ -47,7 +47,7 @@ class RequestError(SmartServerError):
 
 
 class RepositoryError(SmartServerError):
-    """The base of errors that prevent a request from being carried out on its repository."""
+    """The base class of errors that prevent a request from being carried out on its repository."""
 
 
 def _name(value: bytes) -> str:
@@ -55,14 +55,14 @@ def _name(value: bytes) -> str:
 
 
 def place(path: str) -> str:
-    """Return the path of a repository for a message."""
+    """Return a repository's path for a message: quoted, or words for the server's root if the path is empty."""
     return repr(path) if path.strip("/") else "the server's root"
 
 
 def known_as(above: str, path: str) -> str:
-    """Return the name that a user has for a path below the served folder. `above`: the user's name for that folder,
-    with a slash at its end (sftp://host/srv/?QUERY, /srv/ or me@host:/srv/). The query and the machine are left out.
-    `above` is empty if the user's URLs begin at the folder too."""
+    """Return a path below the served folder in the form that the user types. `above`: the user's URL or path of that
+    folder, with a slash at its end (sftp://host/srv/?QUERY, /srv/ or me@host:/srv/). The result has no query, and no
+    machine before a colon. `above` is empty if the user's URLs begin at the folder, too."""
     if "://" in above:
         from urllib.parse import quote  # It takes 8 ms to load, which only a mistake costs.
 
@@ -96,13 +96,13 @@ def shown(key: bytes) -> str:
 
 
 def _few(ids: list[bytes]) -> str:
-    """Return the first ids, for a message."""
+    """Return the first three ids, and the number of the others, for a message."""
     return ", ".join(map(shown, ids[:3])) + (f" and {len(ids) - 3} more" if len(ids) > 3 else "")
 
 
 @dataclasses.dataclass(eq=False)
 class Unsupported(RequestError, code="unsupported"):
-    """The peer does not know a verb, field, feature or format that was requested."""
+    """The peer does not know a verb, field, feature or format that was requested. `speaks`: the ones that it knows."""
 
     what: str
     speaks: str
@@ -147,15 +147,14 @@ class InvalidName(RequestError, code="invalid-name"):
 
 TOKEN_WANTED = "wanted"
 TOKEN_REFUSED = "refused"
-"""The values of `AccessDenied.token`: no token was sent although the server identifies users by tokens; or the token
-that was sent is not valid."""
+"""Values of `AccessDenied.token`. WANTED: no token was sent, although the server identifies users by tokens. REFUSED:
+the token that was sent is not valid."""
 
 
 @dataclasses.dataclass(eq=False)
 class AccessDenied(RequestError, code="access-denied"):
-    """The user lacks a permission. `path`: the path of the repository, if the user may do the same in other
-    repositories. `token`: `wanted` if a token would identify the user, `refused` if the token that was sent is not
-    valid, else empty."""
+    """The user lacks a permission. `path`: the path of a repository that cannot be created, or empty. `token`: `wanted`
+    if a token would identify the user, `refused` if the token that was sent is not valid, else empty."""
 
     what: str
     why: str
@@ -195,7 +194,8 @@ class Banned(RequestError, code="banned"):
 
 @dataclasses.dataclass(eq=False)
 class OutcomeUnknown(RequestError, code="outcome-unknown"):
-    """The request may or may not have been carried out; the repository is as before or as after."""
+    """It is unknown whether the request was carried out. Only file-level (VFS) calls may have been carried out in
+    part."""
 
     why: str
 
@@ -243,7 +243,7 @@ class ServerBusy(RequestError, code="server-busy"):
 
 @dataclasses.dataclass(eq=False)
 class InternalError(RequestError, code="internal"):
-    """The server has a bug. `reference` names the entry in its log."""
+    """The server has a bug. `reference`: an id that is also in the log of the server, next to the error."""
 
     reference: str
 
@@ -253,7 +253,7 @@ class InternalError(RequestError, code="internal"):
 
 @dataclasses.dataclass(eq=False)
 class UnknownRemoteError(RequestError, code="unknown-remote-error"):
-    """The peer reported an error whose code or arguments this release does not know. Both are shown unchanged."""
+    """The peer reported an error that this release does not know. `detail`: the beginning of its arguments, as text."""
 
     remote_code: str
     detail: str
@@ -269,7 +269,7 @@ A_BAZAAR_REPOSITORY = "a Bazaar repository"
 
 @dataclasses.dataclass(eq=False)
 class NoSuchRepository(RepositoryError, code="no-such-repository"):
-    """There is no repository at the path. `found`: a description of what is there instead; may be empty."""
+    """No repository exists at the path. `found`: a description of the thing at the path, or empty."""
 
     path: str
     found: str = ""
@@ -336,7 +336,7 @@ class BranchExists(RepositoryError, code="branch-exists"):
 
 @dataclasses.dataclass(eq=False)
 class DivergedBranches(RepositoryError, code="diverged"):
-    """The new tip does not descend from the present tip. `behind`: True if it is an ancestor of the present tip."""
+    """The new tip does not descend from `tip`, the present one. `behind`: True if it is an ancestor of `tip`."""
 
     ref: bytes
     tip: bytes
@@ -407,7 +407,7 @@ class StaleEntry(RepositoryError, code="stale-entry"):
 
 @dataclasses.dataclass(eq=False)
 class WrongMapKind(RepositoryError, code="wrong-map-kind"):
-    """The map has another kind than the request says. `ids` is a map of revision ids; `opaque` is a map with any
+    """The map has another kind than the request expects. `ids` is a map of revision ids; `opaque` is a map with any
     bytes."""
 
     map: str
@@ -520,7 +520,7 @@ class MissingReference(RepositoryError, code="missing-reference"):
 
 @dataclasses.dataclass(eq=False)
 class ConflictingRecord(RepositoryError, code="conflicting-record"):
-    """The repository has a record with the same key and another text."""
+    """The repository has a record with the same key and other content."""
 
     key: bytes
 
@@ -551,7 +551,7 @@ class RepositoryChanged(RepositoryError, code="repository-changed", retryable=Tr
 
 
 SHOWN = 1000
-"""Characters of an unknown error's arguments that are kept."""
+"""The most characters of an unknown error's arguments that are kept."""
 
 
 def error_from_wire(code: str, arguments: dict[str, object]) -> CodedError:

@@ -46,7 +46,7 @@ class Meter(msgspec.Struct, frozen=True):
 
 
 Index = NewType("Index", int)
-"""The place of a meter's count in a tally."""
+"""The index of a meter in `METERS`, and of its count in the tally of each thread."""
 
 METERS: Final[list[Meter]] = []
 """All meters, in the order of the tallies."""
@@ -178,10 +178,10 @@ def counted() -> Counts:
 
 
 def since(later: Counts, earlier: Counts) -> Counts:
-    """Return the difference of counts at two moments."""
+    """Subtract earlier counts from later ones, meter by meter."""
     return list(map(operator.sub, later, earlier))
 
 
 def together(one: Counts, other: Counts) -> Counts:
-    """Return the sum of two counts."""
+    """Add two sequences of counts, meter by meter."""
     return list(map(operator.add, one, other))

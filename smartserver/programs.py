@@ -1,8 +1,8 @@
 """The environments of the programs that this package starts, and the words for their exit statuses.
 
 Every start of git, ssh and Python takes its environment from a function of this module, which drops variables that a
-user or a parent program set for another purpose. Under the agent, the waiting command starts the programs that ask the
-user (`git credential`), like git, with all its variables.
+user or a parent program set for another purpose. Under the agent, the command at the terminal starts the programs that
+prompt the user (`git credential`), and passes on all of its variables, as git does.
 """
 
 from __future__ import annotations
@@ -41,14 +41,14 @@ def foreign_environment(environment: Mapping[str, str] | None = None) -> dict[st
 
 
 def python(*words: str) -> list[str]:
-    """Return the command that runs this Python again with `words`. It does not search the current folder for modules
-    (-P), and obeys or ignores Python's variables as this process does."""
+    """Return the command that runs this Python again with `words`. The new process does not search the current folder
+    for modules (-P). Like this process, it uses or ignores Python's variables and the user's site-packages."""
     flags = {"-E": sys.flags.ignore_environment, "-s": sys.flags.no_user_site}
     return [sys.executable, "-P", *[flag for flag, is_set in flags.items() if is_set], *words]
 
 
 def exit_reason(status: int) -> str:
-    """Return the words for an exit status of `subprocess`: `status 3`, or `signal SIGSEGV` for -11."""
+    """Describe an exit status of `subprocess`: `status 3`, or `signal SIGSEGV` for -11."""
     if status >= 0:
         return f"status {status}"
     import signal  # Loaded late, because few programs end by a signal.

@@ -38,7 +38,7 @@ test."""
 
 
 LONGEST_NAME = 150
-"""Characters of a test's name that are used in the name of its page."""
+"""The most characters of a test's id that the name of its page has: the last ones."""
 
 _TRACE = pytest.StashKey[Path]()
 """The path of a test's trace."""

@@ -1,4 +1,4 @@
-"""Spans of time: code names the work that it spends time on, and a listener records it.
+"""Spans: a span is a named period of work in one thread, which the thread's listener records.
 
 Spans of one thread nest, and each ends before the one around it. Without a listener, a span costs 0.3 microseconds.
 Work of less than ten microseconds should have no span.
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
         """Records spans."""
 
         def began(self, part: Part, name: str) -> None:
-            """Note that a span begins, inside the open ones."""
+            """Called when a span begins, inside the spans that are open."""
 
         def ended(self) -> None:
-            """Note that the span that began last ends."""
+            """Called when the span that began last ends."""
 
         def measured(self, connection: socket.socket) -> None:
-            """Measure a TCP connection that will be closed or passed to another process."""
+            """Called with a TCP connection that will be closed or passed to another process."""
 
 
 class Part(enum.StrEnum):
@@ -66,7 +66,8 @@ _here = _Here()
 
 
 class span:  # It is used as a function.
-    """A context manager whose time is a span. `part`: the kind of work. `name`: the work in more detail."""
+    """A context manager that records the time of its block as a span. `part`: the kind of work. `name`: the work in
+    more detail."""
 
     __slots__ = ("_listener", "_name", "_part")
 
@@ -85,7 +86,7 @@ class span:  # It is used as a function.
 
 
 def spans_of(part: Part, name: str, items: Iterable[T]) -> Iterator[T]:
-    """Yield the same items. The time to generate each item is recorded as a span."""
+    """Yield the items of an iterable. The time to generate each item is recorded as a span."""
     iterator = iter(items)
     while True:
         with span(part, name):

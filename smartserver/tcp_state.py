@@ -19,8 +19,8 @@ FIELDS = {
     "again": 31,
     "by_window": 44,
 }
-"""The fields of `trace.events.LinkMeasured`, and their places in struct tcp_info: tcpi_rtt, min_rtt, snd_cwnd,
-snd_mss, data_segs_out, total_retrans and rwnd_limited."""
+"""The fields of `trace.events.LinkMeasured`, with their indexes in the tuple that `LAYOUT` unpacks: tcpi_rtt, min_rtt,
+snd_cwnd, snd_mss, data_segs_out, total_retrans and rwnd_limited."""
 
 SUMS = ("packets", "again", "by_window")
 """The fields that count from the start of the connection."""

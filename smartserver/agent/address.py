@@ -1,6 +1,6 @@
 """The addresses of a user's agent.
 
-The thin start of a command loads this module, so it uses `_socket`: `socket` would add 4 ms to each start.
+Each command loads this module first (`agent.thin`). So it uses `_socket`: `socket` would add 4 ms to each start.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PRELOADED = ("LD_PRELOAD", "LD_AUDIT")
 """Variables that name libraries to preload (ld.so(8)), which may change how a program connects (`torsocks`)."""
 
 BASES = (("XDG_RUNTIME_DIR", "smartserver"), ("HOME", ".cache/smartserver-agent"))
-"""Variables that name a folder, and the name of the agent's folder in it. Without either variable, the agent's folder
-is in /tmp, which all users share."""
+"""Variables that name a folder, and the name of the agent's folder in it. If neither folder belongs to the user, the
+agent's folder is in /tmp, which all users share."""
 
 MAX_PATH = 107
 """The most bytes of a socket's path (unix(7)), without the zero at its end."""
@@ -33,7 +33,7 @@ class NoAgent(Exception):
 
 
 def is_wanted(environment: Mapping[str, str]) -> bool:
-    """Tell whether SMARTSERVER_AGENT leaves the agent on, and no library is preloaded."""
+    """Return True unless SMARTSERVER_AGENT turns the agent off, or a library is preloaded."""
     if any(environment.get(name) for name in PRELOADED):
         return False
     return environment.get("SMARTSERVER_AGENT", "").lower() not in FALSE
@@ -61,7 +61,7 @@ def runtime_folder(environment: Mapping[str, str], *, make: bool = False) -> str
 
 
 def _is_of(folder: str, user: int) -> bool:
-    """Tell whether a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
+    """Return True if a folder belongs to a user. With `sudo`, a variable may name the folder of another user."""
     try:
         return os.path.isabs(folder) and os.stat(folder).st_uid == user
     except OSError:
@@ -69,8 +69,9 @@ def _is_of(folder: str, user: int) -> bool:
 
 
 def path_of(part: str, environment: Mapping[str, str], *, make: bool = False) -> str:
-    """Return the path of a socket. Its name depends on the release, on the installation and its time, on the network
-    namespace and, because a home may be shared, on the machine. So an agent serves only commands that match it."""
+    """Return the path of a socket. Its name depends on the release, on the path and the modification time of the
+    installation, on the network namespace and, because a home may be shared, on the machine. So a command finds only an
+    agent that matches it in all of these."""
     if not hasattr(_socket, "SO_PEERCRED"):
         raise NoAgent("this system does not tell which user is at the other end of a socket")
     try:

@@ -8,10 +8,10 @@ from typing import NamedTuple
 from smartserver.agent.peer import bounds, read
 
 CPUS, MASK = b"Cpus_allowed:", b"Umask:"
-"""Lines of /proc/PROCESS/status."""
+"""The beginnings of two lines of /proc/PROCESS/status."""
 
 NICE, POLICY = 16, 38
-"""Fields of /proc/PROCESS/stat, counted behind the name of the program."""
+"""The indexes of the nice value and of the scheduling policy in /proc/PROCESS/stat, after the program's name."""
 
 OF_WORDS = (b"LC_", b"LANG=", b"PYTHONUTF8=", b"PYTHONIOENCODING=")
 """Variables that decide at Python's start how it encodes and decodes text."""
@@ -46,7 +46,7 @@ def circumstances(folder: int, environment: Mapping[bytes, bytes]) -> Circumstan
 
 
 def _unit(line: bytes) -> bytes:
-    """Return a control group, which may limit memory or choose a route. A `.scope` is left out: each terminal has its
-    own."""
+    """Return a line of /proc/PROCESS/cgroup. The group may limit memory or choose a route. A `.scope` at its end is cut
+    off, because each terminal has its own."""
     above, _, last = line.rpartition(b"/")
     return above if last.endswith(b".scope") else line

@@ -1,8 +1,8 @@
-"""The thin start in C (`thin.c`): compile it for this installation.
+"""Compiles the thin start in C (`thin.c`) for this installation.
 
-It replaces the Python programs that pip made, and no other file. Pip removes these by name, so that no upgrade and no
-other installation leaves one behind. The program contains the facts for which it was compiled. If these have changed,
-it runs the Python program.
+The compiled program replaces the Python programs that pip created, and no other file. Pip removes them by name, so an
+upgrade or another installation leaves none behind. The program contains the facts for which it was compiled. If these
+have changed, it runs the Python program.
 """
 
 from __future__ import annotations
@@ -26,16 +26,18 @@ PROGRAMS = ("git-remote-hpss", "git-remote-hpss+ssh", "git-remote-hpss+tls", OUR
 
 KNOWN = ("__init__.py", "agent/thin.c", "agent/thin.py", "agent/address.py", "agent/peer.py", "cli/git_remote.py",
          "agent/reading.py", "cli/streams.py", "cli/zygote.py")  # fmt: skip
-"""The files with which the C program must agree."""
+"""The files that the C program must agree with. The program compares their modification times with those at its
+compilation."""
 
 _CODE = "import sys; del sys.argv[0]; from smartserver.cli.{} import main; main()  # {}"
-"""The Python code that the program runs; its first argument is the program itself. Lists of processes show the code."""
+"""The Python code that the C program starts if no agent runs the command. Its first argument is the path of the C
+program. Lists of processes show the name in the comment."""
 CODE, CODE_OF_OURS = _CODE.format("git_remote", PROGRAMS[0]), _CODE.format("entry", OURS)
 
 OPTIONS = ("-std=gnu11", "-O2")
 
 SECONDS = 60
-"""The most seconds of a run of the compiler, or of its program."""
+"""The most seconds that the compiler, the compiled program or the interpreter may take."""
 
 
 class NotCompiled(Exception):
@@ -73,7 +75,7 @@ def compile_to(paths: Sequence[str], environment: Mapping[str, str], options: Se
 
 
 def _make(paths: Sequence[str], options: Sequence[str], environment: Mapping[str, str]) -> None:
-    """Compile the program once, and copy it to each path."""
+    """Compile the program once, test that it runs, and copy it to each path."""
     for path in paths[:1]:
         compiler = shlex.split(environment.get("CC") or "cc")
         _run([*compiler, *options, "-o", path, os.path.join(_folder(), "agent", "thin.c")], environment)

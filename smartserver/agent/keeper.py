@@ -1,7 +1,7 @@
 """The keeper: holds the connections of a user between commands, and neither reads nor writes them.
 
-It is one thread without a fork. If anything arrives on a held connection, even its end, the connection is closed,
-because a server owes nothing on a connection at rest.
+The keeper has one thread and starts no process. If anything arrives on a held connection, even its end, the connection
+is closed, because a server has nothing to send on a connection without an open request.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ MOST = 64
 """The most connections to all servers."""
 
 ASLEEP = 1.0
-"""Seconds of sleep of the machine after which its connections are treated as lost, because routers drop them without
+"""If the machine slept for this many seconds, held connections are treated as lost, because routers drop them without
 notice."""
 
 TIME_TO_SAY = 1.0
 """Seconds that a command has to send its message, because other commands wait meanwhile."""
 
 PAUSE = 0.1
-"""Seconds between two attempts to accept a command while no descriptor is left."""
+"""Seconds between two attempts to accept a command while the process has no free descriptor."""
 
 
 class Kept(NamedTuple):
@@ -71,8 +71,8 @@ def seconds_slept() -> float:
 
 
 class Keeper:
-    """Serves one listening socket until it is told to stop, the zygote ends, or no message is received for `IDLE`
-    seconds."""
+    """Serves one listening socket until a `Stop` is received, the zygote (`cli.zygote`) ends, or no message is received
+    for `IDLE` seconds."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""The side of a command in its exchange with the keeper: borrow a connection, and return it."""
+"""A command's side of the exchange with the keeper: the command borrows a connection, and gives one back."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from smartserver.agent.start import start
 
 
 class Borrowed(NamedTuple):
-    """A borrowed connection: its descriptors, the id of its last request, and the seconds within which its server sends
-    a sign of life if it is still connected."""
+    """A borrowed connection: its descriptors, the id of its last request, and the seconds of silence after which its
+    server is taken for disconnected."""
 
     descriptors: Sequence[int]
     last_id: int
@@ -22,7 +22,7 @@ class Borrowed(NamedTuple):
 
 
 def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
-    """Borrow the connection that was stored under a key. Return None if the agent has none."""
+    """Borrow a connection that was stored under a key. Return None if no agent has one."""
     try:
         lent, descriptors = ask(Borrow(key), decode_lent, environment)
     except NoAgent:
@@ -31,8 +31,8 @@ def borrow(key: str, environment: Mapping[str, str]) -> Borrowed | None:
 
 
 def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]) -> bool:
-    """Pass a connection to the agent, and start the agent if none is running. Return True if that succeeded. This does
-    not wait for the agent, because the packet waits at the agent's socket."""
+    """Pass a connection to the agent, and start the agent if none is running. Return True if the packet was sent. The
+    agent may read it later."""
     try:
         try:
             keeper = _keeper(environment)
@@ -49,7 +49,7 @@ def give(given: Give, descriptors: Sequence[int], environment: Mapping[str, str]
 def ask(
     message: Message, decode: Callable[[bytes], T], environment: Mapping[str, str], *, foreign: bool = False
 ) -> tuple[T, list[int]]:
-    """Send a message to the keeper, and wait for its answer. `foreign`: as of `connect`."""
+    """Send a message to the keeper, and wait for its answer. `foreign`: as for `connect`."""
     with _keeper(environment, waits=True, foreign=foreign) as keeper:
         try:
             send(keeper, message)

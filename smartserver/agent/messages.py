@@ -1,5 +1,5 @@
-"""The messages between a command and the keeper: one packet in each direction, in JSON, with the descriptors of
-connections."""
+"""The messages between a command and the keeper. A command sends one packet of JSON, and gets at most one as the
+answer. A packet may carry the descriptors of a connection."""
 
 from __future__ import annotations
 
@@ -29,11 +29,11 @@ class Give(msgspec.Struct, tag=True):
 
     key: str
     where: str
-    """The URL of the server, which `status` shows and `forget` names."""
+    """The URL of the server. `Status` lists it, and `Forget` selects connections by it."""
     last_id: int
     """The id of the last request on the connection."""
     patience: float
-    """Seconds within which a connected server sends a sign of life."""
+    """Seconds of silence after which the server is taken for disconnected."""
 
 
 class Status(msgspec.Struct, tag=True):
@@ -58,7 +58,7 @@ class Lent(msgspec.Struct):
 
 
 class HeldLine(msgspec.Struct):
-    """The facts about a held connection."""
+    """One held connection in the answer to `Status`."""
 
     where: str
     seconds: float
@@ -66,7 +66,7 @@ class HeldLine(msgspec.Struct):
 
 
 class Held(msgspec.Struct):
-    """All held connections, and the id of the keeper's process."""
+    """The answer to `Status`: all held connections, and the id of the keeper's process."""
 
     process: int
     lines: list[HeldLine]

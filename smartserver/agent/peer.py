@@ -5,7 +5,7 @@ reaches the socket, it can send messages like a command, or receive them in plac
 rights of the other process in /proc (proc(5)), and expects the same rights as its own. It trusts nothing that the other
 process says about itself.
 
-The thin start of a command loads this module, like `address`. `thin.c` does the same.
+Each command loads this module first, like `address`. `thin.c` makes the same checks.
 """
 
 from __future__ import annotations
@@ -28,20 +28,20 @@ LABELS = ("attr/current", "attr/apparmor/current")
 """The files with a process's labels from SELinux, AppArmor and similar systems."""
 
 ABSENT = (errno.ENOENT, errno.EINVAL)
-"""The errors if this system lacks a kind of namespace, or labels."""
+"""The errors of a read in /proc on a system that lacks a kind of namespace or of labels."""
 
 CREDENTIALS = struct.Struct("3i")
 """The credentials of SO_PEERCRED (unix(7)): process, user and group."""
 
 SO_PEERPIDFD = 77
-"""The option for a descriptor of the process at the other end, of Linux 6.5. `_socket` does not name it."""
+"""The socket option for a pidfd of the process at the other end (Linux 6.5). `_socket` has no name for it."""
 
 TIME_TO_ANSWER = 2.0
-"""Seconds that an agent has to answer. After them, a command continues without an agent."""
+"""Seconds that an agent has to answer. After that time, a command continues without an agent."""
 
 
 class Gone(NoAgent):
-    """The process that listened has ended."""
+    """The process at the other end of a socket has ended."""
 
 
 def connect(part: str, environment: Mapping[str, str], *, waits: bool = False, foreign: bool = False) -> _socket.socket:
@@ -125,7 +125,7 @@ def open_process(process: str) -> int:
 
 
 def _check_number(connection: _socket.socket) -> None:
-    """Check that the process at the other end still has its process id. A kernel before Linux 6.5 cannot tell."""
+    """Check that the process at the other end still has its process id. Before Linux 6.5, nothing is checked."""
     try:
         process = connection.getsockopt(_socket.SOL_SOCKET, SO_PEERPIDFD)
     except OSError as error:
@@ -139,7 +139,7 @@ def _check_number(connection: _socket.socket) -> None:
 
 
 def _check_agent(connection: _socket.socket) -> None:
-    """Accept a process that runs this interpreter and may do the same as this process."""
+    """Check that the process at the other end runs this interpreter, and is confined like this process."""
     folder = open_peer(connection)
     try:
         here = open_process("self")
@@ -177,8 +177,8 @@ def _link(name: str, folder: int) -> bytes:
 
 
 def _if_there(get: Callable[[str, int], bytes], name: str, folder: int) -> bytes:
-    """Return the result of `get`; empty if this system has no such file. If the process has ended, a later read
-    fails."""
+    """Return the result of `get`; empty if the file does not exist on this system. If the process has ended, a later
+    read of `bounds` fails."""
     try:
         return get(name, folder)
     except OSError as error:

@@ -19,7 +19,7 @@ KNOWN_NAMES = ("HOME", "PATH", "LANG", "XDG_RUNTIME_DIR")
 """The variables that an agent keeps from its environment, besides LC_*. All others are sent with each command."""
 
 BACKLOG = 64
-"""The most commands that wait for the agent."""
+"""The most commands that may wait until the agent accepts them (listen(2))."""
 
 
 def start(environment: Mapping[str, str], *, here: bool = False) -> bool:

@@ -1,9 +1,9 @@
-"""The thin start of a command: it hands the command over to a process that has all modules loaded.
+"""The thin start of a command: it passes the command to a worker, a process that has all modules loaded.
 
-It sends one packet of fields with a zero byte between them: the parent process, the count of words, the words, and the
-environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is one of the bytes below.
-The standard streams are sent only after a worker accepted the command. A stream that waits in a socket stays open, and
-a program that reads the command's output to its end would wait for it.
+It sends one packet of fields with a zero byte between them: the id of the parent process, the number of the command's
+words, the words, and the environment as NAME=VALUE. The descriptor of the working folder is sent with it. The answer is
+one of the bytes below. The standard streams are sent only after a worker accepted the command. A stream that waits in a
+socket stays open, and a program that reads the command's output to its end would wait for it.
 
 A program that may ask the user something is run here, at the terminal: the worker sends a packet of `ask_to_run`, and
 gets the output.
@@ -23,15 +23,16 @@ from smartserver.agent.address import ZYGOTE, NoAgent
 from smartserver.agent.peer import connect
 
 ACCEPTED, DIRECT, ENDED = b"a", b"d", b"e"
-"""The answers of a worker: it waits for `BEGIN`; the command must run here; the command has ended, with its status in a
-second byte."""
+"""The answers of a worker. ACCEPTED: the worker waits for `BEGIN`. DIRECT: the command must run in this process. ENDED:
+the command has ended; the second byte is its status."""
 
 BEGIN = b"b"
-"""The message that starts the command. The standard streams are sent with it. Later bytes are numbers of signals."""
+"""The message that starts the command. The standard streams are sent with it. Each later byte is the number of a signal
+for the worker."""
 
 RUN, OUTPUT = b"r", b"o"
-"""The request of the worker to run a program, whose words are in the rest of the packet; and the answer with the
-program's output, which is empty if it failed."""
+"""RUN: a worker's request to run a program, which the rest of the packet describes (`ask_to_run`). OUTPUT: the answer,
+with the output of the program, or none if it failed."""
 
 MAX_PACKET = 64 * 1024
 """The most bytes of a program's words and input, and of its output."""
@@ -68,7 +69,7 @@ def hand_over(words: Sequence[bytes], environment: Mapping[bytes, bytes]) -> int
 
 
 def _begins(worker: _socket.socket, packet: bytes) -> bool:
-    """Offer the command to a worker. Return True if the worker accepted it and was told to begin."""
+    """Offer the command to a worker. Return True if the worker accepted it and `BEGIN` was sent."""
     try:
         folder = os.open(".", os.O_PATH | os.O_DIRECTORY)
         try:
@@ -125,7 +126,7 @@ def _wait_for(worker: _socket.socket, environment: Mapping[bytes, bytes]) -> int
 
 
 def _end(number: int) -> None:
-    """End this process by a signal. The worker may not have ended, because it may be stopped."""
+    """End this process by a signal, without waiting for the worker, which may be stopped (SIGSTOP)."""
     signal.signal(number, signal.SIG_DFL)
     os.kill(os.getpid(), number)
 

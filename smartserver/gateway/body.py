@@ -1,6 +1,6 @@
 """The body of an HTTP request, in an unnamed file. Only parts that are not written yet are in memory.
 
-Chunks arrive on the thread that moves the bytes, and are written in a lane. A gzip body is decompressed as it is
+Chunks arrive on the I/O thread, and are written in a lane of the executor. A gzip body is decompressed as it is
 written, up to a limit.
 """
 
@@ -34,7 +34,7 @@ class BodyTooLarge(Exception):
 
 
 class BadBody(Exception):
-    """The body does not have the encoding that its request names, or the client disconnected."""
+    """The body does not have the encoding in the head of its request, or the client disconnected."""
 
 
 class RequestBody:
@@ -43,7 +43,7 @@ class RequestBody:
     def __init__(
         self, folder: str, executor: Executor, client: Tenant, flow: Callable[[bool], None], *, gzip: bool, most: int
     ) -> None:
-        """`folder`: a folder on the file system for the file. `flow`: is called with False to pause reading, and with
+        """`folder`: the folder in which the file is created. `flow`: is called with False to pause reading, and with
         True to resume it. `most`: the most bytes of the decompressed body."""
         self._folder = folder
         self._executor = executor
@@ -53,11 +53,11 @@ class RequestBody:
         self._most = most
         self._waiting: list[bytes] = []
         self._held = 0
-        """Bytes that were received and are not written."""
+        """The number of bytes that were received and are not written yet."""
         self._is_writing = self._is_paused = self._is_over = False
         self._guard = threading.Lock()
-        """The lock that is held while `open` takes the file, and while the file is closed. A file to which a lane
-        writes is not closed, because its descriptor could be reused at once."""
+        """A lock that is held while `open` takes the file, and while `abandon` closes it. The file is not closed while
+        a lane writes to it, because its descriptor could be reused at once."""
         self._then: Callable[[], None] | None = None
         self._file = -1
         self._size = 0
@@ -69,7 +69,7 @@ class RequestBody:
     # -- on the thread that moves the bytes
 
     def add(self, chunk: bytes) -> None:
-        """Take a chunk of the body."""
+        """Add a received chunk to the body."""
         self.came += len(chunk)
         if self.error is not None or self._is_over:
             return
@@ -82,7 +82,7 @@ class RequestBody:
             self._write_later()
 
     def when_written(self, then: Callable[[], None]) -> None:
-        """Call `then` once no chunk is being written, after the whole body was received. `open` writes the rest."""
+        """Note that the whole body was received. Call `then` once no chunk is being written; `open` writes the rest."""
         self._then = then
         if not self._is_writing:
             then()

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 MAX_PACKS: Final = 16
-"""The most packs. If there are more, they are joined, because every request searches each pack."""
+"""The number of packs above which they are joined, because git searches all of them in every request."""
 
 FEW_REVISIONS: Final = 500
 """The number of revisions below which bitmaps are not worth their cost."""
@@ -57,10 +57,10 @@ MAX_IDS: Final = 60_000
 """The most revisions that a pull names by their ids (`verbs.repository_pull`). A pull of more requests all refs."""
 
 QUICK_BUILD: Final = 10.0
-"""If building takes fewer seconds, a new generation is built as soon as refs no longer reach all objects."""
+"""If the last build took fewer seconds, a new generation is built as soon as refs no longer reach all objects."""
 
 SLOW_BUILD_EVERY: Final = 3600.0
-"""The fewest seconds between two generations if building takes longer than `QUICK_BUILD`."""
+"""The fewest seconds between two generations if the last build took longer than `QUICK_BUILD`."""
 
 _LEASE: Final = "lease"
 _OF_ALL: Final = ("HEAD", "config", "packed-refs")
@@ -74,7 +74,7 @@ class StoreState(msgspec.Struct, frozen=True):
     incarnation: bytes
     version: int
     record: bytes
-    """The hash of the log's record with that version."""
+    """The hash of the log's record number `version`."""
     mark: int
     revisions: int
     """The number of stored revisions."""
@@ -91,7 +91,7 @@ all revisions that the refs reach."""
 
 
 class Current(msgspec.Struct, frozen=True):
-    """The file `current`."""
+    """The content of the file `current`."""
 
     generation: str
     vcs: str
@@ -106,7 +106,7 @@ class Current(msgspec.Struct, frozen=True):
     took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
-    """Tips that refs have left since then, and that may be unreachable now."""
+    """Tips that refs had at the build or later and have no more. They may be unreachable now."""
     mapped: int = 0
     """The number of stored revisions when the bitmaps were written."""
 
@@ -117,7 +117,7 @@ class Current(msgspec.Struct, frozen=True):
 
     @property
     def wants_join(self) -> bool:
-        """True if packs should be joined or bitmaps written. With bitmaps, a clone takes a third of the server's
+        """True if packs should be joined or bitmaps written. With bitmaps, a clone costs the server a third of the
         work."""
         return self.packs > MAX_PACKS or self.revisions > max(FEW_REVISIONS, 2 * self.mapped)
 
@@ -325,8 +325,8 @@ class GitCache:
         return made
 
     def _continues(self, current: Current, state: StoreState) -> bool:
-        """Tell whether the store still has all revisions of a generation. A removal of revisions gives the repository a
-        new incarnation."""
+        """Return True if the store still has all revisions of a generation. A removal of revisions gives the repository
+        a new incarnation."""
         same = (current.vcs, current.incarnation) == (state.vcs, state.incarnation)
         return same and state.version >= current.version
 
@@ -384,7 +384,7 @@ class GitCache:
         return {name: os.stat(os.path.join(folder, name)).st_size for name in names}
 
     def _is_whole(self, current: Current) -> bool:
-        """Tell whether all files are there with the right sizes."""
+        """Return True if all files exist and have their recorded sizes."""
         folder = self._at(current.generation)
         try:
             return all(os.stat(os.path.join(folder, name)).st_size == size for name, size in current.files.items())
@@ -393,13 +393,14 @@ class GitCache:
 
 
 def _reaches_all(repository: GitRepository, left: Sequence[bytes]) -> bool:
-    """Tell whether refs still reach all objects of `left`."""
+    """Return True if refs still reach all objects of `left`."""
     lines = b"".join(key.hex().encode() + b"\n" for key in left)
     return not repository.run("rev-list", "--objects", "--max-count=1", "--stdin", "--not", "--all", stdin=lines)
 
 
 def _write_refs(folder: str, state: StoreState, refs: Mapping[bytes, tuple[RevisionId, bytes]]) -> None:
-    """Replace all refs and HEAD. Each ref has its tip, and the object that an annotated tag peels to."""
+    """Replace all refs and HEAD. `refs`: for each ref its tip and, if that is an annotated tag, the object that it
+    peels to, else an empty id."""
     # The header omits `peeled`: it is unknown for tags that an earlier release stored, so git must look itself.
     lines = [b"# pack-refs with: sorted \n"]
     for name in sorted(refs):

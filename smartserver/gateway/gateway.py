@@ -49,11 +49,11 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch")}
-"""The other systems: for each the name that users know, and its command that clones a repository."""
+"""The other systems: the name of each for users, and the command that clones a repository of it."""
 
 NEW_VCS: Final = "git sha1"
-"""The system of a repository that a push creates: git does not send its object format before it sees that of the
-server.
+"""The system of a repository that a push creates. The format is fixed, because git sends its own only after it has seen
+the server's.
 """
 
 QUARANTINE: Final = "quarantine"
@@ -70,8 +70,8 @@ class OtherSystem(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Visitor:
-    """A client of stock git, with its way in (HTTPS or SSH). It is the admission of the requests that are made for that
-    client."""
+    """A client of stock git over HTTPS or SSH. The object is the admission of the requests that the gateway makes for
+    the client."""
 
     admission: Admission
     extras: dict[str, Raw]
@@ -83,7 +83,7 @@ class Visitor:
         """Return the current rights of the user.
 
         Raises:
-            AccessDenied: the client claims to be a user and does not prove it.
+            AccessDenied: the token or the key of the client is not valid.
         """
         return self.admission.admit(self.extras)
 
@@ -241,8 +241,8 @@ class Gateway:
         )
 
     def words(self, error: Exception) -> str:
-        """Return the line about an error for a client, without any folder of the server. An error of the disk is
-        logged."""
+        """Return the message of an error for a client: one line that does not contain the folder of the caches. An
+        OSError is also logged."""
         if isinstance(error, OSError):
             log.warning("a request of stock git failed: %s", error)
             return f"the server failed: {error.strerror or type(error).__name__}"

@@ -13,7 +13,7 @@ from typing import Final
 from smartserver.programs import foreign_environment
 
 _PROTOCOL: Final = re.compile(r"version=[012]")
-"""The values in GIT_PROTOCOL that have a meaning for a server."""
+"""The entries of GIT_PROTOCOL that git's server uses."""
 
 _SETTINGS: Final = {
     "core.alternateRefsCommand": "false",
@@ -37,7 +37,8 @@ NICE: Final = 10
 """The niceness of a program for which no client waits."""
 
 MEMORY: Final = 4 << 30
-"""Bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its base."""
+"""The most bytes of address space of a program that reads data of a client. An object may have 1 GiB, and so may its
+base."""
 
 
 def environment() -> dict[str, str]:

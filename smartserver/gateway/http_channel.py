@@ -1,9 +1,9 @@
 """Connections of the gateway: HTTP/1.1 by `twisted.web`, with and without TLS. They count as connections of the server.
 
-Its timeouts are these. The head of a request must arrive within `HEAD` seconds of the start of the connection, or of
-the end of the answer before it. A client that must send more of a body, or takes nothing of its answer, has the same
-time as one of hpss://. So has the rest of a refused request. While the server works for a client, the client may be
-silent.
+Timeouts: the head of a request must arrive within `HEAD` seconds of the start of the connection, or of the end of the
+previous answer. A client that stops sending a body or stops reading its answer is disconnected after the same time as a
+client of hpss://. The time for the rest of a refused request is also the same. While the server works for a client, the
+client may be silent.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ HEAD: Final = 30.0
 new connection costs a client little in comparison."""
 
 LOOK: Final = 5.0
-"""Seconds between two looks at a connection."""
+"""The most seconds between two checks of a connection's timeouts."""
 
 Admit = Callable[[bool], Admission]
 """A function that returns the admission of a client's requests. Its argument is True if the connection is private."""
@@ -78,7 +78,7 @@ class GatewayFactory(protocol.Factory):
 
 
 class GatewayChannel(http.HTTPChannel):
-    """A connection. `Connections` uses it as the session and the timeouts of the connection, too."""
+    """One HTTP connection. `Connections` uses this object also as the session and the timeouts of the connection."""
 
     requestFactory = GatewayRequest  # type: ignore[assignment]  # It is the same to Twisted.
     timeOut = None  # `_look` has its times.
@@ -114,7 +114,7 @@ class GatewayChannel(http.HTTPChannel):
         self._refused: float | None = None
         """The time at which the request was refused; None if it was accepted."""
         self._heard = self._moved = self._idle = 0.0
-        """The times at which the client last sent something and last took something, and at which the last request
+        """The times at which the client last sent bytes and last received bytes, and at which its last request
         ended."""
         self._untaken = 0
         self._steps = 0
@@ -123,7 +123,7 @@ class GatewayChannel(http.HTTPChannel):
 
     @property
     def is_private(self) -> bool:
-        """True if the client's requests cannot be read on the way."""
+        """True if nobody can read the client's requests on the way: they are encrypted or stay on this machine."""
         return self.is_secure or self.is_local
 
     # -- from Twisted
@@ -164,7 +164,7 @@ class GatewayChannel(http.HTTPChannel):
             super().dataReceived(data)
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is closed."""
+        """Stop counting the connection, and cancel its timer, because it is closed."""
         self.closing = True
         self.factory.connections.closed(self)
         if self._timer is not None and self._timer.active():
@@ -173,7 +173,7 @@ class GatewayChannel(http.HTTPChannel):
         self.factory.connections.changed()
 
     def lineReceived(self, line: bytes) -> None:
-        """Take a line of a head."""
+        """Process a line of a request's head, unless further bytes are ignored."""
         if not self.discards:
             super().lineReceived(line)
 
@@ -183,18 +183,18 @@ class GatewayChannel(http.HTTPChannel):
             super().rawDataReceived(data)
 
     def requestDone(self, request: GatewayRequest) -> None:
-        """Note that a request was answered."""
+        """Record the end of a request. Twisted then begins the next one."""
         self._has_head = False
         self._refused = None
         self._idle = self._now
         super().requestDone(request)
 
     def isSecure(self) -> bool:
-        """Tell whether the connection has TLS."""
+        """Return True if the connection has TLS."""
         return self.is_secure
 
     def note_tls_step(self) -> None:
-        """Count a protocol step of TLS that the client caused."""
+        """Count a protocol step of TLS that the client caused. Drop the connection after `MAX_TLS_STEPS`."""
         self._steps += 1
         if self._steps == MAX_TLS_STEPS:
             self.abort(f"it asks for new TLS keys again and again: {MAX_TLS_STEPS} steps of TLS")
@@ -202,11 +202,11 @@ class GatewayChannel(http.HTTPChannel):
     # -- from requests
 
     def head_came(self) -> None:
-        """Note that the head of a request was received."""
+        """Record that the head of a request was received."""
         self._has_head = True
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so that its body is discarded."""
+        """Record that the request was refused. The rest of its body must arrive within `DRAIN_SECONDS`."""
         self._refused = self._now
 
     def let_read(self, more: bool) -> None:
@@ -248,7 +248,7 @@ class GatewayChannel(http.HTTPChannel):
         self._leave_by = now + self.factory.connections.drain_time
 
     def go_away(self, reason: str) -> None:
-        """Accept no new requests, and close after the open one."""
+        """Accept no new requests, and close the connection once no request is open."""
         self.persistent = 0
         if not self._has_head:
             self.lose()

@@ -49,8 +49,8 @@ MAX_FETCH: Final = 64 << 20
 pushes in gzip, and JGit only up to 1 MiB. A gzip body may be a thousand times as long as its compressed bytes."""
 
 MAX_PUSH: Final = 1 << 40
-"""The most bytes of the body of a push. The disk is full before that; the limits of a repository are checked by the
-store."""
+"""The most bytes of the body of a push. The disk is full before that, and the store checks the size limits of the
+repository."""
 
 KEEP_ALIVE: Final = 5.0
 """Seconds between two keep-alive packets while a push is decided, as in git's own server (`receive.keepAlive`)."""
@@ -82,13 +82,13 @@ class Channel(Protocol):
 
     @property
     def is_private(self) -> bool:
-        """True if the client's requests cannot be read on the way."""
+        """True if nobody can read the client's requests on the way."""
 
     def head_came(self) -> None:
-        """Note that the head of a request was received."""
+        """Record that the head of a request was received."""
 
     def refuse_body(self) -> None:
-        """Note that the request was refused, so that its body is discarded."""
+        """Record that the request was refused, which limits the time for the rest of its body."""
 
     def let_read(self, more: bool) -> None:
         """Resume reading if `more` is true, else pause it."""
@@ -98,7 +98,7 @@ class Channel(Protocol):
 
 
 class GatewayRequest(http.Request):
-    """One request. Twisted calls its methods on the thread that moves the bytes, `gotLength` first."""
+    """One request. Twisted calls its methods on the I/O thread, `gotLength` first."""
 
     channel: Channel  # type: ignore[assignment]  # The part that is used here.
 
@@ -120,7 +120,8 @@ class GatewayRequest(http.Request):
         self._discarded = 0
         self._places, self._updates, self._address = channel.places, channel.updates, channel.address
         self._has_place = self._private = False
-        """True if the request has a place for a program (`places`)."""
+        """`_has_place`: True while the request has a place for a program. `_private`: True if nobody can read it on the
+        way."""
         self._is_updated = False
         """True once the cache was updated for this request."""
         self.is_over = False
@@ -185,7 +186,7 @@ class GatewayRequest(http.Request):
         return Visitor(channel.admission(private), extras, peer, "https" if channel.is_secure else "http")
 
     def handleContentChunk(self, data: bytes) -> None:
-        """Take a part of the body."""
+        """Store a part of the body, or discard it if the request was refused."""
         if self._body is not None:
             self._body.add(data)
             if self._body.error is None:
@@ -197,7 +198,7 @@ class GatewayRequest(http.Request):
             self.channel.abort(f"more than {DRAIN_BYTES} bytes came of a request that was refused")
 
     def requestReceived(self, command: bytes, path: bytes, version: bytes) -> None:
-        """Answer the request, which is complete."""
+        """Answer the complete request."""
         self.method, self.uri, self.clientproto = command, path, version
         if self._refusal is not None:
             self._refuse(self._refusal)
@@ -230,7 +231,7 @@ class GatewayRequest(http.Request):
             self._run(Lane.HOOK if may_take_long else Lane.BODY, self._received, self._answer)
 
     def _run(self, lane: Lane, work: Callable[[], Any], done: Callable[[Any], None]) -> None:
-        """Call `work` in a lane, then `done` with its result; if it raises an error, answer with that."""
+        """Call `work` in a lane, then `done` with its result. If `work` raises an error, answer with the error."""
 
         def tried() -> Any:
             try:
@@ -261,7 +262,7 @@ class GatewayRequest(http.Request):
         self._run(Lane.QUICK, self._start, self._started)
 
     def _leave_place(self) -> None:
-        """Give the place back, because no program of this request runs or will run soon."""
+        """Free the place, because no program of this request runs or will run soon."""
         if self._has_place:
             self._has_place = False
             self._places.leave(self._address)
@@ -447,7 +448,7 @@ class GatewayRequest(http.Request):
 
     @property
     def _asked_path(self) -> str:
-        """The path of the repository; empty if the request is not one of git."""
+        """The path of the repository; empty if the request is not part of git's protocol."""
         return "" if self._route is None else self._route.path
 
     @property

@@ -22,7 +22,7 @@ _SET_PIPE_SIZE: Final = 1031
 """F_SETPIPE_SZ of Linux. Python defines the name on Linux only."""
 
 MAX_SAID: Final = 4096
-"""Bytes of a program's standard error that are logged."""
+"""The most bytes of a program's standard error that are logged."""
 
 
 class RunningProgram:
@@ -75,7 +75,7 @@ class ProgramOutput(FileDescriptor):
         return self._program.output
 
     def doRead(self) -> None:
-        """Read a part of the output, or record its end."""
+        """Pass on a part of the output, or close the output at its end."""
         try:
             content = os.read(self._program.output, PIPE)
         except BlockingIOError:

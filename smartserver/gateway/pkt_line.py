@@ -8,14 +8,14 @@ from collections.abc import Callable, Iterator
 FLUSH = b"0000"
 
 MAX_LINE = 65520
-"""Bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
+"""The most bytes of a pkt-line, its length included (git's LARGE_PACKET_MAX)."""
 
 Read = Callable[[int], bytes]
 """A function that reads the given number of bytes; fewer only at the end."""
 
 
 class BadRequest(Exception):
-    """A client sent something that git's protocol does not allow; the message says why on one line."""
+    """A client sent something that git's protocol does not allow; the message gives the reason on one line."""
 
 
 def line(payload: bytes) -> bytes:

@@ -1,5 +1,5 @@
 """Limits the number of git programs that serve fetches at a time. Further requests wait; the address with the fewest
-programs is next. It runs on the thread that moves the bytes."""
+programs is next. All of this runs on the I/O thread."""
 
 from __future__ import annotations
 

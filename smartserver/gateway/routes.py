@@ -1,5 +1,5 @@
-"""Parses the head of a request of git's smart HTTP protocol (gitprotocol-http(5)): its path, service and token. No
-I/O."""
+"""Parses the head of a request of git's smart HTTP protocol (gitprotocol-http(5)): its path, service and token. This
+module does no I/O."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ class Route(NamedTuple):
 
 
 class NoRoute(Exception):
-    """A request that is not part of git's protocol. The message names, on one line, the requests that are accepted."""
+    """A request that is not part of git's protocol. The message gives the reason or the accepted requests, on one
+    line."""
 
     def __init__(self, status: int, why: str) -> None:
         super().__init__(why)
@@ -71,8 +72,8 @@ def route(method: bytes, target: bytes) -> Route:
 
 
 def token_of(authorization: bytes) -> dict[str, msgspec.Raw]:
-    """Return the token in HTTP basic authentication as an extra field of our requests. It is the password, or the name
-    if the password is empty. Otherwise the name is ignored, because a token belongs to a user.
+    """Return the token in HTTP basic authentication as an extra field of our requests. The token is the password, or
+    the user name if the password is empty. With a password, the name is ignored, because a token belongs to a user.
 
     Raises:
         NoRoute: the header has another form.

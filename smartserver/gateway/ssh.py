@@ -43,7 +43,7 @@ class LaterExecutor(InlineExecutor):
             done(work())
 
     def finish(self) -> None:
-        """Run the work that was stored."""
+        """Run the stored upkeep."""
         while self._later:
             self._later.pop(0)()
 

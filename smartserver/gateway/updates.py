@@ -1,5 +1,6 @@
-"""Updates of caches that requests wait for: one at a time for each repository, however many requests wait. No thread
-waits for an update in another thread. It runs on the thread that moves the bytes."""
+"""Updates of caches that requests wait for. A repository has one update at a time, which serves all requests that
+waited when it began. No thread waits for an update in another thread: the methods run on the I/O thread, and the
+updates in the executor."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """The rights of a user. Read is given per repository; write, create and force per ref too.
 
-A connection has an `Admission`: it says for each request who the user is and what he may do now, so that changed rules
+A connection has an `Admission`, which returns the user and the user's current rights for each request. So changed rules
 apply from the next request on.
 """
 
@@ -24,7 +24,7 @@ log = logging.getLogger("smartserver")
 
 
 class Anonymous(enum.StrEnum):
-    """The rights of users whom the medium does not name."""
+    """The rights of users whom the medium does not identify."""
 
     NONE = "none"
     READ = "read"
@@ -55,11 +55,11 @@ class Access:
 
     @property
     def admitted(self) -> bool:
-        """True if the user has at least one permission here."""
+        """True if the user has at least one permission on this server."""
         raise NotImplementedError
 
     def may(self, permission: Permission, path: str) -> bool:
-        """Tell whether the user has a permission for a repository."""
+        """Return True if the user has a permission for a repository."""
         return not self.objection(permission, path)
 
     def require(self, permission: Permission, path: str, ref: bytes = b"") -> None:
@@ -81,14 +81,14 @@ class Admission(Protocol):
         """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the request names a user without a valid proof.
+            AccessDenied: the token or the key of the user is not valid.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories. `why`: the reason that refusals give. The object is its own
-    admission."""
+    """The same permissions for all repositories. `why`: the reason that refusals give. The object also is the admission
+    of the user."""
 
     user: str
     permissions: Set[Permission]
@@ -133,8 +133,8 @@ def on_streams(user: str, policy: Anonymous | None) -> FixedAccess:
 
 
 def anonymous(policy: Anonymous, *, local: bool) -> FixedAccess:
-    """Return the access of a user whom the medium does not name. A client that is not on loopback (`local`) never gets
-    more than CREATE."""
+    """Return the access of a user whom the medium does not identify. `local`: True if the client is on loopback. Any
+    other client gets READ, WRITE and CREATE at most."""
     if policy is Anonymous.NONE:
         return FixedAccess("anonymous", frozenset(), "this server admits no anonymous users (`serve --anonymous none`)")
     if policy is Anonymous.READ:
@@ -163,8 +163,7 @@ class RuledAccess(Access):
         return self.rules.knows(self.user)
 
     def objection(self, permission: Permission, path: str, ref: bytes = b"") -> str:
-        """Return the objection of the token's scope or of the rules. It does not depend on whether the repository
-        exists."""
+        """Return the objection of the token's scope or of the rules, whether the repository exists or not."""
         beyond = "" if self.token is None else self.token.objection(permission, path)
         if beyond or self.rules.gives(self.user, permission, path, ref):
             return beyond
@@ -176,7 +175,7 @@ class RuledAccess(Access):
 
 @dataclass(frozen=True, slots=True)
 class RuledUser:
-    """The admission of a user whom the medium names."""
+    """The admission of a user whom the medium (ssh) identifies."""
 
     user: str
     file: AccessFile
@@ -198,12 +197,13 @@ class RuledUser:
 
 @dataclass(frozen=True, slots=True)
 class TokenAdmission:
-    """The admission of users over TCP by an access file. A token names the user; a request without one is anonymous."""
+    """The admission of users over TCP by an access file. A token identifies the user; a request without one is
+    anonymous."""
 
     file: AccessFile
     tokens: TokenFile
     private: bool
-    """True if the requests cannot be read on the way, because they are encrypted or stay on this machine."""
+    """True if nobody can read the requests on the way, because they are encrypted or stay on this machine."""
     clock: Callable[[], float] = time.time
 
     def admit(self, extras: Mapping[str, msgspec.Raw]) -> RuledAccess:
@@ -235,8 +235,8 @@ class TokenAdmission:
 
 
 def by_token(file: AccessFile, tokens: TokenFile) -> Callable[[str, bool], TokenAdmission]:
-    """Return a function that returns the admission of a client, from its address and whether its connection is
-    private."""
+    """Return a function that returns the admission of a client. Its arguments are the client's address, and True if the
+    connection is private."""
     return lambda _host, private: TokenAdmission(file, tokens, private)
 
 

@@ -11,9 +11,9 @@ from smartserver.store.blocks import CACHED
 from smartserver.store.caches import HEADERS, Demand, TextCache, best
 
 EVERY: Final = 5.0
-"""Seconds between two decisions."""
+"""Seconds between two decisions about the sizes."""
 FADE: Final = 24
-"""Decisions after which earlier lookups count half."""
+"""The number of decisions after which the counts of all earlier lookups are halved."""
 SHARE: Final = 4
 """The caches of all workers together take at most one part in `SHARE` of the machine's free memory."""
 LEAST: Final = 16 << 20

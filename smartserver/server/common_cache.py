@@ -21,9 +21,9 @@ _HEAD: Final = struct.Struct("<Q")
 _PLACE: Final = struct.Struct("<8sQQ")
 """The hash of a key, and the offset and length of its entry."""
 _CHECK: Final = 16
-"""Bytes of the hash that precedes the value of an entry."""
+"""The number of bytes of the hash that precedes the value of an entry."""
 _SHARE: Final = 2048
-"""Bytes of a ring for each place in its table."""
+"""The number of bytes of a ring for each place in its table."""
 _LEAST: Final = 1 << 20
 """The least bytes of a ring."""
 
@@ -73,7 +73,7 @@ class _Ring:
 
 
 class CommonCache:
-    """The memory of all workers."""
+    """The cache in memory that all workers share."""
 
     def __init__(self, size: int, workers: int) -> None:
         """`size`: bytes of all rings together; no worker has less than a megabyte."""
@@ -85,7 +85,8 @@ class CommonCache:
         self._lock = threading.Lock()
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
+        """Make this process write to the ring of a worker, whose number counts from 0. Only one process at a time may
+        write to a ring."""
         self._own = self._rings[worker]
         self._others = [ring for ring in self._rings if ring is not self._own]
 

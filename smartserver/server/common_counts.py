@@ -1,7 +1,8 @@
 """`CommonCounts`: the counts of each worker of a server, in memory that all workers read.
 
 A worker writes its counts once a second, each time over the older of two copies. A copy has a number and a hash, so
-that readers ignore a copy that is half written. A worker that replaces another continues with the counts of that one.
+that readers ignore a copy that is half written. A worker that replaces another one adds its counts to those of its
+predecessor.
 """
 
 from __future__ import annotations
@@ -41,7 +42,8 @@ class CommonCounts:
         self._is_full = False
 
     def belong_to(self, worker: int) -> None:
-        """Write as this worker, whose number counts from 0. Only one process at a time may write as a worker."""
+        """Make this process write the counts of a worker, whose number counts from 0. Only one process at a time may do
+        so for a worker."""
         self._own = worker
         self._number, self._before = self._read(worker)
         self._before.open, self._before.caches = 0, {}

@@ -67,7 +67,7 @@ class OpenSession(Protocol):
         """True while no request is open."""
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, and close once all open requests are answered."""
+        """Accept no new requests, and close once all open requests are answered."""
 
 
 class OpenTimeouts(Protocol):
@@ -85,7 +85,7 @@ class OpenTimeouts(Protocol):
         """Return the time since which the connection is idle; None while it is in use."""
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to disconnect."""
+        """Record that the peer was told to disconnect."""
 
 
 class OpenConnection(Protocol):
@@ -150,7 +150,7 @@ class Connections:
         self.limits = limits or Limits()
         self.open: set[OpenConnection] = set()
         self._counted: set[OpenConnection] = set()
-        """The connections that count for the limit: the ones that were neither refused nor told to disconnect."""
+        """The connections that count for the limit: all that were neither refused nor told to disconnect."""
         self._none_before = 0.0
         """The time before which no connection can be evicted, because at the last search none had been idle for long
         enough."""
@@ -173,8 +173,8 @@ class Connections:
         return error
 
     def _make_room(self) -> bool:
-        """Evict the connection that was idle the longest, and tell whether there was one. Connections that only have to
-        close come first, then those that never sent a request.
+        """Evict the connection that was idle the longest. Return False if no connection can be evicted. Connections
+        that only have to close come first, then those that never sent a request.
 
         The evicted connection no longer counts, though it may stay open for `drain_time`. A full server searches for
         every new connection, and a search takes a while. After a search without result, the server refuses new
@@ -216,8 +216,8 @@ class Connections:
         return min(DRAIN_TIME, self.limits.idle)
 
     def release(self, one: OpenConnection) -> None:
-        """Stop counting a connection that was told to disconnect because it sent no request for too long. It has
-        `drain_time` to close."""
+        """Stop counting a connection whose peer was told to disconnect, because it sent no request for too long. The
+        peer has `drain_time` seconds to close."""
         self._counted.discard(one)
 
     @property
@@ -226,18 +226,19 @@ class Connections:
         return sum(each.refusal is not None for each in self.open) < MAX_REFUSED
 
     def opened(self, one: OpenConnection) -> None:
-        """Note that a connection was opened."""
+        """Add a connection that was opened."""
         self.open.add(one)
         if one.refusal is None:
             self._counted.add(one)
 
     def closed(self, one: OpenConnection) -> None:
-        """Note that a connection is closed."""
+        """Remove a connection that is closed."""
         self.open.discard(one)
         self._counted.discard(one)
 
     def changed(self, *, force: bool = False) -> None:
-        """Note that a connection closed or has sent everything. `force`: stop waiting for the other connections."""
+        """Complete a waiting `stop` if all connections are closed. Called when one is closed or has sent everything.
+        `force`: do not wait for the others."""
         if self._empty is None:
             return
         if force or not self.open:

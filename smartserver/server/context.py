@@ -1,6 +1,6 @@
 """`RequestContext`: one request, as its verbs and the steps of its work see it. It has the repository that the request
-names, looked up once, the user and the limits, and the run of its calls on a transaction. A request that changes
-something is planned more than once: each run begins with `decide` or `run_before_body`. Everything here blocks.
+names (looked up once), the user and the limits, and runs the calls on a transaction. A request that changes something
+is planned more than once: each run begins with `decide` or `run_before_body`. Everything here blocks.
 """
 
 from __future__ import annotations
@@ -63,7 +63,8 @@ def state_of(changes: Changes) -> State:
 
 
 class NoRepository:
-    """The transaction of requests that concern the server alone. Any use of it raises `NoSuchRepository`."""
+    """The transaction of requests that concern the server alone. All attributes but `path` and `exists` raise
+    `NoSuchRepository`."""
 
     def __init__(self, path: str) -> None:
         self.path = path
@@ -92,7 +93,7 @@ class RequestContext:
         self.peer, self.via = peer, via
         self.progress = progress
         self.allowance = Allowance()
-        """The limits of the request. They are cancelled when the client cancels the request or disconnects."""
+        """The limits of the request's cost. `cancelled` is set when the client cancels the request or disconnects."""
         self.site = site
         self.server = site.facts
         self.path = header.message.path
@@ -131,8 +132,8 @@ class RequestContext:
 
     def find(self) -> RepositoryLocation:
         """Return the repository, or the place where one may be created. For a push to a remote store, the repository is
-        assumed to be in its last known state. It is read when the pack is moved, or before the request is refused
-        (`confirm`).
+        assumed to be in its last known state. The store is read when the pack is moved, or before the request is
+        refused (`confirm`).
 
         Raises:
             AccessDenied: the user lacks the permission to read the place. `location` is then not set.
@@ -166,7 +167,7 @@ class RequestContext:
         return self.location is not None and self.location.repository.is_repacking
 
     def may_read(self, path: str) -> bool:
-        """Tell whether the user may know of a repository."""
+        """Return True if the user may know of a repository."""
         return self.access.may(Permission.READ, path)
 
     def _find(self, path: str) -> RepositoryLocation:
@@ -243,11 +244,11 @@ class RequestContext:
 
     @property
     def copies(self) -> bool:
-        """True if the request is one of a copy."""
+        """True if the request is part of a copy of several requests."""
         return any(verb.copies(arguments) for verb, arguments in self.header.calls)
 
     def shows(self, stored: StoredState) -> bool:
-        """Tell whether the client may see a state of the repository. An incomplete repository is visible only to the
+        """Return True if the client may see a state of the repository. An incomplete repository is visible only to the
         copy that creates it."""
         return not stored.is_incomplete or self.copies
 
@@ -302,11 +303,11 @@ class RequestContext:
     def decide(self, transaction: Transaction | None = None, *, early: bool = False) -> list[Outcome]:
         """Run the calls on a transaction, in order, and return the outcome of each.
 
-        `transaction`: None for requests that concern the server alone. `early`: the body is still on its way.
+        `transaction`: None for requests that concern the server alone. `early`: True if the body is not complete yet.
 
         Raises:
-            RequestFailure: the request changes nothing. A call without its own verdict was refused, or a call of an
-                atomic request, or every call, unless a later request of a copy needs the revisions.
+            RequestFailure: a call without its own verdict was refused, or any call of an atomic request, or every call
+                with its own verdict, unless a later request of a copy needs the revisions.
         """
         self._enter(transaction, early=early)
         outcomes: list[Outcome] = []
@@ -358,7 +359,7 @@ class RequestContext:
         contain.
 
         Raises:
-            RequestFailure: a call was refused, or there is no repository after the calls.
+            RequestFailure: a call without its own verdict was refused, or no repository exists after the calls.
         """
         self._enter(transaction, early=True)
         for verb, arguments in self.header.calls:
@@ -433,7 +434,7 @@ class RequestContext:
         self.plan = plan
 
     def listing(self, after: str, most: int) -> Sequence[ListingEntry]:
-        """Return the repositories at or below the path; `after` and `most`: as of `Site.listing`."""
+        """Return the repositories at or below the path; `after` and `most`: as for `Site.listing`."""
         return self.site.listing(self.path, after, most, self.allowance, may_read=self.may_read)
 
     def verify(self) -> VerifyReport:
@@ -441,7 +442,7 @@ class RequestContext:
         return self.find().repository.verify(partial(self._report, "verify"), self.allowance)
 
     def mend(self) -> tuple[list[str], bool]:
-        """Mend the repository in the transaction; the result is that of `store.verify.mend`."""
+        """Correct the repository's data in the transaction; the result is that of `store.verify.mend`."""
         return mend(self.transaction)
 
     def pack(self) -> PackReport:

@@ -44,7 +44,7 @@ FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 300.0
 
 OTHER_WAIT: Final = 5.0
-"""Seconds after which this server checks a receiver again that another server is notifying."""
+"""Seconds until this server checks again a receiver that another server is notifying."""
 
 LONGEST_STOP: Final = 30.0
 """The most seconds that a stopping process waits for receivers."""
@@ -53,11 +53,11 @@ LEASE_MARGIN: Final = 20
 """Seconds by which a lease is longer than the time limit of its receiver."""
 
 REPOSITORY: Final = "SMARTSERVER_REPOSITORY"
-"""The variable that names the folder of the repository in a command's environment."""
+"""The environment variable with the folder of the repository, for commands of hooks."""
 
 
 class Telling(NamedTuple):
-    """The messages up to a version, and the cursor's position after them."""
+    """Messages about changes up to a version, and the position of the cursor after their delivery."""
 
     messages: list[dict[str, object]]
     position: KnownVersion
@@ -195,8 +195,8 @@ class Deliveries:
             self._later(path, hook.receiver, 0.0)
 
     def stop(self) -> None:
-        """Deliver what is due now, once, and end the threads. If a delivery fails, another server makes it, or this one
-        after its next start."""
+        """Make the deliveries that are due now, once, and end the threads; wait at most `LONGEST_STOP` seconds. A
+        delivery that fails is made by another server, or by this one after its next start."""
         with self._changed:
             self._stopping = True
             self._changed.notify_all()

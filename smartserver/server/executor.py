@@ -1,4 +1,4 @@
-"""The executors that run the store's work: threads under Twisted, at once in the simulator."""
+"""Executors run the blocking work on the store: in threads under Twisted (`threads`), at once in the simulator."""
 
 from __future__ import annotations
 
@@ -23,8 +23,8 @@ class Lane(enum.Enum):
     """Bodies that are built for a request, and requests with many calls. A tree or a log takes processor time; all
     trees of a history take minutes."""
     BODY = "body"
-    """Checks of bodies as they arrive. A check waits for the disk, and the check of a large body also for that of
-    another large body."""
+    """Checks of bodies as they arrive. A check waits for the disk; the checks of large bodies also wait for each
+    other."""
     COMMIT = "commit"
     """Changes, which wait for syncs of the disk and for other writers."""
     HOOK = "hook"
@@ -38,7 +38,7 @@ class Lane(enum.Enum):
 
 
 class Executor(Protocol):
-    """Runs work that blocks and reports back on the thread that moves the bytes."""
+    """Runs blocking work, and passes each result to the I/O thread, which reads and writes all connections."""
 
     @property
     def stopping(self) -> bool:
@@ -51,7 +51,7 @@ class Executor(Protocol):
         the work is for."""
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call `call` on the thread that moves the bytes. Any thread may use this."""
+        """Call `call` on the I/O thread. Any thread may use this."""
 
 
 class InlineExecutor:

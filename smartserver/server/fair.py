@@ -25,7 +25,7 @@ class Tenant:
 
     @property
     def share(self) -> object:
-        """A value that is equal for connections that share."""
+        """A value that is equal for connections that share threads."""
         return self.address or self
 
 

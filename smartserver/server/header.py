@@ -50,11 +50,11 @@ a client that has disconnected, a store that fails, and the limits of a request.
 BULK = RequestFlag.BULK
 
 REQUEST_ID = 16
-"""Bytes of a request's id."""
+"""The number of bytes of a request's id."""
 
 
 _TRACEPARENT = re.compile(r"00-([0-9a-f]{32})-[0-9a-f]{16}-([0-9a-f]{2})")
-"""The field of W3C Trace Context, version 0: a trace's id, a span's id, and flags."""
+"""The field `traceparent` of W3C Trace Context, version 0: a trace's id, a span's id, and flags."""
 
 SAMPLED = 1
 """A bit of the flags: the trace is recorded."""
@@ -171,7 +171,8 @@ class RequestHeader:
 
 
 class RequestFailure(PlanRefused):
-    """The refusal of a request, which changes nothing: the error, and the outcome of each call if they differ."""
+    """The refusal of a request, which changes nothing. `outcomes`: the outcome of each call, if not all have the same
+    error."""
 
     def __init__(self, fault: CodedError, outcomes: Sequence[Outcome] = ()) -> None:
         super().__init__(str(fault))
@@ -180,7 +181,7 @@ class RequestFailure(PlanRefused):
 
 
 def fault(error: CodedError) -> Fault:
-    """Return the message for an error."""
+    """Return the wire message for an error."""
     return Fault(error.code, raw(error.wire_arguments()))
 
 

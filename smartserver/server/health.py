@@ -1,4 +1,4 @@
-"""`Health`: tells whether a server is alive and ready for requests. Its pages are `/healthz` and `/readyz`."""
+"""`Health`: reports on `/healthz` that a server is alive, and on `/readyz` whether it is ready for requests."""
 
 from __future__ import annotations
 
@@ -21,11 +21,12 @@ PATIENCE = 2.0
 """Seconds that the store and the database have to answer."""
 
 FRESH = 2.0
-"""Seconds for which an answer of the store is valid. The pages read the store at most once in this time."""
+"""Seconds for which a successful read of the store is valid. Within this time, the pages do not read the store
+again."""
 
 
 def look_at(root: Transport, mark: bytes | None) -> None:
-    """Read something small from the store, and from the database of its logs, if it has one. `mark`: the result of
+    """Test that the store answers, and the database of its logs, if it has one. `mark`: the result of
     `store.cluster.mark_of` when the server began.
 
     Raises:
@@ -52,9 +53,9 @@ class Health:
         """The time of the store's last answer; None before the first."""
         self._is_looking = False
         self._waiting: list[Callable[[str], None]] = []
-        """The callers that wait for the result of the running look."""
+        """The callers that wait for the result of the current read of the store."""
         self._is_ready = True
-        """True if the last answer was that the server is ready."""
+        """True if `/readyz` last answered that the server is ready."""
 
     @property
     def pages(self) -> dict[bytes, Page]:

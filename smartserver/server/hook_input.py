@@ -4,7 +4,7 @@
      "changes": [{"ref": "main", "old": ["1f..."], "new": ["09..."]}]}
 
 Each change is of a ref, with the ids of its revisions; of an entry of a map, with the ref that it belongs to; or of a
-setting. A missing value has no ids, or is null.
+setting. A missing value is an empty list of ids, or null.
 """
 
 from __future__ import annotations

@@ -24,7 +24,7 @@ from smartserver.store.record import record_path
 from smartserver.store.state import State
 
 PIECE: Final = 8 << 20
-"""Bytes that are copied at once."""
+"""The most bytes that are copied at once."""
 
 
 def make_place(preview: Preview, store: str | PreviewedStore, place: Path) -> None:

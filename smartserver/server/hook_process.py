@@ -20,17 +20,17 @@ from typing import Final, NamedTuple
 from smartserver.programs import exit_reason
 
 MOST_SAID: Final = 2 << 10
-"""Bytes of a command's output that are kept."""
+"""The most bytes of a command's output that are kept."""
 
 PULSE: Final = 0.5
 """Seconds between two calls of `pulse`."""
 
 _PIECE: Final = 64 << 10
-"""Bytes that are read at once: the capacity of a pipe."""
+"""The most bytes that are read at once: the capacity of a pipe."""
 
 
 class Ended(NamedTuple):
-    """The end of a command. `status`: None if it was killed at its time limit."""
+    """The result of a command. `status`: its exit status; None if it was killed at its time limit."""
 
     status: int | None
     said: str
@@ -54,8 +54,8 @@ def run_command(
     time_limit: int,
     pulse: Callable[[int], None] = lambda seconds: None,
 ) -> Ended:
-    """Run a command in a folder. A file named `in` with its input is created there. `pulse`: is called every `PULSE`
-    seconds, with the seconds since the start.
+    """Run a command in the folder `place`. Its input, `said` as JSON, is written to the file `in` there. `pulse`: is
+    called every `PULSE` seconds, with the seconds since the start.
 
     Raises:
         OSError: the command cannot be run.
@@ -111,7 +111,7 @@ class _Output:
         self._ready.register(self._ours, select.POLLIN)
 
     def begin(self) -> None:
-        """Close the writing end in this process, once the command has it."""
+        """Close the writing end in this process, once the command has inherited it."""
         os.close(self.theirs)
         self.theirs = -1
 

@@ -35,7 +35,7 @@ LONGEST: Final = 3600
 
 
 class HookText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A hook in the form of the file."""
+    """A hook as the file contains it, not yet checked."""
 
     path: str
     before: list[str] = []
@@ -69,7 +69,7 @@ class Hook:
         return blake2b(msgspec.msgpack.encode([*self.after, self.url]), digest_size=8).digest()
 
     def fits(self, path: str) -> bool:
-        """Tell whether the hook is about the repository at a path, in its own spelling or `folded`."""
+        """Return True if the hook's pattern matches the path of a repository, as it is spelled or `folded`."""
         return self._path.matches(path, folds=False) or self._path.matches(folded(path), folds=True)
 
 

@@ -1,8 +1,8 @@
 """Sends a message to the URL of a hook, with a time limit for all of it: a receiver that answers byte by byte holds a
-thread no longer than one that says nothing. Only the search for its addresses has another limit: that of the system's
+thread no longer than one that sends nothing. Only the lookup of its addresses has another limit: that of the system's
 resolver.
 
-The status of the answer is all that counts. Redirects are not followed: the receiver is the one that the file names.
+Only the status of the answer counts. Redirects are not followed: the access file alone names the receivers.
 """
 
 from __future__ import annotations
@@ -85,7 +85,7 @@ def _exchange(url: str, body: bytes, headers: Mapping[str, str], deadline: float
 
 
 def _connected(host: str, port: int, deadline: float) -> socket.socket:
-    """Connect to the first address of a host that answers. Each address has its share of the time that is left."""
+    """Connect to the first address of a host that answers. The time that is left is divided among the addresses."""
     last = OSError("the name has no address")
     addresses = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     for number, (family, kind, protocol, _, place) in enumerate(addresses):

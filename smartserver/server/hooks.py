@@ -2,8 +2,8 @@
 
 A hook is a command. Its standard input is JSON with the changes, and `SMARTSERVER_NEW` in its environment names a
 repository as it would be after them (`hook_place`). Its status decides: 0 accepts the change. Its output is shown to
-the user. No lock of the repository is held meanwhile, only that of the request's verdict. So another change may be
-made. If that moves a ref of this one, the hook is run again.
+the user. While it runs, only the verdict of the request is locked, not the repository. So another change may be made
+meanwhile. If that moves a ref of this change, the hook is run again.
 
 A hook that exceeds its time limit is killed with its process group. The verdict about a request is kept (`verdicts`): a
 repetition of the request on another connection waits for it, and does not run the command again.
@@ -52,7 +52,7 @@ class Hooks:
         self._bucket = bucket
 
     def may_concern(self, path: str) -> bool:
-        """Tell whether a hook may judge a request with this path, which may lead below a repository."""
+        """Return True if a hook may judge a request with this path, which may lead below a repository."""
         try:
             rules = self._rules()
         except TransportFailed:  # The request gets that error when its change is planned.
@@ -94,7 +94,8 @@ class Hooks:
     ) -> str:
         """Run a hook. Return the reason why it refuses the changes; empty if it accepts them. `said`: its input.
         `preview`: None if the change deletes the repository. `folder`: the folder of the repository; None if it is in
-        no folder of this machine. `report`: is called while the hook runs, with the time that it takes."""
+        no folder of this machine. `report`: is called while the hook runs, with the seconds so far and the time
+        limit."""
         store = folder if folder is not None or self._bucket is None else self._bucket.below(str(said["path"]))
         if store is None:
             return "it needs a repository in a folder of the server's machine, or in a bucket"

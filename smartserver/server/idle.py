@@ -1,5 +1,5 @@
-"""Timeouts for a peer that is idle. This module has no clock and does no I/O: its caller passes the time and the
-events, and it tells the session what to do.
+"""Timeouts for a peer that is idle. This module has no clock and does no I/O: the caller passes the time and the
+events, and the module calls the session.
 
 Only idleness is limited, never the total time, and only while the peer must act: send the rest of a request, read its
 answers, close after everything was sent, or use its connection. While the server works for a peer, the peer may be
@@ -20,7 +20,7 @@ one that waits, until the system refuses bytes that are written to it. So the se
 disconnected peer."""
 
 TICKS = 4
-"""The number of looks at a connection within its idle time."""
+"""The number of calls of `look` for a connection within its idle time."""
 
 
 class IdleTimeouts:
@@ -66,7 +66,7 @@ class IdleTimeouts:
         self._untaken = 0
         """Bytes that the peer had not received at the last measurement."""
         self._handed = 0
-        """Bytes handed to the carrier since the last measurement."""
+        """Bytes passed to the carrier since the last measurement."""
         self._pinged = 0.0
         self._discarding = (0, 0.0)
         """The refused request whose upload still arrives, and the time since which that is known."""
@@ -77,11 +77,11 @@ class IdleTimeouts:
     # -- what happens
 
     def begin(self, now: float) -> None:
-        """Note that the connection was opened."""
+        """Start the timeouts of an opened connection."""
         self._heard = self._moved = self._spoke = self._used = now
 
     def note_received(self, now: float, size: int = 0) -> None:
-        """Note that `size` bytes were received; 0 means that reading was paused until now."""
+        """Record that `size` bytes were received; 0 means that reading was paused until now."""
         self._heard = now
         if self.closing:
             self._drained += size
@@ -89,7 +89,7 @@ class IdleTimeouts:
             self._used = now
 
     def note_written(self, now: float) -> None:
-        """Note that bytes were written, which may have to wait for the peer."""
+        """Record that bytes were written, which may have to wait for the peer."""
         self._spoke = now
         if not self._session.idle:  # A request is open until its last bytes are written.
             self._used = now
@@ -97,17 +97,17 @@ class IdleTimeouts:
             self._moved = now
 
     def note_handed(self, size: int) -> None:
-        """Note that `size` bytes were handed to the carrier."""
+        """Record that `size` bytes were passed to the carrier."""
         self._handed += size
 
     def note_taken(self, now: float) -> None:
-        """Note that the peer received some bytes."""
+        """Record that the peer received some bytes."""
         self._heard = self._moved = now
         if self._session.had_request:
             self._used = now
 
     def must_leave(self, now: float) -> None:
-        """Note that the peer was told to disconnect."""
+        """Record that the peer was told to disconnect."""
         self._leave_by = now + self._drain_time
 
     # -- what to do
@@ -123,9 +123,10 @@ class IdleTimeouts:
         return self._drained > DRAIN_BYTES
 
     def idle_since(self, now: float) -> float | None:
-        """Return the time since which the connection is idle; None while it is in use. It is idle if no request is open
-        or being received, or if it is closing and everything was sent. The time counts from the last request, or from
-        the last bytes of an answer that the peer received. A peer that sent no request is idle from the beginning."""
+        """Return the time since which the connection is idle; None while it is in use. A connection is idle if no
+        request is open or being received, or if it is closing and everything was sent. The time counts from the last
+        request, or from the last bytes of an answer that the peer received. A peer that sent no request is idle from
+        the beginning."""
         session = self._session
         rests = session.at_rest and not (self._outbox and session.had_request)
         if not (self.sent_all is not None if self.closing else rests):
@@ -134,8 +135,8 @@ class IdleTimeouts:
         return max(self._used, self.sent_all or self._used)
 
     def look(self, now: float) -> bool:
-        """Apply the timeouts to the session. Return True if the time for the peer to read the sent bytes and to close
-        is over."""
+        """Apply the timeouts to the session. Return True if the connection is closing, and the time for the peer to
+        read the sent bytes and to close is over."""
         self._measure(now)
         if self.closing:
             return self._is_over(now)
@@ -164,7 +165,7 @@ class IdleTimeouts:
         return often if self._leave_by is None else min(often, self._leave_by - now)
 
     def _is_over(self, now: float) -> bool:
-        """Tell whether the time of a closing connection is over.
+        """Return True if the time of a closing connection is over.
 
         Answers are sent for as long as the peer reads them, unless another connection needs the place. Bytes that were
         sent may still be in the kernel: the connection stays open for as long as the peer receives them.
@@ -180,15 +181,16 @@ class IdleTimeouts:
 
     @property
     def _keep(self) -> float:
-        """Seconds that a connection is kept open without a request. They are fewer if the peer never sent one."""
+        """Seconds that a connection is kept open without a request: fewer if the peer never sent one, or if the
+        connection is refused."""
         if self._refused:
             return DRAIN_SECONDS
         return KEEP_IDLE if self._session.had_request else min(KEEP_IDLE, self._idle)
 
     def _measure(self, now: float) -> None:
-        """Count the bytes that the peer has not received, if there can be any. The count shows whether the peer
-        received any since the last measurement. One byte is enough: there is no least rate. If only a part of the bytes
-        sent since then is left, the peer is receiving them; if nothing is left, it may have received them long ago.
+        """Measure the bytes that the peer has not received yet, to see whether it received any since the last
+        measurement. One byte is enough: no rate is required. If only a part of the bytes sent since then is left, the
+        peer is receiving them; if nothing is left, the peer may have received them long ago.
         """
         if not self._untaken and not self._handed:
             return

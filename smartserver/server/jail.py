@@ -11,13 +11,13 @@ from smartserver.wire.limits import MAX_PATH
 
 RESERVED = frozenset({"packs", "incoming", "format", "log", "checkpoints", "lost", "lock", "root", "tables", CLUSTER})
 """Names that a repository's own folder uses; earlier formats used `lock`, `root` and `tables`. A path with such a name
-could lead into the folder. `CLUSTER` is the file in which a store names the place of its logs."""
+could lead into the folder. `CLUSTER` is the file in which a store records where its logs are."""
 
 MAX_PART = 200
 """The most bytes of one part. File systems accept 255, and temporary names are longer than the part."""
 
 MAX_SHOWN = 80
-"""Characters of a path, or of a part of it, that a message repeats."""
+"""The most characters of a path, or of a part of it, that a message repeats."""
 
 
 def clean(path: str) -> str:
@@ -31,7 +31,7 @@ def clean(path: str) -> str:
 
 
 def is_name(part: str) -> bool:
-    """Tell whether a path may have this part."""
+    """Return True if the path of a repository may have this part."""
     return bool(part) and not _objection(part)
 
 
@@ -61,7 +61,7 @@ def _parts(path: str, *, below: bool) -> list[str]:
 def file(path: str) -> str:
     """Return the path of a file below the served folder, for the file-level verbs; empty for that folder itself.
 
-    It may have the names of a repository's own folder. Hidden files are not allowed.
+    The path may contain names that a repository's own folder uses. Hidden files are not allowed.
 
     Raises:
         InvalidPath: the path is not allowed.
@@ -74,12 +74,12 @@ def file(path: str) -> str:
 
 
 def is_file_name(part: str) -> bool:
-    """Tell whether the path of a file may have this part."""
+    """Return True if the path of a file may have this part."""
     return not _objection_to_file(part)
 
 
 def is_hidden(path: str) -> bool:
-    """Tell whether the path is refused only because a part of it begins with a dot."""
+    """Return True if the path is refused only because a part of it begins with a dot."""
     parts = path.split("/")
     return not any(_objection(part, below=True) for part in parts) and any(part.startswith(".") for part in parts)
 

@@ -1,7 +1,7 @@
 """`JailedTransport`: the part of the served folder that a client of the file-level verbs may see and change.
 
 Every path is checked by `jail.file`. Then links in it are followed, and the result must lie below the served folder. A
-client cannot make links. A user of the server's machine who can may add one between this check and the call itself
+client cannot make links. A user of the server's machine can, and could add one between this check and the call itself
 (doc/shortcomings.md).
 
 Only repositories of a format that this release knows are changed. A client may publish the file `format` only in a
@@ -26,18 +26,18 @@ from transports.errors import NoSuchFile, NotADirectory, PermissionDenied, Trans
 T = TypeVar("T")
 
 FORMAT_BYTES = 512
-"""Bytes that are read of a file that may be a repository's format. A format has at most 256 bytes, so a longer file is
-none."""
+"""The most bytes that are read of a file `format`. A repository's `format` has at most 256 bytes, so a longer file is
+something else."""
 
 LEADING_ELSEWHERE = frozenset({CLUSTER, PREVIEW})
-"""Names of files that name another place for the logs or packs of a folder."""
+"""Names of files that refer to another place for the logs or packs of a folder."""
 
 MAX_MOVED = 10_000
 """The most files and folders in a folder that is renamed. Each is checked in 30 µs, all in a third of a second."""
 
 
 class JailedTransport(Transport):
-    """The tree below `base` in the served folder `root`; errors name paths from `base` on."""
+    """The tree below `base` in the served folder `root`; the paths in errors are relative to `base`."""
 
     def __init__(self, root: Transport, base: str) -> None:
         """Raise InvalidPath if `base` cannot be a path."""
@@ -195,7 +195,7 @@ class JailedTransport(Transport):
 
 @contextlib.contextmanager
 def _named(path: str) -> Iterator[None]:
-    """Let errors name the path of the call, and not the place to which links point."""
+    """Replace the path in errors by the path of the call, because links may lead to another place."""
     try:
         yield
     except (InvalidPath, TransportError) as error:

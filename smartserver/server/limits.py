@@ -8,13 +8,14 @@ from dataclasses import dataclass
 from smartserver.wire.limits import STALL_TIMEOUT
 
 MAX_CONNECTIONS = 512
-"""An idle connection takes 4 KB (500 were measured). A busy one may hold 4 MiB of unchecked requests and bodies, and
-the largest request (`server.session.BACKLOG_HIGH`): 6 GiB for so many connections. There is no bound over all
-connections. Nor is there one on what a push holds besides: a segment of up to `records.limits.MAX_TAKEN`, or a graph of
-up to `records.limits.MAX_GRAPH`. Only users with the permission to write can cause these."""
+"""The most connections. An idle one takes 4 KB (500 were measured). A busy one may hold 4 MiB of unchecked requests and
+bodies (`server.session.BACKLOG_HIGH`), and the largest request: 6 GiB for so many connections. A push may also hold a
+segment of up to `records.limits.MAX_TAKEN`, or a graph of up to `records.limits.MAX_GRAPH`; only users with the
+permission to write can cause these. No limit applies to the sum over all connections."""
 
 MAX_OF_ADDRESS = 128
-"""A quarter of all: one address may be a whole office behind a router, but not all users."""
+"""The most connections of one address: a quarter of all, because an address may be a whole office behind a router, but
+not all users."""
 
 MAX_REFUSED = 64
 """The most connections over the limit that are refused with an error. Further ones are closed without an error."""

@@ -1,8 +1,8 @@
 """`Memcached`: texts of files in memcached servers, by the library `pymemcache`. The caller checks each text.
 
-A server that cannot be reached, or does not answer within `TIMEOUT`, is left out for `DEAD` seconds. The other servers
-are asked for its share. If a server sends an invalid answer or ends its connections, no server is asked for that time.
-So a request waits at most once for each server, and never gets an error.
+A server that cannot be reached, or does not answer within `TIMEOUT`, is not used for `DEAD` seconds, in which the other
+servers get its share of the keys. If a server sends an invalid answer or ends its connections, no server is used for
+that time. So a request waits at most once for each server, and never gets an error.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ class Memcached:
         return None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Keep a value; no answer is waited for."""
+        """Store a value of at most `MOST` bytes, without waiting for an answer."""
         if len(value) <= MOST:
             self._ask(lambda name: self._client.set(name, value, noreply=True), key)
 

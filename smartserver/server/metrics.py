@@ -50,7 +50,7 @@ class ServerCollector(Collector):
 
 
 def page(collector: Collector, accept: str, answer: Callable[[Answer], None]) -> None:
-    """Answer a request for the page of a collector (`pages.Page`), in a form that `accept` names."""
+    """Answer a request for the page of a collector (`pages.Page`), in a format that the header `accept` allows."""
     registry = CollectorRegistry()
     registry.register(collector)
     encode, kind = choose_encoder(accept)

@@ -18,7 +18,7 @@ MAX_OF_SITE = 4 * MAX_FILE_CALLS
 connections, they stay below 20,000, a usual hard limit."""
 
 SHARE = 4
-"""The open files may use one in `SHARE` of the process's descriptors, if that is less than the other limit."""
+"""The open files may use one in `SHARE` of the process's descriptors, if that is less than `MAX_OF_SITE`."""
 
 
 class OpenFiles:

@@ -1,5 +1,6 @@
-"""The bytes that a connection has to send. The carrier gets one slice at a time, and none while it has enough.
-`unacknowledged` counts the bytes that the peer has not received yet, as far as this machine knows."""
+"""The bytes that a connection has to send. The carrier, which is Twisted's transport, gets one slice at a time, and
+none while it has enough to send. `unacknowledged` counts the bytes that the peer has not received yet, as far as this
+machine knows."""
 
 from __future__ import annotations
 
@@ -15,12 +16,12 @@ from typing import Protocol
 from smartserver.wire.limits import INITIAL_WINDOW, PIECE
 
 SLICE = PIECE + INITIAL_WINDOW
-"""Bytes that are passed to the carrier at a time: a piece of a body, and the frames that were held back to be sent with
-it. TLS encrypts all of them at once, while no other connection is served."""
+"""The most bytes that are passed to the carrier at a time: a piece of a body, and the frames that were held back to be
+sent with it. TLS encrypts all of them at once, while no other connection is served."""
 
 
 class Outbox:
-    """The bytes that the carrier was not handed yet."""
+    """The bytes that were not passed to the carrier yet."""
 
     def __init__(self) -> None:
         self.full = False
@@ -53,7 +54,7 @@ class Outbox:
 
 
 class Writer(Protocol):
-    """The part of a Twisted descriptor that sends."""
+    """The part of a Twisted descriptor that is used here."""
 
     dataBuffer: bytes
     offset: int
@@ -72,8 +73,8 @@ def unsent(writer: Writer) -> int:
 def unacknowledged(writer: Writer | None) -> int:
     """Return the number of bytes that the peer has not acknowledged: those in Twisted and those in the kernel.
 
-    While nothing is written, the number falls with each byte that the peer takes. What the kernel takes is too coarse a
-    sign: with `wire.limits.NOTSENT_LOWAT` it takes bytes once in 64 KiB.
+    While nothing is written, the number falls with each byte that the peer acknowledges. Twisted's unsent bytes alone
+    would be too coarse: with `wire.limits.NOTSENT_LOWAT`, the kernel accepts bytes only once in 64 KiB.
     """
     return 0 if writer is None else unsent(writer) + in_kernel(writer.fileno())
 

@@ -20,14 +20,14 @@ LONGEST = 30.0
 """Seconds that a connection may last. Prometheus waits 10 seconds for a page."""
 
 MAX_HEAD = 16 << 10
-"""The most bytes of a request."""
+"""The most bytes of a request's head."""
 
 Answer = tuple[HTTPStatus, str, bytes]
 """The status, type and content of a page."""
 
 Page = Callable[[str, Callable[[Answer], None]], None]
-"""A function that returns a page, now or later. Its arguments are the `Accept` header of the request, and a function
-that it calls with the page."""
+"""A function that gets the `Accept` header of a request, and a function that it calls with the page, at once or
+later."""
 
 
 class PagesProtocol(Protocol):
@@ -71,7 +71,7 @@ class PagesProtocol(Protocol):
                 page(said.get(b"accept", b"").strip().decode("latin-1"), lambda answer: self._answer(*answer))
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is closed."""
+        """Cancel the timer, and report that the connection is closed."""
         if self._timer.active():
             self._timer.cancel()
         self._ended()

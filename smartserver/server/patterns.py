@@ -1,6 +1,6 @@
 """Patterns of paths and refs: `*` is any part of a name between slashes, and `**` is any number of names.
 
-Some file systems take two spellings for one name. Each pattern has a second form for names in lower case.
+Some file systems treat two spellings as one name. So each pattern also has a form for names in lower case (`folded`).
 """
 
 from __future__ import annotations
@@ -22,12 +22,13 @@ class NamePattern:
         self._forms = {folds: _compiled(folded(text) if folds else text) for folds in (False, True)}
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """Tell whether a name fits. `folds`: compare in lower case; the name is `folded` already."""
+        """Return True if the pattern matches a name. `folds`: use the form in lower case; the name is `folded`
+        already."""
         return self._forms[folds].fullmatch(name) is not None
 
 
 class RefPattern:
-    """A pattern of refs and of entries of maps. No entry has the name of a ref: `map_update.entry_name`.
+    """A pattern of refs and of entries of maps. No entry has the name of a ref (`map_update.entry_name`).
 
     `REF` matches refs and the entries that belong to them; `REF:` matches the refs alone. `REF:MAP/KEY` matches entries
     that belong to such refs; `:MAP/KEY` matches entries that belong to no ref. `**` matches everything.
@@ -42,8 +43,8 @@ class RefPattern:
         self._is_of_all = text == "**"
 
     def matches(self, name: str, *, folds: bool) -> bool:
-        """Tell whether the pattern matches a ref or an entry. `name`: the name of a ref, or of an entry as
-        `map_update.entry_name` returns it. `folds`: ignore case; the name is in lower case already."""
+        """Return True if the pattern matches a ref or an entry. `name`: the name of a ref, or of an entry as
+        `map_update.entry_name` returns it. `folds`: use the form in lower case; the name is `folded` already."""
         ref, is_entry, entry = name.partition("\0")
         if not is_entry:
             return not self._is_of_entries and self._ref.matches(ref, folds=folds)

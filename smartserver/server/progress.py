@@ -1,4 +1,4 @@
-"""The progress of a request, for its client. Any thread may report it; it is sent on the connection's thread."""
+"""The progress of a request, for its client. Any thread may report progress; the I/O thread sends it."""
 
 from __future__ import annotations
 
@@ -32,23 +32,23 @@ class RequestProgress:
         self._ended = False
 
     def began(self, now: float) -> None:
-        """Note that work on the request begins, unless this was noted before."""
+        """Record that work on the request begins, at the first call."""
         if self._last is None:
             self._last = now
 
     def received(self, size: int) -> None:
-        """Note that `size` bytes of the body were received."""
+        """Record that `size` bytes of the body were received."""
         self._received += size
 
     def checked(self, size: int) -> None:
-        """Note that `size` bytes of the body were checked. The progress is reported to the client once it has sent the
-        whole body."""
+        """Record that `size` bytes of the body were checked. The progress is reported to the client once it has sent
+        the whole body."""
         self._checked += size
         if self._ended:
             self.tell("check", self._checked, self._received)
 
     def ended(self) -> None:
-        """Note that the body is complete."""
+        """Record that the body is complete."""
         self._ended = True
         self._last = self._site.clock()
         self.names_phases = self._received >= LARGE_UPLOAD

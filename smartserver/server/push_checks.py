@@ -1,7 +1,8 @@
 """The checks of a change besides the permissions of its calls: the size limits and hooks of the access file.
 
-They are made once the request was planned. Sizes are checked at once. A hook may take long, so the commit is left, and
-the upload is kept. The hook is run, and the commit begins again. It succeeds if the new plan makes the same changes.
+They are made once the request was planned. Sizes are checked at once. A hook may take long, so it is run outside the
+commit: the commit ends, keeps the upload, and begins again after the hook. It succeeds if the new plan makes the same
+changes.
 """
 
 from __future__ import annotations
@@ -67,7 +68,8 @@ class PushChecks:
                     raise
 
     def approve(self, transaction: Transaction) -> None:
-        """Check a planned request. This is called again if the request is planned again after another request's change.
+        """Check a planned request. The commit calls this each time that the request is planned, also after another
+        request's change.
 
         Raises:
             LimitExceeded: the repository or a file would be too large.
@@ -90,8 +92,8 @@ class PushChecks:
         return Preview(self._repository.folder, transaction, self._upload, self._context.id)
 
     def _digest_of(self, transaction: Transaction) -> bytes:
-        """Return the digest of the changes of a transaction; empty if there is nothing for hooks to judge: nothing
-        changes, or more requests of the same copy follow, until which the copy is hidden."""
+        """Return the digest of the changes of a transaction; empty if hooks have nothing to judge: nothing changes, or
+        the copy is still hidden, because more of its requests follow."""
         stored = NOWHERE.state if transaction.snapshot is None else transaction.snapshot.state
         entry = entry_of(transaction, stored, b"", "", b"", None, bytes(16), self._context.header.push_options)
         pack = None if self._upload is None else self._upload.entry

@@ -1,8 +1,8 @@
 """One request of a connection, from its first frame to its final answer.
 
-It lives on the thread that moves the bytes. Work on the store is done in tasks, one after another, each in a lane of
-the executor. A task decodes a long request, takes a chunk of the body, makes the change, or reads a piece of the
-answer's body.
+Its methods run on the I/O thread. Work on the store is done in tasks, one after another, each in a lane of the
+executor. A task decodes a long request, takes a chunk of the body, makes the change, or reads a piece of the answer's
+body.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from smartserver.wire.messages import Failure, RequestFlag, encode_server_trace,
 from transports.errors import CodedError, NoSpace, PermissionDenied, TransportFailed
 
 refusals = logging.getLogger("smartserver.refusals")
-"""The log of refusals that administrators must know. A server with a single user does not show this log to that
+"""The log of refusals that concern the administrator. A server with a single user does not show this log to that
 user."""
 
 LARGE_REQUEST = 64 * 1024
@@ -56,10 +56,11 @@ MANY_CALLS = 16
 calls would read for seconds, during which no other client would get a quick answer. Our clients send three."""
 
 REQUEST_COST = 8 * 1024
-"""Bytes of memory that a decoded request takes in addition to its payload. The shortest request takes 7,000."""
+"""The bytes of memory that are counted for a decoded request in addition to its payload. The shortest request takes
+7,000."""
 
 CALL_COST = 1024
-"""Bytes of memory that each call of a decoded request takes. The shortest call takes 900."""
+"""The bytes of memory that are counted for each call of a decoded request. The shortest call takes 900."""
 
 
 class RequestOwner(Protocol):
@@ -86,13 +87,13 @@ class RequestOwner(Protocol):
         """Add to the number of bytes that were received and not yet checked."""
 
     def want_body(self, request: ServedRequest) -> None:
-        """Queue an answer with a body. Its `start_body` is called when it is next."""
+        """Queue an answer with a body. `start_body` of the request is called when its turn comes."""
 
     def finished(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer."""
+        """Called when a request has its final answer."""
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer, and that no task of the request runs or waits."""
+        """Called when a request has its final answer, and no task of the request runs or waits."""
 
 
 class ServedRequest:
@@ -105,7 +106,8 @@ class ServedRequest:
         self._up = self._down = 0
         """Bytes that were received, and bytes that were sent."""
         self._header: RequestHeader | None = None
-        """The decoded request; None before that."""
+        """The decoded request; None before it is decoded, and after the cancellation of a request that changes
+        nothing."""
         self._payload: list[bytes] = []
         self._size = 0
         """Bytes of the request's payload so far."""
@@ -153,7 +155,8 @@ class ServedRequest:
             self._do(Task(Lane.QUICK, decode, "decode", self._begin))
 
     def _hold(self, size: int) -> None:
-        """Count `size` bytes, which the request holds in memory, in the backlog. That may pause all reading.
+        """Count `size` bytes, which the request holds in memory, in the backlog. That may pause reading from the
+        connection.
 
         A counted request must be able to end though nothing more is read, or both sides would wait for each other. A
         request without a body needs nothing more from its client. It counts until it is answered and its work has
@@ -199,14 +202,14 @@ class ServedRequest:
             self._do(Task(_lane_of(header, session.site), work.answer, "answer", of_request=True))
 
     def body(self, chunk: bytes) -> None:
-        """Take a chunk of the body."""
+        """Queue the check of a chunk of the body."""
         self._up += len(chunk)
         self._session.backlog(len(chunk))
         self._progress.received(len(chunk))
         self._do(Task(Lane.BODY, partial(self._work.take, chunk), "check", size=len(chunk), of_request=True))
 
     def end(self, segments: int, size: int) -> None:
-        """Carry out the request, because its body is complete."""
+        """Queue the work of the request, because its body is complete."""
         self._ended = True
         self._progress.ended()
         header = self._header  # None where it was cancelled.
@@ -302,7 +305,7 @@ class ServedRequest:
             self._session.want_body(self)
 
     def start_body(self) -> None:
-        """Begin to send the body of the answer, because it is next."""
+        """Begin to send the body of the answer, because its turn has come."""
         assert self._answer is not None  # It was set before the request queued for its turn.
         self._session.send(Reply(self.id, self._answer.payload, body=True), more=True)
         self.pump()
@@ -368,8 +371,9 @@ class ServedRequest:
             log_slow(ended, [] if work.spans is None else work.spans.longest)
 
     def _log_refusal(self, refusal: Failure) -> None:
-        """Log a refusal like every request; if it is one for administrators, also log the reason. The format has its
-        code, because a log limits the lines of each format: a refused client must not hide a full disk.
+        """Log a refusal like every request; if its code is in `FOR_ADMINISTRATORS`, also log the reason. The format
+        string contains the code, because a log limits the lines of each format: a refused client must not hide a full
+        disk.
 
         Programs that ban addresses read the line about an invalid token. A request without a token is not logged there,
         because the first request of a new client has none."""
@@ -387,7 +391,7 @@ class ServedRequest:
             refusals.warning(f"%s: %s: {error.code}: %s", self._session.peer, self._description, why)
 
     def _over(self) -> None:
-        """Note that the final answer is sent."""
+        """End the request, because its final answer is sent."""
         self._answer = None
         self._work.is_over = True
         self._session.finished(self)

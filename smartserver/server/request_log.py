@@ -26,7 +26,7 @@ LOST = "lost"
 """The outcome of a request whose connection ended before its answer: its change may have been made or not."""
 
 MAX_PATH = 1024
-"""Characters of a path that are logged. No repository has a longer path, but a request may."""
+"""The most characters of a path that are logged. No repository has a longer path, but a request may."""
 
 
 class EndedRequest(NamedTuple):
@@ -45,16 +45,16 @@ class EndedRequest(NamedTuple):
     lasted: float
     """The time from the request's first byte to its final answer."""
     busy: float
-    """The time that the request's work took."""
+    """The time for which tasks of the request ran."""
     queued: float
-    """The time that the request's work waited for a thread."""
+    """The time for which tasks of the request waited for a thread."""
     spent: Counts
     outcomes: Sequence[str]
     """`DONE` or the code of an error, for each call or once for all calls."""
     via: str = ""
-    """The way in, such as `https`; empty for a connection of our own protocol."""
+    """The protocol of the client, such as `https`; empty for our own protocol."""
     service: str = ""
-    """The requested service of another protocol. Such a request has no header."""
+    """The requested service, in a request of another protocol, which has no `header`."""
     path: str = ""
     """The path of a request without a header."""
 
@@ -65,7 +65,7 @@ class EndedRequest(NamedTuple):
 
     @property
     def verbs(self) -> dict[str, str]:
-        """The outcome of each verb of the request."""
+        """The outcome of each verb of the request: the first error of its calls, else `DONE`."""
         if self.header is None:
             return {self.service: self.outcome} if self.service else {}
         names = [verb.name for verb, _ in self.header.calls]
@@ -109,7 +109,7 @@ def _milliseconds(seconds: float) -> float:
 
 
 def outcomes_of(message: Reply | Failure) -> list[str]:
-    """Return the outcome of each call of an answer."""
+    """Return the outcome of each call of an answer; of a failure, the only outcome."""
     if isinstance(message, Failure):
         return [message.fault.code]
     return [DONE if outcome.fault is None else outcome.fault.code for outcome in message.outcomes]

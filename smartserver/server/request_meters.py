@@ -46,7 +46,7 @@ BUCKETS: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 
 """The bounds of the histogram in seconds: from a ping on a fast disk to a push over a slow link."""
 
 NO_VERB = ""
-"""The verb under which requests are counted that could not be decoded."""
+"""The verb under which requests that could not be decoded are counted."""
 
 
 class Histogram(msgspec.Struct, array_like=True):
@@ -135,7 +135,7 @@ class RequestMeters:
                 self._seconds.setdefault(verb, Histogram()).add(ended.lasted)
 
     def counts(self, open_connections: int, caches: Mapping[str, SharedCache[Any]] | None = None) -> ServerCounts:
-        """Return these counts, with all others of the process. `caches`: the caches by name."""
+        """Return these counts together with the other counts of the process. `caches`: the caches by name."""
         of_caches = {
             name: CacheCounts(cache.limit, cache.demand.sizes())
             for name, cache in (caches or {}).items()

@@ -24,8 +24,8 @@ that are run before a change, and the receivers that are notified afterwards (`h
 `may` must be the last line of a rule, so that a file that is only half written never gives more than the whole file. If
 the file cannot be read, the rules stay as they were.
 
-Some file systems take two spellings for one name. A user may do something only if the rules say so for the path and the
-ref as they are spelled, and for both in lower case.
+Some file systems treat two spellings as one name. So a user may do something only if the rules allow it for the path
+and the ref as they are spelled, and for both in lower case.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class AccessLevel(enum.IntEnum):
 
     @property
     def word(self) -> str:
-        """The word for the level in the file."""
+        """The value of `may` that gives this level."""
         return self.name.lower()
 
 
@@ -94,12 +94,12 @@ LEVELS = {
 
 
 def is_user_name(name: str) -> bool:
-    """Tell whether a user may have this name."""
+    """Return True if a user may have this name."""
     return _NAME.fullmatch(name) is not None
 
 
 class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A rule in the form of the file."""
+    """A rule as the file contains it, not yet checked."""
 
     who: list[str]
     path: str
@@ -108,7 +108,7 @@ class RuleText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LimitText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An entry of limits in the form of the file."""
+    """An entry of limits as the file contains it, not yet checked."""
 
     path: str
     repository: str | int | None = msgspec.field(name="max-repository-size", default=None)
@@ -116,7 +116,7 @@ class LimitText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RulesText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """An access file."""
+    """The content of an access file, not yet checked."""
 
     groups: dict[str, list[str]] = {}
     keys: dict[str, list[str]] = {}
@@ -153,11 +153,11 @@ class AccessRule:
         self._refs = [RefPattern(ref) for ref in text.refs or ()]
 
     def is_about(self, user: str, path: str, *, folds: bool) -> bool:
-        """Tell whether the rule applies to a user and path."""
+        """Return True if the rule applies to a user and path."""
         return bool(self.users & {user, EVERYBODY}) and self._path.matches(path, folds=folds)
 
     def is_about_ref(self, ref: str, *, folds: bool) -> bool:
-        """Tell whether the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
+        """Return True if the rule applies to changes of a ref, or of an entry of a map (`map_update.entry_name`)."""
         return any(each.matches(ref, folds=folds) for each in self._refs)
 
     def __str__(self) -> str:
@@ -180,7 +180,7 @@ class AccessRules:
     def decides(
         self, user: str, permission: Permission, path: str, ref: bytes = b""
     ) -> tuple[AccessLevel, AccessRule | None]:
-        """Return the level of a user, and the rule that grants it; None if no rule applies.
+        """Return the level of a user, and the rule that decides it, or None if no rule applies.
 
         Without a ref, WRITE means the permission to change any ref at all; the other permissions are about the whole
         repository.
@@ -206,7 +206,7 @@ class AccessRules:
         return AccessLevel.NONE, None
 
     def gives(self, user: str, permission: Permission, path: str, ref: bytes = b"") -> bool:
-        """Tell whether a user has a permission."""
+        """Return True if a user has a permission."""
         needed = AccessLevel.FORCE if permission is Permission.DELETE and ref else LEVELS[permission]
         return self.decides(user, permission, path, ref)[0] >= needed
 
@@ -219,7 +219,7 @@ class AccessRules:
         return found
 
     def knows(self, user: str) -> bool:
-        """Tell whether a rule grants the user any permission."""
+        """Return True if a rule grants the user any permission."""
         return any(rule.level and rule.users & {user, EVERYBODY} for rule in self.rules)
 
 
@@ -280,7 +280,8 @@ def _keys(keys: Mapping[str, list[str]]) -> Iterator[PublicKey]:
 
 
 def _is_key(kind: str, content: str) -> bool:
-    """True for a public key of OpenSSH: base64 of a blob that begins with its own type (RFC 4253, 6.6)."""
+    """Return True for a public key of OpenSSH: base64 of a blob that begins with the type of the key (RFC 4253,
+    6.6)."""
     try:
         blob = base64.b64decode(content, validate=True)
     except ValueError:
@@ -345,7 +346,7 @@ class AccessFile(WatchedFile[AccessRules]):
 
     @property
     def rules(self) -> AccessRules:
-        """The current rules of the file; the rules before if the file cannot be used."""
+        """The current rules of the file; the previous rules if the file cannot be used."""
         return self.content
 
     def hooks(self) -> Sequence[Hook]:

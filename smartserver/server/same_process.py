@@ -1,7 +1,9 @@
-"""A connection to a site in the same process. A command uses it to work on a store itself as if on a server.
+"""A connection to a site in the same process. Through it, a command works on a store without another process, as if on
+a server.
 
-It is both the shell of the session and the medium of the client. Nothing runs in the background. A request is carried
-out before the client's write returns, and the body of an answer is read from the store as the client reads it.
+The connection is both the shell of the session and the medium of the client. Nothing runs in the background. A request
+is carried out before the client's write returns, and the body of an answer is read from the store as the client reads
+it.
 """
 
 from __future__ import annotations
@@ -30,8 +32,8 @@ class SameProcess:
         via: str = "",
         executor: Executor | None = None,
     ) -> None:
-        """`peer`: the client for which this process makes requests. `via`: the way in of that client, such as `https`.
-        `executor`: must run work at once if the client waits for it."""
+        """`peer`: the client for which this process makes requests. `via`: the protocol of that client, such as
+        `https`. `executor`: must run work at once if the client waits for it."""
         self._answers: deque[bytes] = deque()
         self._closed = False
         self._session = Session(site, admission, self, executor or InlineExecutor(), peer)
@@ -43,8 +45,8 @@ class SameProcess:
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
         """Return the directions that are ready. This never waits, because nothing arrives by waiting.
 
-        A caller that waits only to read is always told that it can, so that its read fails instead of waiting for
-        ever."""
+        For a caller that waits only to read, the result is always True, so that its read raises an error instead of
+        waiting for ever."""
         return read and bool(self._answers or self._closed or not write), write
 
     def read(self, size: int) -> bytes:

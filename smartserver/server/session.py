@@ -1,4 +1,5 @@
-"""One connection of the server: `wire.Connection` events in, bytes out. No sockets, clocks or threads of its own.
+"""The session: the server's side of one connection, without sockets, clocks or threads. It acts on the events that
+`wire.Connection` decodes.
 
 A shell (TCP, stdio, simulator) passes received bytes to the session and sends the session's bytes. Work on the store
 runs in the executor.
@@ -43,13 +44,14 @@ VERSIONS = (1,)
 
 
 class Shell(Protocol):
-    """The carrier of a session's bytes."""
+    """Carries the bytes of a session."""
 
     def write(self, data: bytes) -> None:
         """Send bytes in order, without waiting."""
 
     def close(self) -> None:
-        """Close once everything written has been sent, without losing it to unread input."""
+        """Close once everything that was written has been sent. Unread input must not cause a reset that destroys
+        it."""
 
     def abort(self) -> None:
         """Close at once. Bytes that were written and not sent are lost."""
@@ -58,7 +60,7 @@ class Shell(Protocol):
         """Stop reading until `resume_reading`."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
 
 
 class Session:
@@ -75,7 +77,7 @@ class Session:
         self.client = Tenant(address)
         self.peer = peer or "a client"
         self.via = ""
-        """The way in, such as `https`, for the logs; empty for a connection of our own protocol."""
+        """The protocol of the client, such as `https`, for the logs; empty for our own protocol."""
         self.is_local = False
         """True if the client is on this machine."""
         self.link: Callable[[], Mapping[str, int]] = dict
@@ -97,8 +99,8 @@ class Session:
         self._longest = 0
         """Bytes of the longest such answer."""
         self._owed: dict[int, int] = {}
-        """The requests of which the client must still send the rest, including refused ones. Each has the bytes of its
-        messages so far."""
+        """The requests, including refused ones, of which the client must still send the rest: the bytes of their
+        messages so far, by id."""
         self._discarded = 0
         """Bytes of a refused upload that were received since its refusal."""
         self._refusal: CodedError | None = None
@@ -111,11 +113,11 @@ class Session:
     # -- from the shell
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes from the peer."""
+        """Process bytes from the peer."""
         self._receive(lambda: self._connection.receive_data(data))
 
     def eof_received(self) -> None:
-        """Note that the peer sends no more."""
+        """Process the end of the peer's bytes."""
         self._receive(self._connection.receive_eof)
 
     def _receive(self, receive: Callable[[], None]) -> None:
@@ -131,8 +133,8 @@ class Session:
             self._close()
 
     def connection_lost(self) -> None:
-        """Abandon the open requests. A running commit is stopped when its calls are run again. If they are not, its
-        change is made, and a repeat of the request gets its answer."""
+        """Abandon the open requests. A running commit stops only if its calls are run again. Otherwise its change is
+        made, and a repetition of the request gets the answer."""
         self._closing = True
         self._abandon()
 
@@ -172,8 +174,9 @@ class Session:
         """True if this side must send PINGs: a request is not received completely, nothing is read, or a request is
         unanswered while no new request is accepted.
 
-        A client treats a silent server as gone, and this side does not see its PINGs while nothing is read. If a client
-        sends no more, only a write to the connection shows whether the client still waits for its answer.
+        A client treats a silent server as disconnected, and this side does not see the client's PINGs while nothing is
+        read. If a client sends no more, only a write to the connection shows whether the client still waits for its
+        answer.
         """
         return self.receiving or self._paused or (self._leaving and not self.idle)
 
@@ -191,12 +194,12 @@ class Session:
         self.send(events.GoAway(str(why).encode()[:MAX_REASON]))
 
     def go_away(self, reason: str) -> None:
-        """Take no new requests, finish those that are open, then close."""
+        """Accept no new requests, finish those that are open, then close."""
         self.send(events.GoAway(reason.encode()[:MAX_REASON]))
         self._leave()
 
     def ping(self) -> None:
-        """Send a PING. It also keeps routers from dropping the connection."""
+        """Send a PING, which also keeps routers from dropping the connection."""
         self.send(events.Ping())
 
     def drop(self, reason: str) -> None:
@@ -254,7 +257,7 @@ class Session:
         return self._writable and not self._closing
 
     def finished(self, request: ServedRequest) -> None:
-        """Note that a request has its final answer."""
+        """Remove a request that has its final answer."""
         self._requests.pop(request.id, None)
         self._working.add(request)
         self._pace_reading()
@@ -267,7 +270,7 @@ class Session:
             self._close()
 
     def ended(self, request: ServedRequest) -> None:
-        """Note that no task of a request runs or waits."""
+        """Forget a request of which no task runs or waits."""
         self._working.discard(request)
         self._pace_reading()
 
@@ -340,7 +343,7 @@ class Session:
                 pass
 
     def _owes(self, event: events.Request) -> None:
-        """Note whether the client must still send more of a request."""
+        """Record whether the client must still send more of a request."""
         size = self._owed.get(event.id, 0) + len(event.payload)
         if size > MAX_MESSAGE:
             raise RemoteProtocolError(f"request {event.id}: {size} bytes, expected no more than {MAX_MESSAGE}")
@@ -350,8 +353,8 @@ class Session:
             self._owed.pop(event.id, None)
 
     def _paid(self, request_id: int) -> None:
-        """Note that the client sends nothing more of a request, and reset the count of discarded bytes: at most one
-        request at a time has a body in transit."""
+        """Record that the client sends nothing more of a request. Reset the count of discarded bytes, because at most
+        one request at a time has a body in transit."""
         if self._owed.pop(request_id, None) is not None:
             self._discarded = 0
 

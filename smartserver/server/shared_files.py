@@ -1,4 +1,4 @@
-"""Files that the servers of one store share, in its database: the rules of access, and the tokens.
+"""The files that all servers of a store share in the database of the store: the rules of access, and the tokens.
 
 Each server reads their versions twice a second. While the database is unreachable, a server uses none of the files,
 because it could otherwise accept a token that was revoked meanwhile.

@@ -1,5 +1,5 @@
-"""The Twisted shell of a session, for every medium that is a Twisted transport. It moves bytes; `timeouts` decides what
-to do when no bytes move."""
+"""The shell of a session, for every medium that is a Twisted transport. The shell reads and writes bytes; `timeouts`
+decides when to give up on a silent peer."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SessionProtocol(protocol.Protocol):
             self.session.refuse(self.refusal)
 
     def dataReceived(self, data: bytes) -> None:
-        """Give received bytes to the session."""
+        """Pass received bytes to the session, unless the connection is closing."""
         here.tally[BYTES_RECEIVED] += len(data)
         self.timeouts.note_received(self._now, len(data))
         if self.timeouts.has_drained:
@@ -80,7 +80,7 @@ class SessionProtocol(protocol.Protocol):
             self.session.data_received(data)
 
     def readConnectionLost(self) -> None:
-        """Note that the peer sends no more."""
+        """Pass the end of the peer's bytes to the session."""
         self.timeouts.read_ended = True
         if self.timeouts.closing and not self.outbox:
             self.lose()
@@ -89,12 +89,12 @@ class SessionProtocol(protocol.Protocol):
             self._watch()
 
     def writeConnectionLost(self) -> None:
-        """Note that everything was sent."""
+        """Record that everything was sent."""
         self.timeouts.sent_all = self._now
         self._connections.changed()
 
     def connectionLost(self, reason: Failure | None = None) -> None:
-        """Note that the connection is closed."""
+        """Abandon the session, and cancel the timer, because the connection is closed."""
         self._connections.closed(self)
         self._forget_timer()  # The timer would keep this object alive for up to a quarter of an hour.
         self.outbox.clear()
@@ -108,7 +108,7 @@ class SessionProtocol(protocol.Protocol):
         self.outbox.full = True
 
     def resumeProducing(self) -> None:
-        """Send on, because the carrier has room."""
+        """Resume writing, because the carrier accepts more bytes."""
         self.outbox.full = False
         self.timeouts.note_taken(self._now)
         self._push()
@@ -190,7 +190,7 @@ class SessionProtocol(protocol.Protocol):
         return self._connections.clock.seconds()
 
     def _watch(self) -> None:
-        """Have `timeouts` look at the connection, and again later."""
+        """Apply the timeouts to the connection now, and schedule the next time."""
         self._forget_timer()
         was_closing = self.timeouts.closing
         if self.timeouts.look(self._now):

@@ -51,11 +51,11 @@ MAX_FOLDERS = 100_000
 """The most folders that a listing reads, in about a second."""
 
 FEW = 16
-"""The most folders of a level whose logs are read ahead before it is known whether they have logs: some 40 reads for
-each."""
+"""The most folders of a level in which `read_ahead` also reads logs, although the folders may have none. It takes some
+40 reads in each folder."""
 
 MayRead = Callable[[str], bool]
-"""A test that is true if the user of a request may know of the repository at a path."""
+"""A function that returns True if the user of a request may know of the repository at a path."""
 
 
 def everything(path: str) -> bool:
@@ -84,7 +84,7 @@ def _order(path: str) -> list[str]:
 
 
 def _is_behind(path: str, after: str) -> bool:
-    """Tell whether `path` is after `after` in the order of a listing, or if `after` is empty."""
+    """Return True if `path` comes after `after` in the order of a listing, or if `after` is empty."""
     return not after or _order(path) > _order(after)
 
 
@@ -127,8 +127,8 @@ def read_ahead(root: AheadTransport) -> None:
 
 
 def _may_be_format(request: GetStat, *, unless_known: bool = False) -> bool:
-    """Tell from the answer to `request` whether a file may be the `format` of a repository. `unless_known`: the result
-    if the request failed."""
+    """Return True if, by the answer to `request`, a file may be the `format` of a repository. `unless_known`: the
+    result if the request failed."""
     if not request.was_performed:
         return unless_known
     found = request.result
@@ -145,12 +145,12 @@ def _facts(allows_vfs: bool) -> ServerFacts:
 
 @dataclass(slots=True)
 class Site:
-    """The served root."""
+    """The served root, its open repositories, and the settings and caches that they share."""
 
     root: Transport
     may_create: bool = True
     inside: Callable[[str], bool] = lambda path: True
-    """A test that is true if a path is below the root after links were followed."""
+    """A function that returns True if a path, with links followed, is below the root."""
     name: str = "the folder this server serves"
     """The name of the root in messages."""
     tidies: bool = True
@@ -179,7 +179,7 @@ class Site:
     """The zstd level of bodies with content; 0 means no compression. None means `FAR_LEVEL` for clients on other
     machines, and 0 for local clients."""
     open_files: OpenFiles = field(default_factory=lambda: OpenFiles(MAX_OF_SITE))
-    """The files that file-level verbs have opened for answers."""
+    """The count of files that file-level verbs have opened for answers."""
     upkeep: UpkeepQueue = field(default_factory=UpkeepQueue)
     """The repositories that wait to be tidied."""
     ended: Callable[[EndedRequest], None] | None = None
@@ -189,7 +189,7 @@ class Site:
     slow."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
-    """The whole store of which the root is a part. It is only read, to prevent a repository inside another one."""
+    """The whole store of which the root is a part. It is read only to find a repository that contains the root."""
     _at: str = field(init=False)
     """The path of the root in the whole store."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)
@@ -293,7 +293,8 @@ class Site:
         only that repository.
 
         `after`: the listing begins after this path. `go_on`: is called for each folder; it may raise to end the
-        listing. `must_be`: the folder at the path must exist. Repositories that the user may not read are left out.
+        listing. `must_be`: True if a missing folder at the path is an error. Repositories that the user may not read
+        are left out.
 
         Raises:
             InvalidPath: the path cannot name a folder, or leads out of the root.
@@ -336,7 +337,8 @@ class Site:
         return found
 
     def _listed(self, path: str, *, with_refs: bool = True) -> ListingEntry:
-        """Return the entry of a repository. It has neither VCS nor problem if the repository was deleted meanwhile."""
+        """Return the entry of a repository. The entry has neither a VCS nor a problem if the repository was deleted
+        meanwhile."""
         try:
             found = self._look(path)
             state = None if found.look is None else found.look.live
@@ -361,9 +363,10 @@ class Site:
         return name
 
     def _check_around(self, path: str, name: str, around: Sequence[GetStat], outside: Sequence[GetStat]) -> None:
-        """Refuse a new repository at a place inside another one, which may contain the root. Also refuse a place in a
-        store with its logs in a database that this server does not use: a transport that uses it shows no folder above.
-        `around`, `outside`: the requests for files in the folders above the place, and in those above the root."""
+        """Refuse to create a repository inside another one, which may also contain the root. Also refuse a place in a
+        store whose logs are in a database that this server does not use. (A transport that uses the database has no
+        folder above it.) `around`, `outside`: the requests for files in the folders above the place, and in those above
+        the root."""
         found = self._first(jail.prefixes(name)[1:], around)
         if found is not None:
             raise NestedRepository(path, found.at)
@@ -410,15 +413,15 @@ class Site:
         return None
 
     def _is_marked(self, name: str) -> bool:
-        """Tell whether a folder's `format` is that of a repository, or cannot be read."""
+        """Return True if a folder's `format` is that of a repository, or cannot be read."""
         try:
             return is_marked(self._counted.child(name) if name else self._counted)
         except TransportError:
             return True
 
     def _look(self, name: str, perform: Perform | None = None) -> RepositoryLocation:
-        """Return the repository at a place, which is kept open, or the place where one may be created. `perform`: as of
-        `PackRepository.look_around`."""
+        """Return the repository at a place, which is kept open, or the place where one may be created. `perform`: as
+        for `PackRepository.look_around`."""
         repository = self._repository(name)
         look = repository.look() if perform is None else repository.look_around(perform)
         if not look.state.exists:
@@ -431,7 +434,7 @@ class Site:
             return RepositoryLocation(repository, True, look)
 
     def _repository(self, name: str) -> PackRepository:
-        """Return the open repository of that name, else a new object that has not read anything."""
+        """Return the open repository at a path, else a new object that has read nothing yet."""
         with self._guard:
             repository = self._open.get(name)
         return repository or PackRepository(

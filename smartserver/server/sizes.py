@@ -6,7 +6,7 @@
     max-file-size = "50 MB"
 
 The size of a repository is that of its packs and their indexes, as `smartserver stats` prints it. The size of a file is
-that of its text before compression. Files that are stored already stay.
+that of its text before compression. Files that are already stored are not checked.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class SizeLimits(NamedTuple):
     file: int | None
 
     def or_else(self, others: SizeLimits) -> SizeLimits:
-        """Return these limits; each that is None is replaced by that of `others`."""
+        """Return these limits. A limit that is None is taken from `others`."""
         return SizeLimits(*(mine if mine is not None else other for mine, other in zip(self, others, strict=True)))
 
 

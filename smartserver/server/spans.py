@@ -17,7 +17,7 @@ COARSER = 4
 """The factor by which the gap grows each time that there are too many spans."""
 
 RESERVED = 64
-"""Spans that are left for the commit, which follows a long body."""
+"""The number of spans that are kept free for the commit, which follows a long body."""
 
 SHOWN, LEAST = 8, 1000
 """The most spans that the log of slow requests names, and the least microseconds of each."""
@@ -51,11 +51,11 @@ class RequestSpans:
         """The total microseconds of spans, by name."""
 
     def began(self, part: Part, name: str) -> None:
-        """Note that a span begins."""
+        """Record the beginning of a span."""
         self._open.append((part, name, self._micro(self.clock())))
 
     def ended(self) -> None:
-        """Note that the most recent open span ends."""
+        """Record the end of the most recent open span."""
         part, name, start = self._open.pop()
         self._add(part, name, start, self._micro(self.clock()))
 
@@ -63,7 +63,7 @@ class RequestSpans:
         """Do nothing, because a request has no connection of its own."""
 
     def waited(self, since: float) -> None:
-        """Note that the request waited for a thread until now."""
+        """Record that the request waited for a thread from `since` until now."""
         self._add(Part.QUEUED, "", self._micro(since), self._micro(self.clock()))
 
     def take(self) -> list[ServerSpan]:

@@ -19,15 +19,15 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MAX_DEPTH = 8
-"""Levels of folders below the root that are searched for repositories to tidy. Repositories further below are tidied
-when they are used."""
+"""The most levels of folders below the root that are searched for repositories to tidy. Repositories further below are
+tidied when they are used."""
 
 
 class Reactor(Clock, TcpReactor, Protocol):
     """The part of Twisted's reactor that is used here. Its own interfaces are unknown to a type checker."""
 
     def run(self, *, installSignalHandlers: bool) -> None:
-        """Move bytes until `stop`."""
+        """Run the event loop until `stop`."""
 
     def stop(self) -> None:
         """End `run`."""
@@ -40,7 +40,7 @@ class Reactor(Clock, TcpReactor, Protocol):
 
 
 def inside_of(root: Transport) -> Callable[[str], bool]:
-    """Return a test that is true if a path is below a folder after links were followed."""
+    """Return a function that returns True if a path, with links followed, is the root or below it."""
     real = root.real_path()
     below = real.rstrip(os.sep) + os.sep
 

@@ -19,7 +19,7 @@ class StdioProtocol(SessionProtocol):
     """
 
     def writeConnectionLost(self) -> None:
-        """Note that the output is closed, because everything was sent or the reader has disconnected."""
+        """Record that the output is closed, because everything was sent or the reader has disconnected."""
         super().writeConnectionLost()
         if not self.timeouts.closing:
             self._end()

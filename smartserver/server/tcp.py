@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("smartserver")
 
 ACCEPTING = "twisted.internet.tcp.Port"
-"""The source of Twisted's messages about the outcome of an accept."""
+"""The namespace of Twisted's log events about connections that could not be accepted."""
 
 BACKLOG = 511
 """The most connections that the kernel holds before they are accepted. The kernel's own limit is net.core.somaxconn."""
@@ -52,8 +52,9 @@ SOCKET_OPTIONS = {
 
 
 SEND_LIMIT = 256 * KIB
-"""Bytes that Twisted passes to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four clients
-take a tenth more processor time: if the kernel accepts only a part, Twisted copies a rest that is below the limit."""
+"""The most bytes that Twisted passes to the kernel at a time. With Twisted's 128 KiB, and with 512 KiB, pulls by four
+clients take a tenth more processor time: if the kernel accepts only a part, Twisted copies a rest that is below the
+limit."""
 
 MAX_TLS_STEPS = 4096
 """The most protocol steps of TLS that a client may cause on a connection. A handshake has some 20; a KeyUpdate has 3,
@@ -93,8 +94,8 @@ class TcpReactor(Interface):
 
 
 Admit = Callable[[str, bool], Admission]
-"""A function that returns the admission of a client. Its arguments are the client's address, and True if the requests
-cannot be read on the way."""
+"""A function that returns the admission of a client. Its arguments are the client's address, and True if nobody can
+read the requests on the way."""
 
 
 class TcpFactory(protocol.Factory):
@@ -194,7 +195,7 @@ class TcpProtocol(SessionProtocol):
         self._note_sent()
 
     def _note_sent(self) -> None:
-        """Note when the last byte was sent, which Twisted does not report for a connection with TLS."""
+        """Record the time when the last byte was sent, which Twisted does not report for a connection with TLS."""
         if not self._carrier.connected:
             return
         if unsent(self._carrier):
@@ -224,7 +225,7 @@ def _address(host: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 
 
 def is_loopback(host: str) -> bool:
-    """Tell whether an address is this machine's loopback."""
+    """Return True if an address is this machine's loopback."""
     address = _address(host)
     return address is not None and address.is_loopback
 
@@ -248,7 +249,7 @@ def counted(host: str) -> str:
 
 
 def anonymous_by_address(policy: Anonymous) -> Admit:
-    """Return a function that gives the admission of anonymous users, who may do more on this machine."""
+    """Return a function that returns the admission of anonymous users, who may do more on this machine."""
     return lambda host, _private: anonymous(policy, local=is_loopback(host))
 
 

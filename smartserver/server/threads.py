@@ -116,7 +116,7 @@ class ThreadExecutor:
     def run(
         self, work: Callable[[], T], done: Callable[[T], None], lane: Lane = Lane.QUICK, client: Tenant = NOBODY
     ) -> None:
-        """Call `work` in a thread, then `done` on the thread that moves the bytes."""
+        """Call `work` in a thread, then `done` on the I/O thread."""
 
         def job() -> None:
             result = work()
@@ -125,7 +125,7 @@ class ThreadExecutor:
         self._pools[lane].submit(client, job)
 
     def soon(self, call: Callable[[], None]) -> None:
-        """Call `call` on the thread that moves the bytes."""
+        """Call `call` on the I/O thread."""
         self._call_from_thread(call)
 
     def stop(self) -> None:

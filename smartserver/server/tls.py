@@ -45,7 +45,8 @@ class BadKeyPair(Exception):
 
 @implementer(IOpenSSLServerConnectionCreator)
 class KeyPair:
-    """A certificate with its chain, and its key, as PEM files. Twisted calls it for each connection."""
+    """A certificate with its chain, and its key, as PEM files. Twisted gets the TLS object of each connection from
+    it."""
 
     def __init__(self, certificate: Path, key: Path) -> None:
         """Read the files.
@@ -69,7 +70,7 @@ class KeyPair:
         return used.to_cryptography()
 
     def _check_dates(self) -> None:
-        """Warn of a certificate that clients refuse for its dates. This is called at the start and for each
+        """Log a warning if the certificate has expired or is not valid yet. This is called at the start and for each
         connection."""
         used, now = self._certificate(), datetime.datetime.now(datetime.UTC)
         if now > used.not_valid_after_utc:
@@ -78,8 +79,8 @@ class KeyPair:
             log.warning("%s: the certificate is not valid before %s", self._files[0], used.not_valid_before_utc.date())
 
     def serverConnectionForTLS(self, protocol: object) -> SSL.Connection:
-        """Return TLS for one connection, with the current files. If these cannot be used, the previous ones are
-        used."""
+        """Return the TLS object of a new connection, made from the current files. If they cannot be used, the previous
+        ones are used."""
         seen = self._signature()
         if seen != self._seen:
             try:

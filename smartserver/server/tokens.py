@@ -34,7 +34,7 @@ PREFIX = "hpss_"
 RANDOM_BYTES = 32
 
 ID_DIGITS = 8
-"""Hex digits of a token's hash that are its id in lists and logs."""
+"""The number of hex digits of a token's hash that are its id in lists and logs."""
 
 
 T = TypeVar("T")
@@ -53,12 +53,12 @@ class Token(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     read_only: bool = False
 
     def has_expired(self, now: float) -> bool:
-        """Tell whether the token is no longer valid."""
+        """Return True if the token has expired at a time in seconds since the epoch."""
         return self.expires is not None and now >= self.expires
 
 
 class TokensText(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A token file."""
+    """The content of a token file."""
 
     tokens: list[Token] = []
 
@@ -99,8 +99,8 @@ class Tokens:
         self.known = [KnownToken(each) for each in texts]
 
     def find(self, token: str) -> KnownToken | None:
-        """Return the known token that equals `token`, or None. Each is compared, in a time that does not depend on the
-        content."""
+        """Return the known token that equals `token`, or None. All known tokens are compared, in constant time, so that
+        the time reveals nothing."""
         digest = _digest(token)
         found: KnownToken | None = None
         for each in self.known:
@@ -121,8 +121,8 @@ class TokenFile(WatchedFile[Tokens]):
         return Tokens(content)
 
     def absent(self) -> Tokens:
-        """Return no tokens if the file never existed. If it did, raise an error, because clients would delete tokens
-        that a server without tokens refuses."""
+        """Return no tokens if no valid file was read so far. Otherwise raise an error, so that the previous tokens stay
+        in force."""
         if self.was_read:
             raise UnusableFile("it was deleted")
         return Tokens()
@@ -156,7 +156,7 @@ class TokenChanges:
     """Creates and revokes tokens."""
 
     def __init__(self, place: Path | TokenPlace) -> None:
-        """`place`: the access file next to which the tokens are stored, or another place of tokens."""
+        """`place`: the path of the access file next to which the tokens are stored, or another store of tokens."""
         self._place = TokensBesideFile(place) if isinstance(place, Path) else place
 
     def listing(self) -> Sequence[Token]:
@@ -235,7 +235,7 @@ class TokensBesideFile:
             os.close(lock)
 
     def _replace(self, content: bytes, owner: os.stat_result) -> None:
-        """Replace the file. Every server that could read the old file can read the new one."""
+        """Replace the file. Every server that can read the access file can read the new file."""
         new = self._path.with_name(f"{self._path.name}.new")
         with contextlib.suppress(FileNotFoundError):
             new.unlink()  # A crash left it.

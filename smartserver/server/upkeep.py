@@ -39,8 +39,8 @@ class SlowPace:
         clock: Callable[[], float] = time.thread_time,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
-        """`hurried`: tells whether other repositories wait, in which case there is no rest. `clock`: returns the
-        seconds of processor time that this thread has used."""
+        """`hurried`: returns True while the work must not rest. `clock`: returns the seconds of processor time that
+        this thread has used."""
         self._hurried = hurried
         self._clock = clock
         self._sleep = sleep
@@ -72,14 +72,14 @@ class UpkeepQueue:
         return self._pressing > 0
 
     def add(self, repository: PackRepository) -> bool:
-        """Note a change of a repository. Return True if the repository did not wait before."""
+        """Record a change of a repository. Return True if the repository did not wait before."""
         with self._guard:
             changes = self._changes[repository.path] = self._changes.get(repository.path, 0) + 1
             self._pressing += changes == AHEAD
             return changes == 1
 
     def take(self, repository: PackRepository) -> None:
-        """Note that a repository no longer waits."""
+        """Remove a repository from the waiting ones."""
         with self._guard:
             self._pressing -= self._changes.pop(repository.path) >= AHEAD
 

@@ -27,7 +27,7 @@ class UnreadableFile(UnusableFile):
 
 
 class WatchedSource(Protocol):
-    """The source of a watched file. As a string, it is the file's name in messages."""
+    """The source of a watched file. Its `str` is the file's name in messages."""
 
     def signature(self) -> tuple[int, ...]:
         """Return a value that changes with the file's content; empty if the file does not exist.
@@ -48,7 +48,7 @@ class WatchedFile(Generic[T]):
     """The content of a file, read again when the file has changed. Any thread may use it."""
 
     what = ""
-    """The word for the content in the log."""
+    """A plural noun for the entries of the content, for the log."""
 
     def __init__(self, source: Path | WatchedSource) -> None:
         """Read the file.

@@ -68,8 +68,8 @@ from transports.errors import CodedError
 log = logging.getLogger("smartserver")
 
 MOST_KEPT = 1 << 20
-"""Bytes of a body that are kept in memory while its repository is assumed to be in its last known state. After so many
-bytes, the repository is read."""
+"""The most bytes of a body that are kept in memory while its repository is assumed to be in its last known state. For a
+longer body, the repository is read."""
 
 _outcomes = msgspec.msgpack.Decoder(list[Outcome])
 _encode = msgspec.msgpack.Encoder().encode
@@ -98,12 +98,12 @@ class ServedAnswer:
     changed: PackRepository | None = None
     """The repository that a commit changed, and that may need tidying."""
     payload: bytes = b""
-    """The encoded message. Its step encodes it, because the largest message takes a tenth of a second."""
+    """The encoded message. The task encodes it, because the largest message takes a tenth of a second."""
 
 
 class Task(NamedTuple):
     """One job for the executor. A task with `of_request` is skipped once the request is over, and its error becomes a
-    refusal. `then` gets the result, unless it is an answer, on the thread that moves the bytes."""
+    refusal. `then` is called with the result on the I/O thread, unless the result is an answer."""
 
     lane: Lane
     do: Callable[[], object]
@@ -111,7 +111,7 @@ class Task(NamedTuple):
     """The name of the task in a trace."""
     then: Callable[[object], None] = lambda _: None
     size: int = 0
-    """A function that returns the bytes of the body that the task processes."""
+    """The number of bytes of the body that the task checks."""
     of_request: bool = False
 
 
@@ -132,7 +132,7 @@ class RequestWork:
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
-        """The growth of the counters in tasks."""
+        """The counts of the tasks (`meters`)."""
         self.hides_cost = False
         """True if the answer leaves out its cost, which would reveal repositories that the user may not read."""
         self.spans: RequestSpans | None = None
@@ -197,7 +197,7 @@ class RequestWork:
         self._saw_repack |= context is not None and context.is_repacking
 
     def encoded(self, answer: ServedAnswer) -> ServedAnswer:
-        """Return an answer with its payload, which includes the cost of the request."""
+        """Return the same answer with its encoded payload, which includes the cost of the request."""
         spent, message = self.spent, answer.message
         counters = Counters(
             int(self.busy * 1e6),

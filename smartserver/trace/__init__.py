@@ -1,1 +1,1 @@
-"""Observers of the wire that show where the time went."""
+"""Observers of a client's connections, and views that show how a command spent its time."""

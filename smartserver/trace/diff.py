@@ -10,11 +10,12 @@ from smartserver.trace.text import counted, milliseconds
 from smartserver.trace.wait import Trace, Wait, wait
 
 LEAST = 1000
-"""The least difference that is shown, in microseconds. A smaller difference is regarded as chance."""
+"""The least difference, in microseconds, for which a named span is shown. A smaller one is regarded as chance."""
 
 
 def lines(before: Trace, after: Trace) -> list[str]:
-    """Return the parts that differ, the largest difference first, with the named spans of each, then the requests."""
+    """Return the lines of a comparison: the parts of both waits, the largest difference first, each with its named
+    spans that differ, then the requests that only one trace has."""
     first, second = wait(before), wait(after)
     result = [f"{'':<34}{'A':>12}{'B':>12}{'difference':>12}"]
     programs = " and ".join(dict.fromkeys([before.program, after.program]))

@@ -22,7 +22,7 @@ TraceId = Annotated[str, msgspec.Meta(pattern="^[0-9a-f]{32}$")]
 
 
 class Event(msgspec.Struct, tag_field="event", omit_defaults=True):
-    """A line of a trace. `process`: the number of the process that the line is about."""
+    """A line of a trace. `process`: the id of the process that the line is about."""
 
     process: int
 
@@ -35,11 +35,12 @@ class ProcessBegan(Event, tag="process"):
     trace: TraceId
     began: int
     is_host: bool = False
-    """True if our code is a guest in another program: time that no span covers is the work of that program."""
+    """True if this package runs inside another program (`brz`, `hg`): time that no span covers is the work of that
+    program."""
     started: int | None = None
-    """The time at which the system started the process, within 10 ms; left out if the system does not tell."""
+    """The time at which the system started the process, within 10 ms; left out if it is unknown."""
     epoch: int = 0
-    """Microseconds of the Unix epoch at which the monotonic clock was 0."""
+    """The Unix time, in microseconds, at which the monotonic clock was 0."""
 
 
 class SpanEnded(Event, tag="span"):
@@ -56,7 +57,7 @@ class SpanEnded(Event, tag="span"):
 
 
 class RequestEnded(Event, tag="request"):
-    """A request and its answer, with the body of either."""
+    """A request and its answer, including their bodies."""
 
     verbs: list[str]
     path: str
@@ -67,10 +68,10 @@ class RequestEnded(Event, tag="request"):
     answered: int = 0
     """The time at which the first part of the answer was received; 0 if none was."""
     up: int = 0
-    """Bytes sent to the server, on the wire; `down`: bytes received from it."""
+    """The number of bytes sent to the server, on the wire; `down`: the number received from the server."""
     down: int = 0
     in_server: int = 0
-    """Microseconds that the server worked on the request, by its own count."""
+    """Microseconds that the server worked on the request, by the server's clock."""
     server: list[ServerSpan] = []
     counts: dict[str, int] = {}
     """The server's counts for the request (`smartserver.meters`). Names of the counts of its kernel begin with
@@ -93,7 +94,7 @@ class FindingMade(Event, tag="finding"):
     where: str
     """The lines of the program that made the last of these requests, the innermost first."""
     share: float = 1.0
-    """The part of a `body` that was needless."""
+    """The needless fraction of a `body`, from 0 to 1."""
 
 
 class LinkMeasured(Event, tag="link"):
@@ -106,9 +107,9 @@ class LinkMeasured(Event, tag="link"):
     window: int
     """The number of packets that may be in transit (cwnd)."""
     packet: int
-    """Bytes of a packet (MSS)."""
+    """The most bytes of data in a packet (MSS)."""
     packets: int
-    """The number of packets that were sent with data."""
+    """The number of sent packets that had data."""
     again: int
     """The number of packets that were sent again."""
     by_window: int

@@ -18,16 +18,16 @@ from smartserver.wire.limits import INITIAL_WINDOW
 from smartserver.wire.messages import REPACKED
 
 SHARE = 0.05
-"""The least share of the wait that is mentioned, unless it took a round trip."""
+"""The least share of the wait that is mentioned. A needless round trip is always mentioned."""
 
 LOST = 0.01
-"""The share of packets sent again below which TCP keeps its pace."""
+"""The share of packets sent again up to which TCP hardly becomes slower."""
 
 STORED, STORED_BYTES = "revisions_stored_already", "revisions_stored_already_bytes"
 """Counters of the server (`smartserver.meters`)."""
 
 FEW, MANY = 3, 0.1
-"""The number of packets that may be sent again without a loss, unless they are this share of all packets."""
+"""Up to FEW packets that were sent again are not taken for a loss, unless they are the share MANY of all packets."""
 
 REASONS: dict[str, str] = {
     Part.START: "The system and Python started the program",
@@ -41,7 +41,7 @@ REASONS: dict[str, str] = {
     Part.SERVER: "The server worked",
     UNNAMED: "Nothing says what this time went to",
 }
-"""The meaning of each part for the user."""
+"""A sentence for the user about each part of the wait."""
 
 
 @dataclass
@@ -75,7 +75,7 @@ def lines(trace: Trace, link: LinkEstimate | None = None) -> list[str]:
 
 
 def needless(trace: Trace) -> list[Charge]:
-    """Return the findings that cost a round trip or a share of the wait, the dearest first."""
+    """Return the charges that cost a round trip, or at least `SHARE` of the wait, the most expensive first."""
     least = SHARE * (trace.end - trace.start)
     return [each for each in charges(trace) if each.trips or each.micro >= least]
 
@@ -102,7 +102,7 @@ def charges(trace: Trace) -> list[Charge]:
 
 
 def _price(trace: Trace, waited: Sequence[Piece], finding: FindingMade, request: RequestEnded) -> tuple[int, int]:
-    """Return the round trips and microseconds that would have been saved."""
+    """Return the round trips and microseconds that one request of a finding cost needlessly."""
     if finding.cost == Cost.REQUEST:
         return 1, request.end - request.start
     if finding.cost == Cost.CONNECTION:
@@ -146,7 +146,7 @@ def _charge(charge: Charge, total: int) -> Iterator[str]:
 
 
 def _parts(trace: Trace) -> Iterable[str]:
-    """Yield the parts of the wait that are worth mentioning, the largest first."""
+    """Yield a line for each part that is at least `SHARE` of the wait, the largest first."""
     found = wait(trace)
     for part, micro in found.parts.most_common():
         if micro >= SHARE * found.total:
@@ -157,7 +157,7 @@ def _parts(trace: Trace) -> Iterable[str]:
 
 
 def _links(trace: Trace, total: int) -> Iterator[str]:
-    """Yield a line for each event that cost time, as counted by the kernels at both ends."""
+    """Yield lines about the TCP connections: packets sent again, full windows, delayed packets and slow start."""
     names = ("again", "packets", "by_window", "delays")
     own = {name: sum(getattr(link, name) for link in trace.links) for name in names}
     server = {name: sum(request.counts.get(PREFIX + name, 0) for request in trace.requests) for name in names}
@@ -175,9 +175,9 @@ def _links(trace: Trace, total: int) -> Iterator[str]:
 def _link(
     seen: Mapping[str, int], total: int, waited: int, direction: str, receiver: str, sender: str
 ) -> Iterator[str]:
-    """Yield lines about the bytes that one side sent, as its kernel saw them. `waited`: microseconds in which only the
-    link delayed these. A window is also full while the receiver is busy; a kernel then asks again, as if packets were
-    lost."""
+    """Yield lines about the bytes that one side sent, from the counts of its kernel. `waited`: the microseconds of the
+    wait that the link took. A busy receiver also lets its window become full; the kernel then sends packets again that
+    were not lost."""
     again, packets = seen["again"], seen["packets"]
     is_lossy = again > max(FEW, LOST * packets) or 0 < again >= MANY * packets
     if is_lossy and seen["by_window"] < SHARE * total:
@@ -190,7 +190,7 @@ def _link(
 
 
 def _server(trace: Trace) -> Iterator[str]:
-    """Yield a line for each event that cost time, as counted by the server."""
+    """Yield lines about costs that the server counted: pushed revisions that it had, and a repack at the same time."""
     count, held = (sum(each.counts.get(name, 0) for each in trace.requests) for name in (STORED, STORED_BYTES))
     if held > INITIAL_WINDOW:
         yield f"  {counted(count, 'revision')}, {size(held)}, came to a server that had them."

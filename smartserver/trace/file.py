@@ -27,11 +27,11 @@ if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
-"""Bytes of lines that are written at once, because the kernel does not interleave the bytes of one write with
-others."""
+"""Lines are written once they have this many bytes, in one write, because the kernel does not interleave the bytes of
+one write with others."""
 
 ADJACENT = 50
-"""Two equal spans count as one if at most this many microseconds are between them."""
+"""The most microseconds between two spans of the same work that are joined into one event."""
 
 
 class Narrator:
@@ -151,11 +151,11 @@ class TraceFile:
         self._lines = [b"\n"] if os.fstat(self._file).st_size else []
         self._size = 0
         self.problem = ""
-        """The reason why lines are missing, or empty. It is stored here because no command fails because of its
-        trace."""
+        """The reason why lines are missing, or empty. No error is raised, because a command must not fail because of
+        its trace."""
 
     def append(self, event: Event) -> None:
-        """Add a line. A forked process adds no line, because it has no part in the trace."""
+        """Add a line. A forked process adds no line, because its events do not belong to this process."""
         if self._process != os.getpid():
             return
         line = encode(event)

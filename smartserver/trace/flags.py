@@ -1,5 +1,5 @@
-"""Debug flags, separated by commas: of `smartserver -D`, `brz -D`, SMARTSERVER_DEBUG, and Mercurial's and Breezy's
-`hpss.debug`."""
+"""Debug flags, separated by commas. They are in the options `smartserver -D` and `brz -D`, in SMARTSERVER_DEBUG, and in
+the setting `hpss.debug` of Mercurial and Breezy."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class BadFlag(Exception):
 
 
 class Flags(NamedTuple):
-    """The flags that say which calls are shown, banned and recorded."""
+    """The flags that decide which calls are shown, banned and recorded."""
 
     words: frozenset[str] = frozenset()
     """All words except rules and the file: the flags of `KNOWN`, and flags of other programs."""
@@ -45,7 +45,7 @@ class Flags(NamedTuple):
         return [*found, FILE + self.file] if self.file else found
 
     def check(self, where: str) -> None:
-        """Check that all flags are known. `where`: their place, for messages.
+        """Check that all flags are known. `where`: the source of the flags, for messages.
 
         Raises:
             BadFlag: a flag is unknown.

@@ -68,7 +68,7 @@ class FrameLog:
         return ""
 
     def _message(self, event: Event, payload: bytes, request: int) -> str:
-        """Return a message as JSON, with bytes in hexadecimal."""
+        """Return a message as JSON, or a text about a message that cannot be decoded."""
         try:
             message = DECODERS[type(event)](payload)
             if isinstance(message, RequestMessage):
@@ -87,7 +87,8 @@ def _raw(value: object) -> object:
 
 
 def _plain(value: object, *, is_content: bool) -> object:
-    """Return a value for JSON: bytes, which JSON cannot represent, become text."""
+    """Return a value for JSON. Bytes become text if they are printable, else hex digits, or only their number if
+    `is_content`."""
     match value:
         case bytes():
             if is_content:

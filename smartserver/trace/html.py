@@ -1,6 +1,6 @@
 """Makes an HTML page of traces that needs no other file.
 
-The page uses only its own script and style (`Content-Security-Policy`). The names in a trace are nowhere in its markup.
+The page uses only its own script and style (`Content-Security-Policy`). Names from a trace are never in its markup.
 They are in a block of JSON in ASCII, without the characters that end a block, and the script shows them as text.
 """
 
@@ -22,7 +22,7 @@ from smartserver.trace.text import size
 from smartserver.trace.wait import UNNAMED, Trace, pieces, wait
 
 MARGIN = "margin"
-"""A value in place of a part: time in which the server may have worked, or not yet, or no more."""
+"""A value in place of a part: the time within which the server worked, at an unknown moment."""
 
 REQUEST = "request"
 """A value in place of a part: the whole time from a request to its answer, not divided into parts."""
@@ -62,7 +62,7 @@ class Share(msgspec.Struct):
     tenths: int
     """The share in tenths of a per cent. The shares of a table add up to 1,000."""
     names: list[tuple[str, int]]
-    """The names of its spans, with the microseconds of each, most first."""
+    """The names of the part's spans with the microseconds of each, the largest first, at most `NAMES`."""
 
 
 class Command(msgspec.Struct):
@@ -100,7 +100,7 @@ def html(traces: Sequence[Trace]) -> bytes:
 
 
 def block(content: Page) -> str:
-    """Return the content as JSON that is plain text anywhere in a page."""
+    """Return the content as JSON without characters that HTML treats as markup."""
     text = json.dumps(msgspec.to_builtins(content), ensure_ascii=True, separators=(",", ":"))
     return re.sub("[<>&\x7f]", lambda found: f"\\u{ord(found[0]):04x}", text)
 
@@ -190,7 +190,8 @@ def _request(request: RequestEnded, row: int, first: int) -> Bar:
 
 
 def _served(requests: Sequence[RequestEnded], first: int) -> Iterator[Bar]:
-    """Yield bars of the server's spans, each below its margin, and below requests that overlap with its own."""
+    """Yield for each request the bar of its margin and, in the rows below, the bars of the server's spans. Requests
+    that overlap use separate rows."""
     taken: list[tuple[int, int]] = []
     for request in sorted(requests, key=lambda each: each.start):
         served = service(request)

@@ -19,7 +19,7 @@ class Service(NamedTuple):
     end: int
     spans: list[Piece]
     slack: int
-    """Microseconds by which the spans may have been earlier or later, all together."""
+    """Microseconds by which all spans together may have been earlier or later."""
 
 
 class ProcessTrack(NamedTuple):
@@ -37,8 +37,8 @@ class ProcessTrack(NamedTuple):
 
 
 def nested(intervals: Iterable[IntervalT]) -> Iterator[tuple[IntervalT, Sequence[IntervalT]]]:
-    """Yield each interval in order, with the intervals around it, outermost first. Their number is the interval's row,
-    in which no other interval overlaps it, even if they do not nest."""
+    """Yield each interval in order, with the intervals around it, outermost first. The number of these is the row of
+    the interval. Intervals in one row do not overlap, even if some intervals do not nest."""
     around: list[IntervalT] = []
     for each in sorted(intervals, key=lambda each: (each.start, -each.end)):
         while around and around[-1].end <= each.start:

@@ -1,6 +1,6 @@
 """Converts traces to Chrome's trace events, which Perfetto (ui.perfetto.dev), chrome://tracing and Speedscope open.
 
-There, the slices of a thread have to nest. A slice that does not nest is on another thread.
+These viewers require that the slices of a thread nest. A slice that does not nest is put on another thread.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from smartserver.trace.report import CALLED
 from smartserver.trace.wait import UNNAMED, Trace, pieces
 
 WAIT, SPANS, REQUESTS, SERVER = 1, 1000, 2000, 3000
-"""The threads of a process, in the order of the viewer. The threads after each are for slices that do not nest."""
+"""The ids of a process's threads, in the order of the viewer. The ids after each are for slices that do not nest."""
 
 Event = dict[str, Any]
 
@@ -73,8 +73,8 @@ def _slice(first: int, start: int, end: int, part: str, name: str, told: Event |
 
 
 def _thread(process: int, thread: int, name: str, slices: Iterable[Event], *, nest: bool = True) -> Iterator[Event]:
-    """Yield the slices of a thread, and its name. With `nest`, a slice may contain others; without, overlapping slices
-    are put on further threads."""
+    """Yield the slices of a thread, and the event with its name. With `nest`, a slice may contain others; without,
+    overlapping slices are put on further threads."""
     until: list[list[int]] = []
     """The ends of the open slices: one list for the thread, and one for each further thread."""
     for each in sorted(slices, key=lambda each: (each["ts"], -each["dur"])):

@@ -2,10 +2,10 @@
 
 The work of the machines takes as long as it took. The time on the link follows from its round-trip time and its rate.
 Each request costs a round trip, each handshake one more. Bytes cost their time at the rate, and the round trips in
-which TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; where
-packets are slow it ends that early, and grows as CUBIC does. Work on this machine during a request goes on while its
-bytes travel. Loss, full buffers and a window that closes on an idle connection are left out. The handshakes of ssh last
-as long as they did.
+which TCP's window opens: Linux sends 10 segments on a fresh connection and then twice as many each round trip; on a
+slow link, it ends this slow start early, and the window then grows as CUBIC requires. Work on this machine during a
+request goes on while its bytes travel. Loss, full buffers and a window that closes on an idle connection are left out.
+The handshakes of ssh last as long as they did.
 """
 
 from __future__ import annotations
@@ -24,19 +24,19 @@ SEGMENT = 1448
 PACKET = 1500
 
 LEAST_RISE, MOST_RISE = 0.004, 0.016
-"""Limits, in seconds, of the delay of answers at which Linux ends slow start (HyStart): an eighth of the round trip.
-Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
+"""Linux ends slow start early if the delay of acknowledgements grows by an eighth of the round trip, but at least and
+at most by these seconds (HyStart). Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
 EARLY = 49 * SEGMENT
 """The window at which slow start ends early: Linux checks from 16 segments on, after 8 answers of a round."""
 CUBIC = 0.4
-"""The window then grows by this number of segments, times the cube of the seconds (RFC 9438)."""
+"""After that, the window grows by this number of segments, times the cube of the seconds since then (RFC 9438)."""
 
 HANDSHAKES = ("TCP", "TLS")
-"""Spans of a connection that are one round trip each."""
+"""The names of spans of a connection that are one round trip each."""
 
 FULL = 0.1
-"""If the connection accepted no bytes for more than this share of a request's time, the server is taken to have worked
-meanwhile."""
+"""If the connection accepted no bytes for more than this share of a request's time, the server is assumed to have
+worked in that time."""
 
 WHERE: dict[str, Part] = {
     Part.LINK: Part.LINK,
@@ -62,7 +62,8 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
     requests = _direct_requests(trace)
     outside = 0
     spent: list[Counter[str]] = [Counter() for _ in requests]
-    """Microseconds during each request: on the link, at the server while nothing else was done, and on this side."""
+    """Microseconds during each request: on the link, at the server while this machine did nothing, and on this
+    machine."""
     for piece in pieces(trace):
         index = _during(requests, piece)
         if index is not None:
@@ -85,17 +86,18 @@ def predicted(trace: Trace, link: LinkEstimate) -> float:
 
 
 def round_trip(trace: Trace) -> float:
-    """Return the most seconds that a round trip on the link of a trace can have taken; 0 if no request was made."""
+    """Return an upper bound, in seconds, of the round-trip time of a trace's link; 0 if no handshake and no answer was
+    recorded."""
     shakes = [span.end - span.start for span in trace.spans if is_handshake(span)]
     answers = [max(0, each.answered - each.start - each.in_server) for each in trace.requests if each.answered]
     return min([*shakes, *answers], default=0) / 1e6
 
 
 def window_opening(trace: Trace) -> tuple[int, int]:
-    """Return the round trips in which bodies waited for TCP's window on connections of this trace, and their
-    microseconds.
+    """Return the number of round trips in which bodies waited for TCP's window on connections of this trace, and the
+    microseconds of these round trips.
 
-    If a body took more than twice that time, its request does not count, because the rate was the reason.
+    A request whose body took more than twice that time does not count, because then the rate limited it.
     """
     rtt = round_trip(trace)
     directions: tuple[_Direction, _Direction] | None = None
@@ -170,12 +172,12 @@ def answer_size(request: RequestEnded) -> int:
 
 
 def is_handshake(span: Piece | object) -> bool:
-    """Tell whether a span is a round trip in which a connection is opened."""
+    """Return True if a span is a round trip in which a connection is opened."""
     return getattr(span, "part", "") == Part.CONNECT and getattr(span, "name", "") in HANDSHAKES
 
 
 def _is_relayed(request: RequestEnded, trace: Trace) -> bool:
-    """Tell whether a process of this machine answered a request by requests of its own."""
+    """Return True if a process of this machine answered a request by requests of its own."""
     return any(
         each.process != request.process and request.start <= each.start and each.end <= request.end
         for each in trace.requests

@@ -50,7 +50,7 @@ class CallRecord(msgspec.Struct):
     result: str = ""
     is_vfs: bool = False
     where: str = ""
-    """The lines of the program that made a VFS call, if they were requested."""
+    """The lines of the program that made a VFS call; empty if they are not recorded."""
     payload: list[bytes] = msgspec.field(default_factory=list)
     server: list[ServerSpan] = msgspec.field(default_factory=list)
     counts: dict[str, int] = msgspec.field(default_factory=dict)
@@ -80,8 +80,8 @@ class Span(NamedTuple):
 class Recorder:
     """Sees every event of one client's connections; implements `wire.observer.Observer` and `spans.Listener`.
 
-    A round trip is counted when bytes are received after bytes were sent: each time that this side had to wait,
-    whatever was in the flights. Connections are counted apart.
+    A round trip is counted when bytes are received after bytes were sent: each time that this side had to wait, however
+    much was sent. Opened connections are counted separately.
     """
 
     def __init__(
@@ -93,8 +93,8 @@ class Recorder:
         spanned: Callable[[Span], None] | None = None,
         linked: Callable[[Mapping[str, int]], None] | None = None,
     ) -> None:
-        """`places`: note where VFS calls are made. `finished`, `spanned` and `linked` are called at the end of each
-        request, span and connection."""
+        """`places`: record the lines of code that make VFS calls. `finished`, `spanned` and `linked` are called at the
+        end of each request, span and connection."""
         self.calls: list[CallRecord] = []
         self.round_trips = 0
         self.connections = 0
@@ -147,7 +147,7 @@ class Recorder:
                 self._finished(record)
 
     def sent(self, event: Event, size: int) -> None:
-        """Record an event that was sent."""
+        """Record an event that will be sent."""
         self.bytes_up += size
         self._waiting = True
         if isinstance(event, Request):
@@ -237,12 +237,14 @@ _stands_for = ["self"]
 
 
 def stand_for(process: int) -> None:
-    """Count the start of another process as this process's own. A worker calls it with the id of its command."""
+    """Use the start time of another process for this process. A worker calls this with the id of its command's
+    process."""
     _stands_for[0] = str(process)
 
 
 def since_start() -> float | None:
-    """Return the seconds since this process was started, within 10 ms (proc(5)); None if the system does not tell."""
+    """Return the seconds since this process was started, within 10 ms (proc(5)); None if the system does not report
+    it."""
     try:
         with open(f"/proc/{_stands_for[0]}/stat", "rb") as file:
             ticks = int(file.read().rpartition(b")")[2].split()[19])

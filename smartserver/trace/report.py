@@ -72,7 +72,7 @@ def _part(found: Wait, part: str) -> str:
 
 
 def link(found: LinkMeasured) -> str:
-    """Return a line about a connection, from the kernel."""
+    """Return a line about a TCP connection, from the counts of the kernel."""
     said = f"RTT {milliseconds(found.rtt)} (least {milliseconds(found.least_rtt)}), window of {found.window} packets"
     said += f", {found.again} of {found.packets} packets sent again"
     if found.by_window:

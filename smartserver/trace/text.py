@@ -1,4 +1,4 @@
-"""`-Dhpss`: prints a line for each request and a summary of all requests."""
+"""The lines that `-Dhpss` shows: one for each request, and a summary of all requests."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def line(record: CallRecord, start: float = 0.0) -> str:
 
 
 def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) -> Iterator[str]:
-    """Yield the line of one request, and the place of its call if that is noted. With `in_detail`, also yield each call
-    if the line does not show all, and the server's counts."""
+    """Yield the line of one request, and the lines of code that made it if these were recorded. With `in_detail`, also
+    yield each call if the line does not show all, and the server's counts."""
     yield line(record, start)
     if in_detail and len(record.verbs) > MOST:
         for verb, arguments in zip(record.verbs, record.arguments, strict=True):
@@ -40,8 +40,8 @@ def lines(record: CallRecord, start: float = 0.0, *, in_detail: bool = False) ->
 
 def summary(recorder: Recorder, now: float, behind: str = "", start: float | None = None) -> str:
     """Return a line about all that a command did. `behind`: the store that the answering process uses, if that process
-    runs on this machine. Its link to the store is not counted. `start`: the seconds that the process had taken before,
-    or None if they are not known."""
+    runs on this machine. Its link to the store is not counted. `start`: the seconds from the start of the process to
+    the recorder's, or None if they are unknown."""
     trips, calls = recorder.round_trips, len(recorder.calls)
     connections = " on a held connection" * bool(calls)
     if recorder.connections:  # The cost of a fresh one depends on its medium: one trip over TCP, two with TLS.
@@ -61,7 +61,7 @@ def summary(recorder: Recorder, now: float, behind: str = "", start: float | Non
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things, in words."""
+    """Return a number with its noun, in the plural unless the number is 1."""
     return f"{number} {what}{'s' * (number != 1)}"
 
 
@@ -71,7 +71,7 @@ def milliseconds(micro: int) -> str:
 
 
 def size(count: int) -> str:
-    """Return bytes as a person reads them, in powers of 1,000."""
+    """Return a number of bytes in a readable form. A KB is 1,000 bytes."""
     if count < 1000:
         return f"{count} B"
     value = float(count)

@@ -119,7 +119,7 @@ class Tracing:
         return self._file is not None
 
     def close(self) -> None:
-        """Show the totals, and end the trace."""
+        """End the trace, and show the totals and the parts of the wait as the flags require."""
         if self.recorder is not None and self.shows:
             self.recorder.give_up()
             self._say(text.summary(self.recorder, time.monotonic(), self._behind, self._start))

@@ -1,7 +1,8 @@
 """Divides a user's wait into parts: every microsecond of a trace is counted once.
 
 An instant belongs to the span that began last of those that cover it. The spans of a process nest, so this is the
-innermost one. Of two processes, it is the one that was begun for the other. Time that no span covers is `unnamed`.
+innermost one. If spans of two processes cover the instant, this is usually the one of the process that the other
+started. Time that no span covers is `unnamed`.
 
 While a request waits for the link, its server works. The server has its own clock, and the times of the way up and the
 way down cannot be distinguished. So its spans are placed in the middle, and may be earlier or later by `Placed.within`.
@@ -37,7 +38,7 @@ WORK = (Part.SERVER, Part.DISK)
 
 
 class BadTrace(Exception):
-    """A file is not a trace, or not the trace of one command."""
+    """A file has no trace, or one of a later release."""
 
 
 @dataclass
@@ -72,7 +73,7 @@ class Trace:
 
     @property
     def start(self) -> int:
-        """The time at which the wait began, as far as is known."""
+        """The time at which the wait began; without the command, the earliest known start of a process."""
         if self.command is not None:
             return self.command.start
         return min(process.began if process.started is None else process.started for process in self.processes)
@@ -93,7 +94,7 @@ class Trace:
 
 
 class Piece(NamedTuple):
-    """A stretch of the wait that belongs to one part."""
+    """A period of the wait that belongs to one part."""
 
     start: int
     end: int
@@ -145,7 +146,7 @@ class Placed(NamedTuple):
 
     spans: list[Piece]
     within: int
-    """Microseconds by which the spans may be earlier or later, all together."""
+    """Microseconds by which all spans together may be earlier or later."""
 
 
 def placed(request: RequestEnded) -> Placed:
@@ -205,7 +206,7 @@ def _swept(at: int, end: int, spans: Iterable[Piece]) -> Iterator[Piece]:
 
 
 def _covers(trace: Trace) -> Iterator[Piece]:
-    """Yield the pieces that cover the wait: its spans, the starts of processes, and the time after the last process."""
+    """Yield the pieces that cover the wait: its spans, those of `of_processes`, and the time after the last process."""
     command = trace.command
     yield from (piece for _, piece in of_processes(trace))
     for span in trace.spans:
@@ -216,8 +217,8 @@ def _covers(trace: Trace) -> Iterator[Piece]:
 
 
 def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
-    """Yield the pieces of each process that need no span, with its number: its start and, for a host (`brz`, `hg`), its
-    whole run."""
+    """Yield pairs of a process id and a piece that no span records: the start of each process and, for a host (`brz`,
+    `hg`), its whole run."""
     command = trace.command
     began: set[int] = set()
     for each in sorted(trace.processes, key=lambda each: each.began):
@@ -235,7 +236,7 @@ def of_processes(trace: Trace) -> Iterator[tuple[int, Piece]]:
 
 @dataclass
 class Wait:
-    """A wait in parts."""
+    """A wait, divided into parts."""
 
     total: int
     """Microseconds of the wait."""

@@ -1,1 +1,1 @@
-"""The RPC methods, one module each; `verbs.all` loads them."""
+"""The RPC methods: a module for each, and one for all file-level verbs. `verbs.all` loads them."""

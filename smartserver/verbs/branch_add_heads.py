@@ -21,7 +21,7 @@ class NewHead(Arguments, frozen=True, array_like=True, forbid_unknown_fields=Tru
 
 
 class AddHeadsRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`growth`: the rule for a ref that would get more heads. `create`: true if an absent ref is created."""
+    """`growth`: the rule for a ref that would get more heads. `create`: true if an absent ref may be created."""
 
     ref: RefName
     heads: Annotated[list[NewHead], msgspec.Meta(min_length=1, max_length=MAX_IDS)]
@@ -38,7 +38,7 @@ class AddHeadsResult(Result, frozen=True, array_like=True):
 
 @verb("Branch.add_heads", own_verdict=True, errors=HEADS_ERRORS)
 def branch_add_heads(context: Context, request: AddHeadsRequest) -> AddHeadsResult:
-    """Add tips to a ref. Of the old and the new tips, it keeps those from which no other descends.
+    """Add tips to a ref. Of the old and the new tips, the ref keeps those from which no other descends.
 
     Two clients that advance different heads at the same time both succeed. `growth` limits additional heads: `none`
     allows none (a new ref has one), `covered` allows them if each present head is an ancestor of a new one, and `any`

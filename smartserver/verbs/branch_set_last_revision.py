@@ -9,7 +9,7 @@ from smartserver.verbs.rules import MOVE_ERRORS, Create, Rule, move
 
 
 class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """`create`: true if an absent ref is created. `expected`: the tip for the rule `lease`, ignored by other rules;
+    """`create`: true if an absent ref may be created. `expected`: the tip for the rule `lease`, ignored by other rules;
     empty means that the ref must be absent.
     """
 
@@ -22,7 +22,7 @@ class SetLastRevisionRequest(Arguments, frozen=True, array_like=True, forbid_unk
 
 
 class SetLastRevisionResult(Result, frozen=True, array_like=True):
-    """The previous tips of the ref; empty if the ref was absent. They equal the new tip if the ref was there
+    """The previous tips of the ref; empty if the ref was absent. They equal the new tip if the ref had that value
     already."""
 
     old: list[bytes]

@@ -37,7 +37,7 @@ class Effect(enum.Enum):
 
 
 class Body(enum.Enum):
-    """The direction of the stream of segments that belongs to a call, or none."""
+    """The direction of the body that belongs to a call, or none. File-level verbs do not declare their bodies."""
 
     NONE = "none"
     UP = "up"
@@ -53,7 +53,7 @@ class Permission(enum.Enum):
     FORCE = "force"
     DELETE = "delete"
     VFS = "use file-level (VFS) verbs"
-    """The right to use file-level verbs, in addition to the right that each call needs. These verbs know no refs."""
+    """The right to use file-level verbs, in addition to the right that each call needs. It is not granted per ref."""
     ADMIN = "administer"
     """The right to change the settings of a repository, such as HEAD."""
 
@@ -127,7 +127,7 @@ class Context(Protocol):
         """
 
     def gather(self, size: int) -> None:
-        """Count bytes of a result while it is built, before they are stored.
+        """Count bytes of a result while it is built, so that a result that is too long is never whole in memory.
 
         Raises:
             LimitExceeded: the results of the request are too long.
@@ -189,7 +189,7 @@ class Declaration(msgspec.Struct, frozen=True):
     of_incomplete: bool = False
     """True for maintenance, which also works on a repository whose copy is incomplete."""
     copies: Callable[[Any], bool] = lambda arguments: False
-    """A test that is true if a call with these arguments is part of a copy of several requests."""
+    """A function that returns True if a call with these arguments is part of a copy of several requests."""
 
     def __call__(self, function: Callable[[Context, RequestT], ResultT]) -> Verb[RequestT, ResultT]:
         """Declare the method.

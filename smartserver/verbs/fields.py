@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 
 MAX_NAME = 1024
-"""Bytes of a ref name, revision id or map key (DESIGN 3)."""
+"""The most bytes of a ref name, revision id or map key (DESIGN 3)."""
 
 MAX_KINDS = 255
 """The most kinds of a repository."""

@@ -1,6 +1,7 @@
 """Replaces the ref `.` in the arguments of any verb by the branch that the request's path names.
 
-It is replaced before a verb runs, in every field of the type `fields.RefName`, so that no verb can forget it.
+The ref is replaced before a verb runs, in every field of the type `fields.RefName`, so that no verb can forget to do
+so.
 """
 
 from __future__ import annotations

@@ -50,8 +50,9 @@ class Verdict(enum.StrEnum):
 
 
 class EntryChange(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The key and the new value of an entry; nil removes it. The key is empty only if the map has one entry for each
-    ref. `expected`: the value for the rule `equal`, ignored by other rules; nil means that the entry must be absent.
+    """The key and the new value of an entry; the value nil removes the entry. The key is empty only if the map has one
+    entry for each ref. `expected`: the value for the rule `equal`, ignored by other rules; nil means that the entry
+    must be absent.
     """
 
     key: Annotated[bytes, msgspec.Meta(max_length=MAX_NAME, examples=[b"release-1.0"])]

@@ -39,7 +39,7 @@ class ConfigureResult(Result, frozen=True, array_like=True):
 def repository_configure(context: Context, request: ConfigureRequest) -> ConfigureResult:
     """Set and remove settings of a repository, such as `HEAD`.
 
-    It needs the permission to administer, because settings decide the start of every clone.
+    The user needs the permission to administer, because settings decide the start of every clone.
     """
     transaction = context.transaction
     present = dict(transaction.settings)

@@ -36,9 +36,9 @@ class CopyPart(enum.StrEnum):
 
     WHOLE = "whole"
     MORE = "more"
-    """More requests follow. Until the last one, a repository that this request creates is `incomplete-repository` to
-    all others. All revisions in the request are stored, even if all its refs are refused, because later refs may reach
-    them."""
+    """More requests follow. Until the last one, requests that are not part of the copy get the error
+    `incomplete-repository` for a repository that this request creates. All revisions in the request are stored, even if
+    all its refs are refused, because later refs may reach them."""
     LAST = "last"
 
 
@@ -70,9 +70,9 @@ def _is_part(request: CreateRequest) -> bool:
 def repository_create(context: Context, request: CreateRequest) -> CreateResult:
     """Create a repository, or accept an existing one of the same VCS.
 
-    A repository that is created again after a deletion gets another incarnation. If it is created in one request with
-    `Repository.insert_pack` and `Branch.*`, it is never visible while empty. An incomplete copy of several requests is
-    not visible either.
+    A repository that is created again after a deletion gets another incarnation. A repository that is created in one
+    request with `Repository.insert_pack` and `Branch.*` is never visible while empty. An incomplete copy of several
+    requests is not visible either.
     """
     transaction = context.transaction
     if not transaction.exists:

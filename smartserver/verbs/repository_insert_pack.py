@@ -47,9 +47,11 @@ class InsertPackResult(Result, frozen=True, array_like=True):
     ),
 )
 def repository_insert_pack(context: Context, request: InsertPackRequest) -> InsertPackResult:
-    """Store a stream of segments. They are checked in quarantine, and become visible with the record of the request.
+    """Store a stream of segments. The segments are checked in quarantine, and become visible with the record of the
+    request.
 
-    If the graph was sent first and the server has much of it, the answer is `known`, before the records are sent.
+    If the graph was sent first and the server has many of its revisions, the answer is `known`, before the records are
+    sent.
     """
     transaction = context.transaction
     if not transaction.exists:

@@ -26,8 +26,7 @@ class MendResult(Result, frozen=True, array_like=True):
 def repository_mend(context: Context, request: MendRequest) -> MendResult:
     """Prove the attributes of all tips, correct the kinds of maps, and remove entries that no map can have.
 
-    These are the faults that `Repository.verify` reports about tips and maps. The user needs the permission to
-    administer.
+    `Repository.verify` reports the same faults of tips and maps. The user needs the permission to administer.
     """
     context.require(Permission.ADMIN)
     mended, left = context.mend()

@@ -11,7 +11,7 @@ class PackRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields
 
 
 class PackResult(Result, frozen=True, array_like=True):
-    """The number of packs before and after the call, and their bytes."""
+    """The number of packs before and after the call, and the bytes of the packs after the call."""
 
     before: int
     after: int

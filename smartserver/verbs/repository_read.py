@@ -43,8 +43,8 @@ class ReadResult(Result, frozen=True, array_like=True):
 def repository_read(context: Context, request: ReadRequest) -> ReadResult:
     """Answer with the changes of the refs, then send trees, logs, a graph, or whole revisions.
 
-    The store answers selectors of trees and logs; the package of the repository's system reads any other. A system that
-    reads no selectors refuses the call. Revisions come parents first.
+    The store interprets selectors of trees and logs; the repository's system interprets any other. A system without
+    selectors refuses the call. Revisions come parents first.
     """
     transaction = context.transaction
     wants = list(dict.fromkeys([*tips(transaction, request.refs), *request.ids]))

@@ -11,7 +11,7 @@ class VerifyRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fiel
 
 
 class VerifyResult(Result, frozen=True, array_like=True):
-    """The numbers of packs, segments, records and bytes (`size`) that were read. `problems`: a line for each damage.
+    """The numbers of packs, segments, records and bytes (`size`) that were read. `problems`: a line for each problem.
     `ghosts`: the number of parents that are not stored, which is no damage. `lost`: the number of changes on disk that
     the repository does not have."""
 

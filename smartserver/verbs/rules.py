@@ -1,4 +1,4 @@
-"""The rules of `Branch.*` for the moves of a ref. They are decided on the transaction, and again if another request was
+"""The rules of `Branch.*` for the moves of a ref. They are applied to the transaction, and again if another request was
 committed first."""
 
 from __future__ import annotations
@@ -160,4 +160,4 @@ def _may_create(context: Context, name: bytes) -> None:
 
 
 _NAMED = 16
-"""The most heads that a refusal names."""
+"""The most heads that a refusal lists."""

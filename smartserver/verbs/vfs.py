@@ -1,14 +1,14 @@
 """The file-level verbs (VFS): one verb for each operation of a `Transport`.
 
-They are the baseline for measurements of the other verbs, and give access to a repository whose server does no more. A
+They are the baseline for measurements of the other verbs, and give access to the files of a store through a server. A
 server refuses them unless it runs with `serve --allow-vfs`. Two rules for verbs do not apply here:
 
 * They do I/O: `context.files` is the jailed served folder, below the request's path. So a request has only VFS calls
-  or none. The calls are not planned: they are done in order until one fails, and the rest is not done. Requests are not
-  remembered, so a change is carried out at its first sending or never.
-* The content of files need not be in arguments and results. A call with content names the number of its bytes in the
-  request's body. A result without content has it in the answer's body. There the contents follow each other in the
-  order of the calls.
+  or none. The calls are not planned: they are carried out in order until one fails, and the rest is not. The server
+  does not recognize a repeated request, so it refuses repeated changes.
+* The content of files need not be in arguments and results. A call with content gives the number of its bytes in the
+  request's body. If a result has no content, the answer's body has it. In a body, the contents follow each other in
+  the order of the calls.
 """
 
 from __future__ import annotations
@@ -112,7 +112,7 @@ class NoResult(Result, frozen=True, array_like=True):
 
 
 class HasResult(Result, frozen=True, array_like=True):
-    """True if a file or folder has the name."""
+    """True if a file or folder exists at the path."""
 
     found: bool
 
@@ -173,7 +173,7 @@ def _whole(context: Context, request: LookRequest, open_file: Callable[[str], Re
 
 @verb("has", effect=Effect.READ, is_vfs=True, errors=READS)
 def has(context: Context, request: PathRequest) -> HasResult:
-    """Tell whether a file or folder has a name."""
+    """Test whether a file or folder exists."""
     return HasResult(context.files.tree.exists(request.path))
 
 
@@ -257,7 +257,7 @@ def rename(context: Context, request: RenameRequest) -> NoResult:
 
 @verb("publish", is_vfs=True, errors=CHANGES)
 def publish(context: Context, request: RenameRequest) -> NoResult:
-    """Give a file an unused name. Of concurrent clients, through any server of the store, only one succeeds."""
+    """Rename a file to an unused name. Of concurrent clients, through any server of the store, only one succeeds."""
     context.files.tree.publish(request.path, request.target)
     return NoResult()
 

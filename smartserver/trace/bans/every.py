@@ -17,11 +17,11 @@ from smartserver.trace.bans.watcher import Watcher
 BEHAVIOURS: dict[str, type[Ban]] = {
     ban.name: ban for ban in (ReadBack, Duplicate, PerItem, ExtraConnection, Resend, Reopen)
 }
-"""The behaviours that a trace notes, in order of precedence: only the first one that applies to a request is noted.
-Behaviours that cost a round trip come before those that cost bytes."""
+"""The behaviours that a trace records, in order of precedence: only the first one that applies to a request is
+recorded. Behaviours that cost a round trip come before those that cost bytes."""
 
 SILLY = "silly"
-"""The rule that means all behaviours."""
+"""The rule that stands for all behaviours."""
 
 
 def watcher(rules: Sequence[str], found: Callable[[Banned], None] = lambda banned: None) -> Watcher:

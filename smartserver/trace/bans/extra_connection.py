@@ -10,10 +10,10 @@ from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedAnswer, Watc
 class ExtraConnection(Ban):
     """A second connection in one operation, although the first could have carried the request.
 
-    Seen: the connections of one client, and the outcome of the last request on each. It counts if the connection before
-    has answered all its requests, bodies included, and its server did not refuse further requests. One is enough:
-    requests are sent one after the other, and each connection costs a round trip, over SSH seven. After a connection
-    that broke off, a new one does not count. The connections of two clients are not compared.
+    Seen: the connections of one client, and the outcome of the last request on each. A new connection counts if all
+    requests on the previous one were answered, bodies included, and its server did not refuse further requests. The
+    first one counts: requests are sent one after the other, and each connection costs a round trip, over SSH seven. A
+    new connection after one that broke off does not count. The connections of two clients are not compared.
     """
 
     name: ClassVar[str] = "extra-connection"
@@ -27,7 +27,7 @@ class ExtraConnection(Ban):
         """True if the server accepts no more requests on the connection."""
 
     def begin(self) -> None:
-        """Forget the connections of the operation before."""
+        """Forget the connections of the previous operation."""
         self._is_good = False
 
     def connecting(self) -> None:
@@ -42,13 +42,13 @@ class ExtraConnection(Ban):
         return Finding(asked.calls[0][0].name, why, Cost.CONNECTION) if needless else None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Note that the connection is good, unless a body follows."""
+        """Record that the connection can be used again, unless a body follows."""
         self._is_good, self._is_new = not self._is_ending and not answered.body, False
 
     def ended(self) -> None:
-        """Note that the connection is good after the body."""
+        """Record that the connection can be used again after the body."""
         self._is_good = not self._is_ending
 
     def leaving(self) -> None:
-        """Note that the server accepts no more requests on the connection."""
+        """Record that the server accepts no more requests on the connection."""
         self._is_ending, self._is_good = True, False

@@ -43,8 +43,8 @@ class WatchedRequest(msgspec.Struct):
 
 
 class WatchedAnswer(msgspec.Struct):
-    """The answer to a request. `results`: the result of each call, or None if it was refused. `fault`: that of the
-    whole request. `body`: whether a body follows."""
+    """The answer to a request. `results`: the result of each call, or None if it was refused. `fault`: the error of the
+    whole request, or None. `body`: True if a body follows."""
 
     results: Sequence[Result | None]
     fault: Fault | None
@@ -72,7 +72,7 @@ class Finding(NamedTuple):
     requests: tuple[int, ...] = ()
     """The numbers of the needless requests; if empty, only this request."""
     share: float = 1.0
-    """The part of the body that was needless."""
+    """The needless fraction of the body, from 0 to 1."""
 
 
 class Ban:
@@ -80,19 +80,19 @@ class Ban:
 
     An operation is the work of one call into this package: a command of git, of brz or of ours. If a program uses the
     client itself, each call that it makes is an operation. A `brz` command makes many calls and is one operation. A
-    request that is sent again under its id is no other request: only a ban by name applies to it once more.
+    request that is sent again under the same id is not a new request: only a ban by name is applied to it again.
     """
 
     name: ClassVar[str]
     """The name of the ban in a list of rules."""
     remedy: ClassVar[str] = ""
-    """A sentence that says how to avoid the call."""
+    """A sentence about a way to avoid the call."""
 
     def begin(self) -> None:
-        """Forget the previous operation, because a new one begins."""
+        """Called when a new operation begins. A ban forgets the previous one."""
 
     def connecting(self) -> None:
-        """Note that a connection is going to be opened."""
+        """Called before a connection is opened."""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
         """Return a finding if this ban forbids the request that is to be sent, else None."""
@@ -103,19 +103,19 @@ class Ban:
         return None
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> Finding | None:
-        """Return a finding if the answer shows that the request was needless, else None. It is only traced, because a
-        ban comes too late."""
+        """Return a finding if the answer shows that the request was needless, else None. The finding is only traced,
+        because the request was already sent."""
         return None
 
     def ended(self) -> None:
-        """Note that the body of an answer is complete."""
+        """Called when the body of an answer is complete."""
 
     def leaving(self) -> None:
-        """Note that the server accepts no more requests on the connection."""
+        """Called when the server accepts no more requests on the connection."""
 
 
 def names_in(value: object) -> Iterator[bytes | str]:
-    """Yield every name and id in an argument, however deep."""
+    """Yield every name and id in an argument, at any depth."""
     match value:
         case bytes() | str():
             yield value

@@ -25,12 +25,11 @@ ABSENT = (GetResult(None), HasResult(False), NamesResult(None), StatResult(None)
 class Duplicate(Ban):
     """The same read call twice in one operation.
 
-    Seen: the calls of requests that only read, with their path. It counts if every call of a request was answered
-    before in the operation. It does not count if this client has changed something since on that path, above it or
-    below it. It also counts if one request has the same call twice. The second time is one too many, since the client
-    has the first answer. A request that also asks for something new costs no round trip for its repeated calls.
-    `Server.ping` has no result to remember. A missing file may be asked for again, because a client waits for a file in
-    this way.
+    Seen: the calls of requests that only read, with their path. A request counts if each of its calls was answered
+    before in the operation, or if it has the same call twice. It does not count if this client has since changed
+    something on that path, above it or below it. The first repetition counts, since the client has the answer. A
+    request that also asks for something new costs no round trip for its repeated calls. `Server.ping` has no result to
+    remember. A missing file may be asked for again, because a client waits for a file in this way.
     """
 
     name: ClassVar[str] = "duplicate"
@@ -40,11 +39,11 @@ class Duplicate(Ban):
         self._answered: list[tuple[str, str, Arguments]] = []
 
     def begin(self) -> None:
-        """Forget the answers of the operation before."""
+        """Forget the answers of the previous operation."""
         self._answered.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a call that was answered before."""
+        """Return a finding if the request repeats a call, or only calls that were answered before."""
         if not asked.reads:
             return None
         calls = _calls(asked)
@@ -86,11 +85,11 @@ class ReadBack(Ban):
     """A read of something that the client wrote in the same operation.
 
     Seen: the refs and tips that changes set and, for VFS verbs, the paths that they change, once the answer says that
-    it is done. Also seen: the names, ids and paths that later reads ask for. These are all arguments except those that
-    say what the client has (`haves`, `had`, `mine`, `absent`, `after`). It counts if a read asks for one that was
-    written on the same path, or for all refs after one was set. It does not count if the client says that it has a tip
-    which was set: then it asks for later changes. The first time is one too many: the answer to a change says what
-    became of it. A read in the request of the change costs no round trip.
+    it is done. Also seen: the names, ids and paths that later reads ask for. These are all arguments except the ones
+    with ids that the client has (`haves`, `had`, `mine`, `absent`, `after`). A read counts if it asks for a name, id or
+    path that was written on the same path, or for all refs after one was set. It does not count if the client reports
+    that it has a tip which was set: then it asks for later changes. The first read counts, because the answer to a
+    change has its outcome. A read in the request of the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"
@@ -100,7 +99,7 @@ class ReadBack(Ban):
         self._written: dict[str, set[bytes | str]] = {}
 
     def begin(self) -> None:
-        """Forget the writes of the operation before."""
+        """Forget the writes of the previous operation."""
         self._written.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
@@ -131,7 +130,8 @@ class ReadBack(Ban):
 
 
 def _where(asked: WatchedRequest, verb: AnyVerb) -> str:
-    """Return the path to which the names of a call are relative. The paths of VFS verbs are complete."""
+    """Return the path to which the names of a call are relative. The names of VFS verbs are those of `paths_of`, which
+    begin at the root."""
     return "/" if verb.is_vfs else asked.path
 
 
@@ -151,11 +151,11 @@ OPENS = "Repository.open"
 class Reopen(Ban):
     """A repository that is opened again in one operation.
 
-    Seen: the state of its repository that an answer carries, by the path of its request. Also seen: what later requests
-    on that path say they know of it. It counts if a request says that it knows nothing, because all refs and the
-    server's abilities are then sent again. It also counts if a request has no call but `Repository.open`. The second
-    time is one too many, since a client that keeps the first answer does not need it. It may be opened again after an
-    answer without a state, as for a missing repository.
+    Seen: the state of the repository in an answer, by the path of the request, and the version that later requests on
+    that path give as known. A request without a known version counts, because all refs and the server's capabilities
+    are then sent again. A request whose only calls are `Repository.open` counts, too. The first repetition counts,
+    since the client has the answer. After an answer without a state, as for a missing repository, the repository may be
+    opened again.
     """
 
     name: ClassVar[str] = "reopen"
@@ -167,7 +167,7 @@ class Reopen(Ban):
         self._told: set[str] = set()
 
     def begin(self) -> None:
-        """Forget the states of the operation before."""
+        """Forget the states of the previous operation."""
         self._told.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
@@ -191,5 +191,5 @@ class Reopen(Ban):
 
 
 def _is_of_files(asked: WatchedRequest) -> bool:
-    """Tell whether a request has VFS verbs, which know no repositories."""
+    """Return True if a request has VFS verbs, which concern files and no repository."""
     return any(verb.is_vfs for verb, _ in asked.calls)

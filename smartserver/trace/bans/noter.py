@@ -34,7 +34,7 @@ class Noter(Watcher):
         """Do nothing: all requests are one operation."""
 
     def judge(self, ban: Ban, found: Finding | None, asked: WatchedRequest) -> None:
-        """Note a finding."""
+        """Record a finding, unless one was recorded for this request."""
         if found is not None and asked.number not in self._noted:
             self._noted.add(asked.number)
             self._note(Note(ban.name, found, call_site(), found.requests or (asked.number,)))

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 
 SHOWN = 4
-"""The number of lines of a stack that are shown: the caller and, if there is one, the loop around it."""
+"""The most lines of a stack that are shown: enough for the caller and, usually, the loop around it."""
 
 _PACKAGE = __name__.partition(".")[0]
 _PLUGIN = f"{_PACKAGE}.pytest_plugin"
@@ -23,8 +23,8 @@ _STORES = "transports."
 _INSTALLED = (f"{os.sep}site-packages{os.sep}", f"{os.sep}dist-packages{os.sep}")
 
 _KEY = "operation of hpss"
-"""The key of the mark among the variables of an operation's frame. No other variable can have this name. So the mark
-exists as long as the frame runs, and keeps nothing else alive."""
+"""The key of the mark in the local variables of an operation's outermost frame. No variable of a program can have this
+name. The mark lives only as long as the frame."""
 
 
 class _Mark:
@@ -36,7 +36,7 @@ _whole: list[_Mark] = []
 
 @contextmanager
 def one_operation() -> Iterator[None]:
-    """Make all calls in the context one operation."""
+    """Count all calls in the context as one operation."""
     _whole.append(_Mark())
     try:
         yield
@@ -51,7 +51,7 @@ class Operations:
         self._last: weakref.ref[_Mark] | None = None
 
     def begins(self) -> bool:
-        """Tell whether the current call begins a new operation."""
+        """Return True if the current call begins a new operation."""
         current = _whole[0] if _whole else _mark_of(_outermost())
         if self._last is not None and self._last() is current:
             return False
@@ -60,7 +60,7 @@ class Operations:
 
 
 def call_site() -> str:
-    """Return the lines that made the current call, the innermost first, without those of libraries."""
+    """Return the lines of code that made the current call, the innermost first, without lines of libraries."""
     here = os.getcwd() + os.sep
     lines: list[str] = []
     for frame in _stack():
@@ -112,6 +112,7 @@ def _module(frame: FrameType) -> str:
 
 
 def _is_ours(frame: FrameType) -> bool:
-    """Tell whether a frame runs code of this package, or of Breezy's plugin, whose module has a name in Breezy."""
+    """Return True if a frame runs code of this package or of its plugin for Breezy, whose module is in Breezy's
+    package."""
     name = _module(frame)
     return name == "breezy.plugins.hpss" or (name.startswith(f"{_PACKAGE}.") and name != _PLUGIN)

@@ -9,10 +9,11 @@ from smartserver.trace.bans.model import Ban, Finding, WatchedAnswer, WatchedReq
 from smartserver.verbs.declare import AnyVerb
 
 ITEMS = 3
-"""The number of similar requests that count, as in `netem.repeats`: two may be a question and its continuation."""
+"""The number of similar requests from which a series counts, as in `netem.repeats`: two may be a question and its
+continuation."""
 
 STRIDES = (1, 2)
-"""The numbers of requests for each item that are recognized: one, or two, such as a check for existence and a read."""
+"""The numbers of requests per item that are recognized: one, or two, such as a check for existence and a read."""
 
 WRITTEN = ("content", "rest")
 """Arguments of VFS verbs that are the content of a file."""
@@ -22,18 +23,18 @@ class _Series(NamedTuple):
     """A series of similar requests."""
 
     where: tuple[int, str] | None
-    """The call and the field in which the requests of the series differ."""
+    """The index of the call, and the field, in which the requests of the series differ; None if there is no series."""
     alike: int
 
 
 class PerItem(Ban):
-    """One verb again and again in one operation, with one argument differing: an N+1.
+    """The same verb again and again in one operation, with one argument changing: an N+1.
 
     Seen: requests one after the other on one path, or every second one, with the same verbs. They differ in one
     argument, or in one item of a selector, always the same one. The content that a VFS verb writes is not counted as an
     argument beside its path. The third request counts, since two may be a question and its continuation. A request for
-    the next part of an answer does not count: no list of items could have been sent. The answer says that there is more
-    by a field `more` of its result that is true. Several calls in one request are one round trip, and never counted.
+    the next part of an answer does not count: no list of items could have been sent. An answer is a part if its result
+    has a true field `more`. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"
@@ -46,12 +47,12 @@ class PerItem(Ban):
         """The series by stride, and by the number of the request modulo the stride."""
 
     def begin(self) -> None:
-        """Forget the requests of the operation before."""
+        """Forget the requests of the previous operation."""
         self._last.clear()
         self._series.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a request that continues a series."""
+        """Return a finding if the request continues a series of at least `ITEMS`."""
         found = [self._compare(asked, stride) for stride in STRIDES]
         self._last = [*self._last, asked][-max(STRIDES) :]
         return next(filter(None, found), None)
@@ -71,14 +72,13 @@ class PerItem(Ban):
         return Finding(asked.calls[call][0].name, why, requests=needless)
 
     def answered(self, asked: WatchedRequest, answered: WatchedAnswer) -> None:
-        """Begin a new series if the answer is incomplete, because the next request then continues it."""
+        """Forget the series if the answer is incomplete, because the next request then asks for the rest."""
         if any(getattr(result, "more", False) is True for result in answered.results):
             self.begin()
 
 
 def _difference(before: WatchedRequest, after: WatchedRequest) -> tuple[int, str] | None:
-    """Return the number of the only call, and the field, in which two requests differ. Return None if they differ in
-    nothing, more fields, or anything else."""
+    """Return the index of the call, and the field, if two requests differ only in one field of one call; else None."""
     if before.path != after.path or _verbs(before) != _verbs(after):
         return None
     found = [

@@ -32,9 +32,9 @@ class Resend(Ban):
     Seen: what the server has, and the revisions of each push. The server has the tips of its refs in the state of an
     answer, and the tips that a refusal calls known. It also has the revisions of a push of which no call was refused.
     The revisions of a push are read from the graph that goes before them. If the push is too small for a graph, they
-    are read from its segments. One revision counts, since it is sent whole. For VFS verbs: a `put` of 64 bytes or more
-    that were put or got whole under any name, which is a copy that makes a detour; content in a body is not seen.
-    Nothing of this applies to a repository that was deleted or recreated.
+    are read from its segments. One revision counts, since it is sent whole. Of VFS verbs, a `put` counts if its content
+    has 64 bytes or more and was put or got whole before, under any name: that is a copy by way of the client. Content
+    in a body is not seen. If a repository was deleted or recreated, nothing that it had counts.
     """
 
     name: ClassVar[str] = "resend"
@@ -45,19 +45,19 @@ class Resend(Ban):
         """The revisions that the server has, by path."""
         self._incarnations: dict[str, bytes] = {}
         self._files: set[bytes] = set()
-        """Hashes of the contents of files."""
+        """Hashes of the contents of files that the server has."""
         self._sent: set[RevisionId] = set()
-        """The revisions of the request that is being sent."""
+        """The revisions in the body that is being sent."""
         self._body: _Body | None = None
 
     def begin(self) -> None:
-        """Forget the operation before."""
+        """Forget the previous operation."""
         self._has.clear()
         self._incarnations.clear()
         self._files.clear()
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find the content of a known file, and prepare to read the body."""
+        """Return a finding if the server has the content of a file that is put. Prepare to read the body."""
         self._sent.clear()
         self._body = _Body(asked.flags) if asked.has_body else None
         for verb, arguments in asked.calls:
@@ -66,7 +66,7 @@ class Resend(Ban):
         return None
 
     def sending(self, asked: WatchedRequest, chunk: bytes) -> Finding | None:
-        """Find revisions in the body that the server has."""
+        """Return a finding if the chunk has revisions that the server has."""
         if self._body is None:
             return None
         has = self._has.get(asked.path, set())
@@ -126,7 +126,8 @@ class _Body:
         self._bulk = BulkDecoder() if flags & RequestFlag.BULK else None
 
     def revisions(self, chunk: bytes) -> Iterator[RevisionId]:
-        """Yield the revisions that are known with this chunk; with a graph, all revisions at once."""
+        """Yield the revisions that became readable with this chunk; if the body begins with a graph, all revisions at
+        once."""
         stream = self._stream
         if stream is None:
             return

@@ -1,4 +1,4 @@
-"""`SIDE:VERB[:PATH]`: a ban of the calls of some verbs, on some paths. The grammar is here and nowhere else."""
+"""`SIDE:VERB[:PATH]`: a ban of the calls of some verbs, on some paths. Only this module knows the grammar."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ NEAR = 5
 
 
 class BadRule(ValueError):
-    """A rule that would ban nothing."""
+    """A rule is not valid, or would ban nothing."""
 
 
 class Rule(Ban):
@@ -25,9 +25,9 @@ class Rule(Ban):
 
     `SIDE` is a class of verbs: `vfs` for the file-level ones, `rpc` for all others, `*` for both. `VERB` is a name, and
     `PATH` a path on the server. Both may have the shell's `*`, `?` and `[...]`, which match slashes too. The paths of a
-    call are that of its request and, for a VFS verb, each one in its arguments. They begin at the served root, which is
-    `/`. So does a `PATH` that begins with neither a slash nor a wildcard. Every call that matches is banned, even the
-    first one.
+    call are that of its request and, for a VFS verb, each one in its arguments. These paths begin at the served root,
+    which is `/`. A slash is put before a `PATH` that begins with neither a slash nor a wildcard. Every call that
+    matches is banned, even the first one.
     """
 
     name: ClassVar[str] = "SIDE:VERB[:PATH]"
@@ -62,7 +62,7 @@ class Rule(Ban):
         return ""
 
     def asking(self, asked: WatchedRequest) -> Finding | None:
-        """Find a call that the rule names."""
+        """Return a finding if the rule bans a call of the request."""
         verb = self.banned(asked.path, asked.calls)
         return Finding(verb) if verb else None
 

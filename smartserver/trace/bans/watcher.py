@@ -25,7 +25,7 @@ from smartserver.wire.messages import (
 class Watcher:
     """Sees every event of one client's connections; implements `wire.observer.Observer`.
 
-    A finding of a ban is raised where the call is made, so that the call is not sent.
+    A finding of a ban is raised as an error in the code that makes the call, so that the call is not sent.
     """
 
     def __init__(self, bans: Sequence[Ban], found: Callable[[Banned], None] = lambda banned: None) -> None:
@@ -37,10 +37,10 @@ class Watcher:
         self._parts: dict[int, list[bytes]] = {}
         self._ids: set[bytes] = set()
         self._sent = 0
-        """The number of requests."""
+        """The number of requests that were sent or refused so far."""
 
     def connecting(self) -> None:
-        """Tell the bans that a connection is going to be opened."""
+        """Inform the bans before a connection is opened."""
         self._open.clear()
         self._parts.clear()
         self.same_operation()
@@ -62,7 +62,7 @@ class Watcher:
                 self.judge(ban, ban.sending(asked, event.chunk), asked)
 
     def received(self, event: Event, size: int) -> None:
-        """Show the bans an event that was received."""
+        """Inform the bans of an event that was received."""
         if isinstance(event, (GoAway, PeerClosed)):
             for ban in self._bans:
                 ban.leaving()
@@ -98,7 +98,7 @@ class Watcher:
                 self.judge(ban, ban.asking(asked), asked)
 
     def same_operation(self) -> None:
-        """Tell the bans if another operation begins."""
+        """Inform the bans if another operation begins."""
         if self._operations.begins():
             for ban in self._bans:
                 ban.begin()
