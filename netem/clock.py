@@ -27,7 +27,7 @@ class Timer:
 
 
 class Clock:
-    """Virtual time, from 0 on."""
+    """A clock of virtual time, which starts at 0."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0
@@ -82,7 +82,7 @@ class Clock:
         return True
 
     def run(self) -> None:
-        """Run all events."""
+        """Run all events, including those that they schedule."""
         while self.step():
             pass
 

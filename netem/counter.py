@@ -82,7 +82,7 @@ class Counts:
     not_tcp: int = 0
     """Packet network: packets of both directions that are not TCP, for example UDP. No other count includes them."""
     seconds: float = 0.0
-    """The time from the client's first action to the last message delivered to the client."""
+    """Seconds from the client's first action to the last message delivered to the client."""
     application_rounds: float | None = None
     """Simulator: the time that the client waited, divided by the RTT of that time, including handshakes. It is exact on
     a link without rate, jitter and stall if no timer was waited for. None if an RTT was 0, or RTTs were mixed."""

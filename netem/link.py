@@ -48,14 +48,15 @@ class Link:
         self._effects(self.up)
 
     def check_streams(self, *, simulated: bool = False) -> None:
-        """Refuse a link that is meaningless for streams of bytes; `simulated`: in the simulator, not in the proxy."""
+        """Raise `ValueError` if streams of bytes cannot pass the link. `simulated`: True in the simulator, False in the
+        proxy."""
         if self.tcp is not None and not simulated:
             raise ValueError("a link with TCP's model, and here are sockets: only the simulated network has one")
         for effect in (*self.up, *self.down):
             effect.check_streams()
 
     def check_packets(self) -> None:
-        """Refuse a link that is meaningless for packets."""
+        """Raise `ValueError` if the packet network cannot emulate the link."""
         if self.tcp is not None:
             raise ValueError("a link with TCP's model, and here are packets: only the simulated network has one")
         if (self.buffer, self.window) != (BUFFER, WINDOW):

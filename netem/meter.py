@@ -98,7 +98,7 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
 
 
 def apart(found: Slope, counted: Sequence[int]) -> str:
-    """Return a remark if the slope differs by a whole round trip from the count of every run, else an empty string.
+    """Return a remark if the slope differs by `APART` or more from the count of every run, else an empty string.
 
     Neither is wrong, because they measure different things.
     """

@@ -54,7 +54,7 @@ def _content(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 class Patches:
-    """The replaced methods, with the original of each."""
+    """Replaces methods of socket classes by methods that call the witness. `undo` restores the originals."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness

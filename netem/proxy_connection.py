@@ -33,8 +33,8 @@ SLACK = 50_000
 timer."""
 
 KERNEL_BUFFER = 64 * 1024
-"""Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.
-Linux begins with this size, so it can be set after the connection was opened."""
+"""Bytes of the receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the
+link yet. Linux begins with this size, so it can be set after the connection was opened."""
 
 UNSENT = 0x894B
 """The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has accepted and not sent."""
@@ -82,7 +82,8 @@ class ProxyConnection:
         self._opening: Counter | None = counter if handshake else None
 
     def opened(self) -> ProxySocket:
-        """Count the handshake of a client that the kernel has accepted, and connect to the server."""
+        """Count the handshake of a client that the kernel has accepted, start to connect to the server, and return the
+        client's socket."""
         now = int(self.loop.time() * NANOSECONDS)
         self.counter.opened(self.number, now, handshake=self._handshake)
         if self._handshake:
@@ -201,7 +202,7 @@ class ProxySocket(asyncio.Protocol):
         """True if this side sends no more: its end of stream has entered the link, or the connection is lost."""
         self.end_delivered = False
         self.not_before = 0
-        """The earliest time at which its bytes count as sent, because of the emulated handshake."""
+        """The earliest time (ns) at which this socket's bytes count as sent, because of the emulated handshake."""
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:

@@ -44,7 +44,7 @@ __all__ = [
 MARK = "max_round_trips"
 FILE = "round_trip_budgets"
 MEASURED = "round trips of "
-"""The prefix of the property of a test's report that has the round trips measured for a budget."""
+"""The start of the name of the report property in which a test stores the round trips measured for a budget."""
 
 UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
 """Options with which pytest does not collect some files. (With `-k` and `-m`, pytest collects them and deselects
@@ -118,7 +118,7 @@ class Limits:
         self._error: OSError | None = None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note that a budget will be measured."""
+        """Note that the test will measure the budget that its mark names."""
         mark = item.get_closest_marker(MARK)
         if self._budgets is not None and mark is not None and mark.args and isinstance(mark.args[0], str):
             self._budgets.expect(mark.args[0])

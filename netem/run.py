@@ -40,9 +40,9 @@ class RunResult:
     """The wall time from the client's start to its end."""
     counts: Counts
     lateness: float = 0.0
-    """The most seconds by which packets were late: see `Packets.lateness`."""
+    """The value of `Packets.lateness` in seconds."""
     least_lateness: float = 0.0
-    """The least seconds by which packets were late: see `Packets.least_lateness`."""
+    """The value of `Packets.least_lateness` in seconds."""
 
 
 class Crossing:

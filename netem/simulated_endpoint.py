@@ -1,4 +1,4 @@
-"""One end of a simulated connection, client or server. Its bytes wait for the windows and then go to its peer."""
+"""One end of a simulated connection, client or server. Written bytes wait until the windows have room for them."""
 
 from __future__ import annotations
 
@@ -147,7 +147,7 @@ class Endpoint(ABC):
         """Note that bytes have left the sender's buffer."""
 
     def _deliver(self) -> None:
-        """Deliver the next parcel to the peer, unless the peer was reset."""
+        """Deliver the next parcel to the peer, unless this end has lost the connection."""
         peer = self._peer
         if self._error is not None or peer is None:
             return

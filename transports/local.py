@@ -35,24 +35,24 @@ ERRORS: dict[int, Callable[[str], TransportError]] = {
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
-"""The error of a transport for each error number of the system; any other number is `TransportFailed`."""
+"""Error number of the operating system -> error of a transport. Any other number becomes `TransportFailed`."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""The error numbers of a hard link on a file system that has no hard links."""
+"""The error numbers of link(2) on a file system that has no hard links."""
 
 READ_ONLY = "read-only file system"
-"""The reason of `PermissionDenied` on a read-only file system, where other permissions would not help."""
+"""The `reason` of `PermissionDenied` on a read-only file system, where no change of permissions would help."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 SMALL = 4096
-"""Bytes that `get_published` reads at once, without asking for the size; a file that fills them is read again."""
+"""Bytes that `get_published` reads without asking for the size first. A file of this size or more is read again."""
 
 
 def translate(error: OSError, path: str) -> TransportError:
-    """Return the error of a transport for one of the system."""
+    """Return the error of a transport for an error of the operating system."""
     if error.errno == errno.EROFS:
         return PermissionDenied(path, READ_ONLY)
     cls = ERRORS.get(error.errno or 0)
@@ -309,7 +309,7 @@ class LocalTransport(Transport):
 
 
 def from_url(url: str) -> LocalTransport:
-    """Return a folder of this machine: `file:///srv/repositories`.
+    """Return the transport of a folder of this machine, from a URL such as `file:///srv/repositories`.
 
     Raises:
         ValueError: as `folder_of`.

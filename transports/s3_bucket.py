@@ -1,4 +1,4 @@
-"""`Bucket`: the calls, errors and files of this process that all transports of one S3 bucket share."""
+"""`Bucket`: calls to one S3 bucket, their errors, and the files that this process holds for it."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _user: int | None = None
 
 
 def _failure(path: str, error: Exception) -> TransportError:
-    """Return the error for an error of the library. The library's text may contain keys, so only a part of it is
-    shown."""
+    """Return the transport's error for an error of the library. The library's text may contain keys, so only a part of
+    it is shown."""
     text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
@@ -68,7 +68,7 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """The state that all transports of one bucket share. Several threads may use it."""
+    """The state that an `S3Transport` shares with its children. Several threads may use it."""
 
     def __init__(self, name: str) -> None:
         self.name = name

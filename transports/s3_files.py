@@ -24,7 +24,7 @@ RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
 
 class SpooledFile:
-    """The content of a file that is stored in this process."""
+    """The content of a file that this process holds, in memory or in a temporary file."""
 
     def __init__(self) -> None:
         self.made = time.monotonic()
@@ -59,7 +59,7 @@ class SpooledFile:
 
 
 class BucketFile(ReadFile):
-    """An open file of the bucket. `size` and `read` make requests to the store."""
+    """An open file of the bucket or of this process. `size` returns its length, `read` the bytes of some ranges."""
 
     def __init__(self, size: Callable[[], int], read: RangeReader, path: str) -> None:
         self._size = size

@@ -131,7 +131,8 @@ class _SftpReadFile(ReadFile):
 
 
 class _SftpWriteFile(WriteFile):
-    """A file being written. Bytes are sent at once and answered later. A later read over the same session sees them."""
+    """A file being written. `write` leaves up to `UNDER_WAY` bytes unanswered; a later read in the same session sees
+    them."""
 
     def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line
@@ -249,10 +250,11 @@ class _Part:
 
 
 class SftpTransport(Transport):
-    """A folder of another machine, which follows symbolic links itself.
+    """A folder of another machine. The server follows symbolic links.
 
-    Durability depends on the server. Without `fsync@openssh.com`, `sync` means that the server has received the bytes,
-    and `sync_directory` means nothing. An open file stays readable: a handle refers to the file, not to its name.
+    Durability depends on the server. Without `fsync@openssh.com`, `sync` only waits until the server has accepted the
+    bytes, and `sync_directory` only checks the folder. An open file stays readable: a handle refers to the file, not to
+    its name.
     """
 
     capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
@@ -463,7 +465,7 @@ class SftpTransport(Transport):
 
 
 def from_url(url: str) -> SftpTransport:
-    """Return a folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
+    """Return the transport of `sftp://[user@]host[:port]/srv/x`; the path `/~/x` is below the account's home.
 
     The machine's key must be in `~/.ssh/known_hosts`. Instead, `?host-key=SHA256:...` gives its fingerprint, and
     `?host-key=any` accepts every key. The machine is not contacted yet.

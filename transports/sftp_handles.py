@@ -32,7 +32,7 @@ SIZE = 4
 
 
 class Handles:
-    """The handles of one session. The caller must hold the lock under which the session numbers its requests."""
+    """Predicts the handles of one session. The caller must hold the lock under which the session numbers requests."""
 
     def __init__(self, *, predictable: bool) -> None:
         """`predictable`: True if the server identifies itself as OpenSSH, whose handles can be predicted."""

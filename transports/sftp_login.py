@@ -59,7 +59,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account to log in to. The configuration gives the value of a field that is empty or 0."""
+    """The account to log in to. An empty `user` and a `port` of 0 are replaced by the values of the configuration."""
 
     host: str
     user: str = ""
@@ -100,7 +100,7 @@ class _Way:
 
 
 def log_in(account: Account, patience: float = PATIENCE) -> Session:
-    """Connect, log in and return a session of SFTP. `patience`: seconds as `sftp_session.PATIENCE`.
+    """Connect, log in and return an SFTP session. `patience`: its timeout in seconds, as `sftp_session.PATIENCE`.
 
     Raises:
         TransportFailed: the configuration, the connection or the login failed.
@@ -249,7 +249,7 @@ def _way(account: Account) -> _Way:
 
 
 def _hops(account: Account) -> list[str]:
-    """Return the jump hosts in the order of the connection. The jump hosts of the first one precede it."""
+    """Return the jump hosts in the order of the connection. If the first has jump hosts itself, they precede it."""
     hops: list[str] = []
     seen = set[str]()
     while account.host not in seen:

@@ -57,7 +57,7 @@ class NothingToMeasure(Exception):
 
 
 def parse_rtts(text: str) -> list[float]:
-    """Return the seconds of `200ms,600ms,1s`."""
+    """Return RTTs such as `200ms,600ms,1s` in seconds. At least three different ones are required."""
     found = [parse_time(word) for word in text.split(",")]
     if len(set(found)) < 3 or 0 in found:
         raise ValueError(f"{text!r}: expected three different RTTs or more, none of them 0, to see a straight line")
@@ -65,7 +65,7 @@ def parse_rtts(text: str) -> list[float]:
 
 
 def parse_count(text: str) -> int:
-    """Return a number from 1 on."""
+    """Return the number in `text`, which must be 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError(f"{text!r}: expected a number from 1 on")
     return int(text)

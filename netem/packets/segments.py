@@ -84,8 +84,8 @@ class SegmentCounter:
             connection.up.message = connection.down.message = None
 
     def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
-        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller must call
-        `delivered` of the result when the frame, or its first packet, leaves the link."""
+        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. Unless the result is
+        None, the caller must call its `delivered` when the frame, or its first packet, leaves the link."""
         segment = parse(frame, at)
         if segment is None:
             self.not_tcp += packets

@@ -9,7 +9,7 @@ from transports.base import ReadFile, Stat, Transport, WriteFile
 
 
 class PassingTransport(Transport):
-    """The same tree as `inner`.
+    """A transport with the same files as `inner`.
 
     A subclass with more state passes it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
     transport, for errors that a decorator itself raises. Steps are performed one by one, so that a subclass sees each
