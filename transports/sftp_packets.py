@@ -195,7 +195,7 @@ def open_directory(path: bytes) -> Request:
 
 
 def read_directory(handle: bytes) -> Request:
-    """Return the request for the next `Names` of an open folder. After the last names the answer is the status `EOF`."""
+    """Return the request for the next `Names` of an open folder; without more names, the answer is the status `EOF`."""
     return Request(_Kind.READDIR, _string(handle))
 
 

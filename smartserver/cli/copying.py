@@ -1,4 +1,4 @@
-"""The common part of `push` and `pull`: copy a repository of ours into another, with its refs, tags and maps. Only the
+"""The common part of `push` and `pull`: copy an hpss repository into another, with its refs, tags and maps. Only the
 content that the target lacks is sent.
 
 Source and target are a folder, a remote store or a repository on a server. The target is always accessed through a
@@ -178,7 +178,7 @@ class StoreSource:
 
 
 class StorePlan:
-    """The revisions that a push sends."""
+    """The plan of a push from a repository in a store: the revisions to send."""
 
     def __init__(self, snapshot: Snapshot, plan: PullPlan) -> None:
         self._snapshot = snapshot

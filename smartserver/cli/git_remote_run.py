@@ -76,7 +76,7 @@ def serve(
 
 
 def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None:
-    """Print an error as one line. Raise any error that no run may end with."""
+    """Print an expected error as one line. Raise any other error again."""
     match error:
         case BrokenPipeError():
             return  # Git has ended, with its own message.

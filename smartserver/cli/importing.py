@@ -63,7 +63,7 @@ class Base(msgspec.Struct, array_like=True):
     tip: RevisionId = b""
     root: Key = b""
     keys: bytes = b""
-    """The keys, joined."""
+    """The keys of all files and folders, concatenated. Each is as long as `root`."""
     is_remembered: bool = False
 
     def table(self) -> KeyTable:

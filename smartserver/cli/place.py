@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def is_url(place: str) -> bool:
-    """Tell whether a place is the URL of a server of ours, not a folder or the URL of a store (`open_store`)."""
+    """Tell whether a place is the URL of an hpss server, not a folder or the URL of a store (`is_store_url`)."""
     if "://" not in place or is_store_url(place):
         return False
     with one_line():

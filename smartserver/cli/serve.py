@@ -293,7 +293,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
 
 
 def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
-    """Check the options before anything but the logs is opened. The logs are opened first, to have later errors."""
+    """Open the logs, so that they get later errors, and check the options. No socket is opened yet."""
     if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)

@@ -224,7 +224,7 @@ def check_root(root: Path, *, makes: bool) -> None:
 
 
 def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a hook: the server's, with the server's own `smartserver` first on PATH."""
+    """Return the environment of a hook: the server's, with its own `smartserver` first on PATH and without an agent."""
     own = os.path.dirname(sys.executable)
     return {**environ, "PATH": os.pathsep.join([own, environ.get("PATH", os.defpath)]), "SMARTSERVER_AGENT": "0"}
 

@@ -31,7 +31,7 @@ import sys
 sys.path += [folder for folder in {folders!r} if folder not in sys.path]
 from smartserver.plugins.breezy_shim import *  # noqa: E402, F403
 '''
-"""The file to write where Breezy looks for a user's plugins."""
+"""The content of the plugin's file in Breezy's folder for a user's plugins, for `str.format` with `folders`."""
 
 
 @click.group()

@@ -75,7 +75,7 @@ class TokenSource(Protocol):
 
 
 SourceOf = Callable[[str, str], TokenSource]
-"""Makes a source for a scheme, and a host with its port."""
+"""A function that returns the source for a URL scheme and a `HOST:PORT`."""
 
 
 class ServerCredentials:

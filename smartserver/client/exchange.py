@@ -86,8 +86,8 @@ class RepositoryExchange:
     """
 
     def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
-        """`below`: True if the path may continue below a repository, to a branch or into one. The ref `.` is then that
-        branch."""
+        """`below`: True if the path may lead below a repository, to a branch or to a file in a branch. The ref `.` is
+        then that branch."""
         self.knowledge = knowledge
         self._client = client
         self._path = path
@@ -95,7 +95,7 @@ class RepositoryExchange:
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
         """A function that is called with the server's messages for the user, if there are any."""
         self.sent: OnSent = lambda size, done, total: None
-        """Called while the body of a push is sent."""
+        """A function that is called with the progress while the body of a push is sent."""
 
     # -- pull
 

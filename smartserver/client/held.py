@@ -48,7 +48,7 @@ class Holder(Protocol):
         """Return an idle connection, or None if the holder has none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Pass an idle connection to the holder. Return True if the holder keeps it. In this process it is closed in
+        """Pass an idle connection to the holder. Return True if the holder keeps it. The caller must close `medium` in
         either case."""
 
 

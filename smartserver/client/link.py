@@ -68,7 +68,7 @@ ROUND_TRIPS = 4
 seconds at least. After that, the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
+"""The request id from which on a connection is no longer passed to a holder: half of all ids are used."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may have stopped, or be too busy, or it may not speak hpss"
@@ -147,8 +147,9 @@ class Link:
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
     def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "", traceparent: str = "") -> Answer:
-        """Send a request and read its answer. Errors that the body raises are passed on. `token`: identifies the user.
-        `traceparent`: the trace that the request belongs to.
+        """Send a request and read its answer. Errors that the body raises are passed on. `age`: milliseconds since the
+        request was first sent; 0 the first time. `token`: identifies the user. `traceparent`: the trace that the
+        request belongs to.
 
         Raises:
             Refusal: the server changed nothing.

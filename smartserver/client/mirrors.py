@@ -2,7 +2,7 @@
 
 A mirror may be removed at any time without loss, and it is complete before it gets its name. Each has a folder named
 after the URL and incarnation of its repository, so that a recreated repository never meets copies of the old one. A
-lock says that a mirror is in use, and another that it is written to; both end with the process.
+mirror that is in use is locked, and so is one that is being written; the locks end with the process.
 """
 
 from __future__ import annotations
@@ -66,7 +66,7 @@ class Mirrors:
         return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
-        """Remove a mirror unless it is in use. Return True if it was removed."""
+        """Remove a mirror unless it is in use. Return True if it no longer exists."""
         path = os.path.join(self.folder, name)
         with contextlib.suppress(OSError), _locked(path + USE) as alone:
             if alone:
@@ -123,7 +123,7 @@ class MirrorFolder:
         self._in_use = False
 
     def use(self) -> bool:
-        """Keep the mirror from being removed as long as this object lives, and return whether the mirror exists."""
+        """Keep the mirror from being removed as long as this object lives. Return True if the mirror exists."""
         if not self._in_use and os.path.isdir(self.path):
             lock = _lock(self.path + USE, fcntl.LOCK_SH)
             if lock is None:

@@ -67,7 +67,7 @@ def damage_in_words(place: Place, error: CorruptFile) -> str:
 
 
 def path_in_words(place: Place) -> str:
-    """Return the name of the path of a place in messages."""
+    """Return the path of a place in the form that messages use."""
     return known_as(place.above, place.path)
 
 

@@ -17,7 +17,7 @@ BodySource = Callable[[], Iterable[tuple[bytes, int]]]
 it."""
 
 ProgressReport = Callable[[str, int, int], None]
-"""Called with the phase, the amount done and the total amount (0 if unknown)."""
+"""A function that is called with the phase, the amount done and the total amount (0 if unknown)."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):

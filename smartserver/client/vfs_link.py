@@ -87,8 +87,8 @@ class VfsLink:
         """Make all calls in order, in one request or as few as possible.
 
         Raises:
-            TransportError, InvalidPath: the first error of a call; the calls before it are done. AccessDenied,
-            Unsupported: the server does not accept such calls.
+            TransportError, InvalidPath: the first error of a call; the calls before it are done.
+            AccessDenied, Unsupported: the server does not accept such calls.
             TransportFailed: there was no answer; the calls may be done.
         """
         with self.mutex:

@@ -336,8 +336,8 @@ def _settle(step: Step, calls: Sequence[FileCall]) -> None:
 
 
 def from_url(url: str, observers: Sequence[Observer] = ()) -> VfsTransport:
-    """Return a folder of an hpss server, such as `vfs://example.org/repositories`. `observers` see each call before it
-    is sent.
+    """Return the transport of a URL such as `vfs://example.org/repositories`. `observers` see each call before it is
+    sent.
 
     Raises:
         BadUrl: the URL is malformed.

@@ -58,10 +58,10 @@ class PipeMedium:
 
         `environment`: its variables, by default those of this process; those for a repository are removed
         (`programs.foreign_environment`). `where`: the name of its destination in messages.
-        `quotes`: the error for a program that cannot begin has the last line of its standard error. The standard error
-        of a program that began is written out by `close`.
-        `passes_on`: this process copies the program's standard error to its own as long as it runs. So a program that
-        is lent on does not hold that open, and keeps nobody waiting who reads it to its end.
+        `quotes`: if the program fails before it sends a byte, the error contains the last line of its standard error.
+        Otherwise `close` writes out the program's standard error.
+        `passes_on`: this process copies the program's standard error to its own. So a program that is lent and runs on
+        does not hold this process's standard error open.
         `waits`: the program sends one byte once it is connected, and nothing is sent to it before.
 
         Raises:
@@ -166,8 +166,8 @@ class PipeMedium:
             raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors of the program's output, input and standard error. From now on the program runs
-        without this process."""
+        """Return the descriptors of the program's standard output and input, and with `passes_on` its standard error.
+        After that, `close` does not end the program."""
         self._lent = True
         said = [] if self._said_to is None else [self._said_to]
         return [self._out.fileno(), self._in.fileno(), *said]
