@@ -1,4 +1,4 @@
-"""Assert the most round trips that an operation may take, and list its messages if it takes more."""
+"""Fail if an operation takes more round trips than its limit, and list its messages."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class Clock:
 
     def __init__(self) -> None:
         self.nanoseconds = 0
-        """The present time, which only the clock sets."""
+        """The present time in nanoseconds, which only the clock sets."""
         self._events: list[tuple[int, int, Timer]] = []
         self._count = 0
 
@@ -54,7 +54,7 @@ class Clock:
         return timer
 
     def step(self, until: int | None = None) -> bool:
-        """Jump to the next event and run it, unless it is later than `until`. Return True if an event was run."""
+        """Jump to the next event and run it, unless it is later than `until` (ns). Return True if an event was run."""
         while self._events:
             at, _, timer = self._events[0]
             if timer.call is not None and until is not None and at > until:

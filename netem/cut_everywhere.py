@@ -35,7 +35,7 @@ too."""
 S = TypeVar("S")
 
 Frames = Callable[[bytes], Iterable[int]]
-"""A function from all bytes of one direction of a connection to the ends of the frames in them."""
+"""A function that takes all bytes of one direction of a connection and returns the offsets at which frames end."""
 
 
 @dataclass(frozen=True)

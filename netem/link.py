@@ -41,7 +41,7 @@ class Link:
     """The seed of all random numbers. Each effect has its own random numbers in each direction of each connection."""
 
     def __post_init__(self) -> None:
-        """Refuse an impossible link."""
+        """Raise `ValueError` if a property of the link is out of range."""
         nanoseconds(self.rtt)
         if self.buffer < 1 or self.window < 1:
             raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
@@ -106,7 +106,7 @@ class Link:
 
 
 class Lane:
-    """The queue of the bytes on the way in one direction of one connection, first in, first out."""
+    """The queue of the bytes in transit in one direction of one connection, first in, first out."""
 
     def __init__(self, link: Link, *, up: bool, connection: int) -> None:
         self._up = up
@@ -168,7 +168,7 @@ class Lane:
         return parcel
 
     def clear(self) -> None:
-        """Drop all bytes on the way."""
+        """Drop all bytes in transit."""
         self._queue.clear()
         self._waiting.clear()
         self._unsent = self.undelivered = 0

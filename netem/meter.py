@@ -14,7 +14,7 @@ MOST_TILT = 0.1
 into the next."""
 
 MOST_TILT_SHARE = 0.02
-"""The same limit as a share of the slope, used if that is larger. Each round trip has a wait that may be late."""
+"""The limit of `MOST_TILT` as a share of the slope, used if that is more, because each round trip may be late."""
 
 MOST_RESIDUAL = 0.1
 """The greatest residual, as a share of the greatest RTT. If all runs at one end were late by this much, with RTTs of

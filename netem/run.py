@@ -37,7 +37,7 @@ class RunResult:
     status: int
     """The client's exit status; if negative, the number of the signal that ended it."""
     seconds: float
-    """The wall time from the client's start to its end."""
+    """The wall time from the client's start to its end, in seconds."""
     counts: Counts
     lateness: float = 0.0
     """The value of `Packets.lateness` in seconds."""
@@ -46,7 +46,7 @@ class RunResult:
 
 
 class Crossing:
-    """Running servers on one side of a link, and clients on the other side; use it as a context manager."""
+    """Runs servers on one side of a link, and clients on the other side; use it as a context manager."""
 
     def __init__(
         self,

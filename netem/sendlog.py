@@ -35,7 +35,7 @@ class SendLog:
         """The number of bytes that the socket accepted."""
 
     def writing(self, size: int, sites: CallSites) -> None:
-        """Note that the program writes `size` bytes to a transport, which sends them now or later."""
+        """Record that the program writes `size` bytes to a transport, which sends them now or later."""
         with self._lock:
             begin = max(self._written, self.sent)
             self._note(begin, sites)

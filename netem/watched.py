@@ -249,7 +249,7 @@ class Watched:
 
 
 def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
-    """Return the addresses of a host."""
+    """Return the IP addresses of a host, each with the port."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(str(address[0]), int(address[1])) for *_, address in found]
 

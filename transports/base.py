@@ -1,4 +1,4 @@
-"""`Transport`: the interface of a file store. A caller reads the store's capabilities and never guesses them."""
+"""`Transport`: the interface of a file store. Callers check `capabilities` before they use more than plain files."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class ReadFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file before its last reference is dropped. Concurrent reads are completed; closing twice is
+        """Close the file now, not when its last reference is dropped. Concurrent reads are completed; closing twice is
         harmless."""
 
 
@@ -153,7 +153,7 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
-        """Perform the step alone, by the method of `transport` for one file.
+        """Perform the step alone, by calling the matching method of `transport`.
 
         Raises:
             TransportError: as that method.
@@ -201,8 +201,8 @@ class Transport(abc.ABC):
 
     @property
     def connections(self) -> int:
-        """The number of connections made to the store so far. When it grows, files that were read before may be lost:
-        the store's machine may have lost power."""
+        """The number of connections made to the store so far. After a new connection, results of earlier reads may be
+        outdated, because the store's machine may have lost power."""
         return 0
 
     def local_folder(self) -> str | None:

@@ -53,7 +53,7 @@ class TransportError(CodedError):
 
 
 def _of(path: str) -> str:
-    """Return the end of a message, which names the path; empty for the root of the store, which has no name here."""
+    """Return the end of a message: `: 'PATH'`; empty for the root of the store, whose path is empty."""
     return f": {path!r}" if path else ""
 
 

@@ -197,8 +197,8 @@ class LocalTransport(Transport):
         return os.fsdecode(os.path.realpath(self._at(path)))
 
     def _open_plain(self, path: str, mode: int = os.O_RDONLY) -> tuple[int, int]:
-        """Open a plain file and return its descriptor and size. O_NONBLOCK keeps a named pipe from waiting for its
-        writer."""
+        """Open a plain file and return its descriptor and size. O_NONBLOCK keeps the call from waiting at a named
+        pipe."""
         name = self._name(path)
         with _translated(name):
             descriptor = os.open(self._at(path), mode | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -321,7 +321,7 @@ def folder_of(url: str) -> str:
     """Return the folder that a file:// URL names.
 
     Raises:
-        ValueError: the URL names another machine, or has no absolute path.
+        ValueError: the URL is of another machine, or its path is not absolute or has a NUL.
     """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):

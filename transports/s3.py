@@ -77,12 +77,12 @@ PARTS = 4
 MOST_PARTS = 10_000
 """The most parts that S3 accepts in one upload."""
 NEAR = 128 << 10
-"""The largest gap in bytes between two ranges that are read by one call: 10 ms at 100 Mbit/s, less than a call."""
+"""The largest gap in bytes between ranges that one call reads. At 100 Mbit/s it takes 10 ms, less than another call."""
 MANY = 4
 """From this number on, the records of one folder are all read at once. If there are fewer, the last is read after the
 others, because one of those is usually missing, and the last would then have to be read again."""
 LOOKS = 3
-"""The number of stats in one folder from which a listing is cheaper. The stat of a missing file takes two calls."""
+"""From this number of stats in one folder on, a listing is cheaper. The stat of a missing file takes two calls."""
 
 
 class S3Transport(Transport):

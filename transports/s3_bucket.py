@@ -19,7 +19,7 @@ from transports.errors import FileExists, NoSuchFile, PermissionDenied, Transpor
 from transports.s3_files import SpooledFile
 
 AT_ONCE = 32
-"""The most concurrent calls of one pool. `store.log` reads as many records at once."""
+"""The most concurrent calls of one pool: as many as records are read at once (`AHEAD` of `store.log_view`)."""
 RETRIES = 30
 """Seconds for which the library retries a call if the store fails, ten times at most; as `WAIT` of `store.log`."""
 
@@ -112,7 +112,8 @@ class Bucket:
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Count one call of `method`, make it and return its result. Errors of the library are raised with `path`."""
+        """Call `ask`, which makes one call of `method`, and return its result. The call is counted. Errors of the
+        library become errors of a transport for `path`."""
         with self.guard:
             self.calls[method] += 1
         try:

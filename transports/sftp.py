@@ -44,7 +44,7 @@ from transports.steps import (
 )
 
 UNDER_WAY = 4 * 1024 * 1024
-"""The most unanswered bytes of a file that is written piece by piece; as `sftp_session.WINDOW`."""
+"""The most unanswered bytes of a file that is being written: as many as `sftp_session.WINDOW`."""
 
 Result = TypeVar("Result")
 
@@ -61,8 +61,8 @@ def converse(session: Session, talk: Talk[Result]) -> Result:
 
 
 class Line:
-    """A session that is opened when first needed and again when it was lost. A transport shares it with its children
-    and files."""
+    """A session that is opened when it is first needed, and opened again after it was lost. A transport shares it with
+    its children and files."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
@@ -169,7 +169,7 @@ class _SftpWriteFile(WriteFile):
             changes.check_written(self._place, [pending.answer()])
 
     def _finish(self, requests: Sequence[sftp.Request]) -> None:
-        """Send requests in the flight of the last writes, and wait for the answers to all of them."""
+        """Send requests before the last writes are answered, and wait for the answers to all of them."""
         sent = [self._session.send(each) for each in requests]
         self._settle()
         changes.check_finished(self._place, [each.answer() for each in sent])

@@ -28,7 +28,7 @@ from collections.abc import Sequence
 from transports.sftp_packets import Answer, Code, Following, Handle, Request, Status
 
 SIZE = 4
-"""Bytes of a handle of OpenSSH's server, which is a number."""
+"""The size in bytes of a handle of OpenSSH's server. The handle is a big-endian number."""
 
 
 class Handles:

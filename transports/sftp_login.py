@@ -287,7 +287,7 @@ def _through(hops: Sequence[str], target: str) -> str:
 
 
 def _options(account: Account) -> Mapping[str, Any]:
-    """Return the settings of a host in the configuration file. Values are strings; lists of files are lists."""
+    """Return the settings of a host in the configuration file. Values are strings, or lists of files."""
     config = paramiko.SSHConfig()
     if account.port:  # The first value of a setting holds, in `%p` of a command too.
         config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
@@ -358,7 +358,7 @@ def fingerprint(blob: bytes) -> str:
 
 
 def _is_of(host: str, patterns: str) -> bool:
-    """Tell whether the host patterns of a `known_hosts` line match (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+    """Tell whether the patterns of a `known_hosts` line match `host` (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
     found = False
     for pattern in patterns.lower().split(",") if not patterns.startswith("|1|") else [patterns]:
         if pattern.startswith("|1|"):
@@ -382,7 +382,7 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
     """Try one key after the other until the server accepts one.
 
     Raises:
-        _Refused: the server accepts no key, or a key is not enough.
+        _Refused: the server accepts no key, or requires more than a key.
     """
     tried: list[str] = []
     with contextlib.closing(paramiko.Agent()) as agent:

@@ -20,7 +20,7 @@ VERSION = 3
 
 PIECE = 32 * 1024
 """The most bytes of one read or write. Every server must accept packets of 34,000 bytes (draft, section 3). A read of
-this size is short at the end of the file alone (6.4)."""
+this size returns fewer bytes only at the end of the file (6.4)."""
 
 MAX_PACKET = 256 * 1024
 """The most bytes of an answer: the limit of OpenSSH's own client (SFTP_MAX_MSG_LENGTH)."""
@@ -306,7 +306,7 @@ NOT_SENT = Status(-1, "not sent")
 
 
 class _Reader:
-    """The unread rest of a packet's body."""
+    """Reads the fields of a packet one after the other."""
 
     def __init__(self, packet: bytes) -> None:
         self._body = packet

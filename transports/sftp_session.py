@@ -52,7 +52,7 @@ class Channel(Protocol):
         """Close the channel and end every wait in `recv` and `sendall`."""
 
     def hang_up(self) -> None:
-        """Let `recv` return the end of the stream. This neither takes a lock nor waits."""
+        """Make `recv` return the end of the stream. This neither takes a lock nor waits."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
@@ -73,7 +73,7 @@ class Session:
     ) -> None:
         """Nothing is sent yet: the greeting is sent with the first request, or by `has`.
 
-        `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
+        `where`: the account, for messages. `patience` and `window` replace `PATIENCE` and `WINDOW`.
         """
         self.is_openssh = is_openssh
         """True if the server identifies itself as OpenSSH."""

@@ -1,5 +1,5 @@
 """The requests of each operation over SFTP. A *talk* is a generator that yields the requests of one flight, is sent
-their answers, and returns the result. So many talks can run at once in as many round trips as the longest takes.
+their answers, and returns the result. Any number of talks can run together, in as many round trips as the longest.
 
 Requests on a file that is being opened are sent with the opening (`Following`). If that is impossible, they are sent in
 the next flight, so each talk has code for both cases.
@@ -205,7 +205,7 @@ def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
 
 
 def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
-    """Return all further names of an open folder."""
+    """Read an open folder to its end and return the answers that have names."""
     parts: list[Names] = []
     size = 0
     while size <= MOST_NAMES:
@@ -292,8 +292,8 @@ class _Piece:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
-    """Yield the pieces of the ranges. They are generated one by one, because the server may report a wrong size.
-    `ended`: the indexes of ranges whose end of file was reached. The caller adds to it between pieces."""
+    """Yield the pieces of the ranges, one by one, because a wrong size from the server could mean millions. `ended`:
+    the indexes of ranges in which the file has ended; they yield no more pieces. The caller adds to it meanwhile."""
     for at, (offset, size) in enumerate(ranges):
         for start in range(0, size, sftp.PIECE):
             if at in ended:

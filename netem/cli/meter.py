@@ -151,8 +151,8 @@ class Measurement:
 
     @property
     def late(self) -> list[float]:
-        """For each run, the most seconds by which it was late, assuming that all messages that waited for each other
-        were late."""
+        """For each run, the most seconds that late timers can have added, if each message of the longest chain was
+        late."""
         return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: CommandResult, what: str) -> None:
@@ -183,7 +183,7 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
 
 
 def sentences(found: Slope, measurement: Measurement) -> str:
-    """Return the output for people."""
+    """Return the result as text for people."""
     return (
         f"{found.rounds:.2f} round trips, moved by late timers by no more than {tilt(found, measurement.late):.2f}, "
         f"and {found.intercept:.3f} s besides; no run is more than {found.residual * 1000:.0f} ms off the line\n"

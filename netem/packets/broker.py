@@ -34,7 +34,7 @@ class Broker:
     def __init__(self, sides: tuple[Namespace, Namespace]) -> None:
         self._sides = sides
         self._running: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
-        """Each command by its pidfd: the process, and the pipe to which its status is written."""
+        """The pidfd of each running command -> (its process, the pipe to which its exit status is written)."""
 
     def serve(self, channel: Channel) -> None:
         """Answer requests until the other end of `channel` is closed."""

@@ -75,8 +75,8 @@ class AheadTransport(PassingTransport):
                 step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
-        """Tell whether a step can be answered from memory. A stat is also answered by a read that found no file; that
-        result stays in memory."""
+        """Tell whether a step can be answered from memory. A read that found no file also answers a stat of its path,
+        and its result stays in memory."""
         path = self.full(step.path)
         if (type(step), path) in self._known:
             return True

@@ -76,7 +76,7 @@ class CacheFolder:
         self._checked.add(name)
 
     def distrust(self) -> None:
-        """Check copies again when they are next opened."""
+        """Mark all copies as unchecked, so that each is checked again when it is next opened."""
         self._checked.clear()
 
     def one_at_a_time(self, name: str) -> threading.Lock:
@@ -251,7 +251,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Mark all cached files of a transport as unchecked. Each is checked again when it is next opened."""
+    """Mark all copies that a transport uses as unchecked (`CacheFolder.distrust`)."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()
@@ -259,7 +259,7 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """Return the same tree without copies. If it has no copies, return `transport` itself."""
+    """Return a transport with the same files that uses no copies; `transport` itself if it uses none."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):

@@ -188,7 +188,7 @@ def _count_whole(content: bytes) -> None:
 
 
 def _count_ranges(ranges: Sequence[tuple[int, int]], chunks: Sequence[bytes], at: int) -> int:
-    """Count reads of a file whose previous read ended at `at`. Return the offset at which the last of them ended."""
+    """Count reads of ranges. `at`: where the previous read of the file ended. Return where the last range ended."""
     tally = here.tally
     tally[READS] += len(chunks)
     for (offset, _), chunk in zip(ranges, chunks, strict=True):
