@@ -42,10 +42,10 @@ class SendLog:
             self._written = begin + size
 
     def send(self, sites: CallSites, send: Callable[[], int]) -> int:
-        """Call `send` and return the number of bytes that the socket took. `send` may call this method again, as
-        `sendall` calls `send`.
+        """Call `send`, log `sites` as the senders of its bytes, and return how many bytes the socket accepted. `send`
+        may call this method again, as `sendall` calls `send`.
 
-        The call sites are ignored for bytes of a transport, whose writer is known.
+        `sites` is ignored for bytes of a transport, whose writer is known.
         """
         with self._lock:
             self._sending(sites)

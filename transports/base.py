@@ -341,7 +341,7 @@ class Transport(abc.ABC):
 
     def withdraw(self, path: str, aside: str) -> None:
         """Remove a published file, in either form. The folder form is first renamed to `aside`, which must be free,
-        because a rename may replace an emptied folder. Anything that cannot be removed stays at `aside`.
+        because an emptied folder would count as a free name. Anything that cannot be removed stays at `aside`.
 
         Raises:
             NoSuchFile: the path does not exist. PermissionDenied, TransportFailed.

@@ -30,7 +30,7 @@ class CodedError(Exception):
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
-        """Register `cls` under its code; a second owner of a code raises a `TypeError`."""
+        """Register `cls` under its code. Raise `TypeError` if another class has the code."""
         super().__init_subclass__()
         if code is None:
             return

@@ -107,7 +107,7 @@ class S3Transport(Transport):
 
     @property
     def calls(self) -> Counter[str]:
-        """The number of calls to the store so far, by method, of this transport and all that share its bucket."""
+        """The number of calls to the store so far, by method, of this transport, its parents and its children."""
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:
@@ -377,7 +377,7 @@ class S3Transport(Transport):
         return None
 
     def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
-        """Forget the uploaded files. After a failed upload, delete later ones from the bucket and raise its error."""
+        """Forget the uploaded files. If an upload failed, delete the later ones from the bucket and raise its error."""
         error: TransportError | None = None
         for step, failure in zip(uploads, failures, strict=True):
             error = error or failure

@@ -51,7 +51,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.verbs.map_update import MapKind, Verdict
 
 HOME = "~"
-"""The first name in the path of an sftp:// URL that means the home of the account."""
+"""The name that, at the beginning of the path of an sftp:// URL, means the home of the account."""
 
 AT_ONCE = 1 << 20
 """Bytes of segments to read at a time."""

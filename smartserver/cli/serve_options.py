@@ -118,7 +118,7 @@ class CheckedOptions:
     git_cache_size: int | None
     """The size in bytes; None means no limit."""
     asked: GitCommand | None
-    """The command of git that the client of a login by ssh requests; None means our own protocol."""
+    """The git command that the client requested over ssh; None if the client speaks our own protocol."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -248,7 +248,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Return the address for Prometheus; None means no metrics."""
+    """Return the host and port on which metrics are served; None means no metrics."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")

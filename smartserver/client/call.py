@@ -41,7 +41,7 @@ class Caller(NamedTuple):
     credentials: Credentials | None = None
     """The source of the token that identifies the user."""
     holder: Holder | None = None
-    """The keeper of the connection between commands."""
+    """The keeper of the connection between commands; None to close the connection."""
     traceparent: str = ""
     """The trace that requests belong to (W3C Trace Context); the server then reports the times that it spent."""
 

@@ -51,10 +51,10 @@ class Credentials(Protocol):
         """
 
     def approve(self) -> None:
-        """Note that the server accepted the token from `ask`."""
+        """Record that the server accepted the token from `ask`."""
 
     def reject(self) -> None:
-        """Note that the server refused the last token."""
+        """Record that the server refused the last token."""
 
 
 class TokenSource(Protocol):
@@ -68,10 +68,10 @@ class TokenSource(Protocol):
         """Return the stored token, or ask the user for one; empty if the user gives none."""
 
     def approve(self) -> None:
-        """Store the last token, which is valid."""
+        """Store the last token, because the server accepted it."""
 
     def reject(self) -> None:
-        """Remove the last token, which is not valid."""
+        """Remove the last token, because the server refused it."""
 
 
 SourceOf = Callable[[str, str], TokenSource]

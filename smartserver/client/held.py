@@ -1,5 +1,5 @@
-"""Connections that stay open after a command. A command gets one from the user's agent, and returns it when it is
-idle."""
+"""Connections that stay open after a command. A command gets a connection from the user's agent, and gives it back once
+the connection is idle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 SSH = "hpss+ssh://"
-"""The beginning of the URL of a server that is reached by logging in."""
+"""The beginning of the URL of a server that is reached through ssh."""
 
 OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Environment variables that decide, like the login command itself, as whom ssh logs in and which certificates TLS
-trusts."""
+"""Environment variables that decide as which user ssh logs in, and which certificates TLS trusts."""
 
 
 class Resumed(NamedTuple):

@@ -1,4 +1,4 @@
-"""The knowledge of a remote: its refs as last seen, and a ring of tips ever seen. It is a hint: the server decides.
+"""The knowledge of a remote: its refs as last seen, and the last tips seen there. It is a hint: the server decides.
 
 Each repository has one file, named after its URL, in a folder of the user's. A file that is missing, damaged or about
 another repository costs one more round trip and nothing else. A URL may lead below a repository, to a branch. Then the
@@ -62,8 +62,8 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
 
 
 def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
-    """Decode the content of a file about the remote at `url`. A damaged file, or one about another remote, gives no
-    knowledge."""
+    """Decode the content of a file about the remote at `url`. If it is damaged, or about another remote, the result is
+    empty."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
         if digest == _digest(payload):
@@ -192,7 +192,7 @@ class Knowledge:
         return other
 
     def tips(self) -> list[bytes]:
-        """Return all known tips, each once: the tips of the refs first, then those of the ring, newest first."""
+        """Return all known tips, each once: the tips of the refs first, then those seen earlier, newest first."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 

@@ -64,8 +64,8 @@ NEXT_WRITE = 32 * 1024
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
-"""A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
-seconds at least. After that, the request is repeated on another connection."""
+"""A server on a held connection may be silent for this many times the shortest round trip seen, and for at least
+`LEAST_PATIENCE` seconds. After that, the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
 """The request id from which on a connection is no longer passed to a holder: half of all ids are used."""
@@ -249,8 +249,8 @@ class Link:
         self._write(incoming)
 
     def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
-        """Wait until the medium is readable or writable. Return both, and the seconds of waiting in which neither was
-        true, added to `silent`. Time in which the client does other work is not counted."""
+        """Wait until the medium is readable or writable. Return (readable, writable, seconds of silence). If neither is
+        true, the seconds of this wait are added to `silent`; else the silence is 0."""
         started = self._clock()
         patience = None if self._heard else self._patience
         readable, writable = self._medium.poll(read=True, write=write, timeout=patience or PING_INTERVAL)

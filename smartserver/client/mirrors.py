@@ -53,7 +53,7 @@ class Mirrors:
         self.limit = limit
 
     def place(self, url: str, incarnation: bytes) -> MirrorFolder:
-        """Return the folder of one repository's mirror, which may not exist."""
+        """Return the folder of one repository's mirror, even if the mirror does not exist yet."""
         return MirrorFolder(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
     def kept(self) -> list[MirrorEntry]:
@@ -113,7 +113,7 @@ class Mirrors:
 
 
 class MirrorFolder:
-    """The folder of one repository's mirror, which may not exist."""
+    """The folder of one repository's mirror. The mirror need not exist yet."""
 
     def __init__(self, mirrors: Mirrors, name: str, url: str) -> None:
         self.name = name
@@ -144,9 +144,9 @@ class MirrorFolder:
 
     @contextmanager
     def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
-        """Hold the locks for adding to the mirror. With `known`, wait for other processes, which may be about to add
-        the same content. `tidy`: called first if no other process is adding, to remove the files that killed processes
-        left."""
+        """Hold the locks for adding to the mirror. With `known`, only one process adds at a time, because another may
+        be about to add the same content. `tidy`: called first if no other process is adding, to remove the files that
+        killed processes left."""
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()

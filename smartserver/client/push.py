@@ -147,12 +147,12 @@ class Push:
         self._haves = known.tips()
         """The revisions that the remote is assumed to have."""
         self._creating = self._to_be_made()
-        """The form of the repository to create, if it is assumed not to exist."""
+        """The form of the repository to create if it is assumed not to exist, else None."""
         self._unusable: set[Key] = set()
         """Records that the remote cannot use as delta bases."""
 
     def run(self) -> PushOutcome:
-        """Send the push, planned again as often as needed, and return the outcome."""
+        """Send the push, with at most `PLANS` plans, and return the outcome."""
         for left in reversed(range(PLANS)):
             # Concurrent pushes of the same revisions may get each plan answered by `known`. The last plan announces no
             # graph, so that it is accepted as it is.

@@ -44,7 +44,8 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Refusal(Exception):
-    """The server changed nothing. `outcomes` has the error of each call, and `state` is the state of the repository."""
+    """The server refused a request and changed nothing. `outcomes` has the error of each call, `state` the state of the
+    repository."""
 
     def __init__(self, error: CodedError, outcomes: Sequence[CodedError | None], state: State | None) -> None:
         super().__init__(str(error))

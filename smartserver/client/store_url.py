@@ -21,7 +21,7 @@ PREFIX = "hpss+"
 SFTP, S3, VFS = "sftp", "s3", "vfs"
 
 HOST_KEY = "host-key="
-"""The option in the query of an sftp:// URL: the key that its machine has (`transports.sftp`)."""
+"""The option in the query of an sftp:// URL that gives the key of the machine (`transports.sftp`)."""
 
 
 class StoreLocation(NamedTuple):

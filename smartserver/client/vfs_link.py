@@ -65,7 +65,7 @@ class VfsLink:
         self.name = name
         self._of: VfsLink | None = None
         self.mutex = threading.RLock()
-        """Held during a request, and while a new file is written to."""
+        """The lock that a thread holds during a request, and while it writes to a new file."""
         self.unsent: weakref.WeakSet[UnsentFile] = weakref.WeakSet()
         """New files with bytes that were not sent."""
         weakref.finalize(self, client.close)

@@ -31,7 +31,7 @@ AT_ONCE = 64
 REMEMBERED = 1 << 16
 """The most names of copies that a process remembers as checked."""
 SLACK = 16
-"""A process deletes old copies each time it has added 1/SLACK of the folder's maximum size, until as much is free."""
+"""After a process has added 1/SLACK of the folder's maximum size, it deletes old copies until as much is free."""
 
 
 class CacheFolder:

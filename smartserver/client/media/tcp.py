@@ -27,7 +27,7 @@ SYN_RETRIES = 5
 63 or 67 s."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
-"""Errors that only an established connection has."""
+"""The error numbers that only an established connection can have."""
 
 SocketAddress = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """An address in the form of `socket.getaddrinfo`."""
