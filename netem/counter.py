@@ -42,9 +42,9 @@ class Message:
     """The depth, including handshakes."""
     depth_without_handshake: int
     sent: float
-    """The time when its first byte entered the link, in seconds since the clock's zero."""
+    """The time when the first byte entered the link, in seconds since the clock's zero."""
     delivered: float | None = None
-    """The time when the first byte was delivered; None until then."""
+    """The time when the first byte was delivered, in the same seconds; None until then."""
     end: bool = False
     """True if the stream ended with this message."""
     content: bytes = field(default=b"", repr=False)

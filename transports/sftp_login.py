@@ -30,7 +30,7 @@ from transports.errors import TransportFailed
 from transports.sftp_session import PATIENCE, Session
 
 TIMEOUT = 60.0
-"""Timeout in seconds of the connection and of each step of the login, the same as for our own protocol."""
+"""Timeout in seconds of the connection and of each step of the login, the same as for hpss:// URLs."""
 
 WINDOW = 16 * 1024 * 1024
 """Bytes that the server may send before the client confirms that they were read. A session requests fewer at once, so

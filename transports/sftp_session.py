@@ -23,7 +23,7 @@ Mbit/s at 1000 ms."""
 
 PATIENCE = 120.0
 """Timeout in seconds: the session is lost if the server sends no byte while answers are due, or receives no byte, for
-so long. The client of our own protocol waits as long (`IDLE_TIMEOUT`)."""
+so long. The hpss client waits as long (`IDLE_TIMEOUT`)."""
 
 CHUNK = 256 * 1024
 """The most bytes of one read from the channel."""

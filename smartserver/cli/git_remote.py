@@ -1,4 +1,4 @@
-"""`git-remote-hpss`, `git-remote-hpss+ssh` and so on: the programs that git runs for URLs of our schemes.
+"""`git-remote-hpss`, `git-remote-hpss+ssh` and so on: the programs that git runs for the URLs of hpss.
 
 The handler of ^C is set before slow imports.
 """

@@ -118,7 +118,7 @@ class CheckedOptions:
     git_cache_size: int | None
     """The size in bytes; None means no limit."""
     asked: GitCommand | None
-    """The git command that the client requested over ssh; None if the client speaks our own protocol."""
+    """The git command that the client requested over ssh; None if the client speaks hpss."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]

@@ -19,7 +19,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.programs import exit_reason, repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
-"""The programs that git looks for on PATH for URLs of our schemes."""
+"""The programs that git looks for on PATH for the URLs of hpss."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -163,7 +163,7 @@ def _hg(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _places() -> list[str]:
-    """Return the folders of our modules and of the libraries that an adapter needs."""
+    """Return the folders of the package `smartserver` and of the libraries that its plugins need."""
     modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
     places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
     return list(dict.fromkeys(places))

@@ -30,7 +30,7 @@ HOLDS = 1 << 16
 """The most bytes that fit into a pipe that is not read."""
 
 OWN_NAME = "smartserver: "
-"""The prefix that our own program writes before the line with the reason of a failure."""
+"""The prefix that the program `smartserver` writes before the line with the reason of a failure."""
 
 FAILED = range(1, 129)
 """Exit statuses of a server that cannot start, and of a shell that cannot find or may not start the server (128 from a

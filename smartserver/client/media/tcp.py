@@ -23,8 +23,8 @@ TCP_FASTOPEN_CONNECT = 30
 it."""
 
 SYN_RETRIES = 5
-"""Repetitions of a handshake that travels with the first write, where our timeout does not apply: Linux gives up after
-63 or 67 s."""
+"""Repetitions of a handshake that travels with the first write, to which `CONNECT_TIMEOUT` does not apply: Linux gives
+up after 63 or 67 s."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
 """The error numbers that only an established connection can have."""
