@@ -29,8 +29,8 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""The number of places between boundaries, in each direction of each connection, at which the connection is cut,
-too."""
+"""The most cuts between boundaries in each direction of a connection. They are made besides the cuts at all
+boundaries."""
 
 S = TypeVar("S")
 
@@ -144,7 +144,8 @@ def _places(
     inside: int | None,
     chance: random.Random,
 ) -> list[CutPoint]:
-    """Return all places: for each connection first upwards, then downwards, in the order of the bytes."""
+    """Run the operation without cuts and return the places of the cuts: for each connection the upward ones, then the
+    downward ones, in the order of the bytes."""
     before = network.opened
     written: dict[tuple[int, bool], list[bytes]] = {}
     network.tap = lambda number, up, content: written.setdefault((number, up), []).append(content)

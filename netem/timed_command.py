@@ -1,7 +1,7 @@
 """Run a command to its end and measure its time. If this process is interrupted or killed, the command is killed too.
 
-Its standard error is written to a file, not a pipe: otherwise a child process that outlives the command and keeps the
-pipe open would make this process wait.
+The command's standard error is written to a file, not a pipe: otherwise a child process that outlives the command and
+keeps the pipe open would make this process wait.
 """
 
 from __future__ import annotations

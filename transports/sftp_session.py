@@ -175,7 +175,8 @@ class Session:
     def _post(
         self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
     ) -> list[sftp.Request | None]:
-        """Send requests. For each, return the request that was actually sent, or None if it was not sent."""
+        """Send requests, after those of `later`. Their answers go into `box`, with numbers from `first`. For each
+        request, return the request that was actually sent, or None if it was not sent."""
         with self._sending:
             with self._guard:
                 self._check()

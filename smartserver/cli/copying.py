@@ -207,7 +207,8 @@ class StorePlan:
                 start += len(sizes)
 
     def without_bases(self, keys: Collection[Key]) -> StorePlan:
-        """Refuse: stored records are compressed against records of their ancestors.
+        """Refuse. A target needs such a plan only if it lacks a record of a revision that it has, because the bases of
+        stored records are records of ancestors.
 
         Raises:
             CannotCopy: always.

@@ -55,7 +55,11 @@ class StoreLocation(NamedTuple):
 
 
 def parse_store(url: str) -> StoreLocation:
-    """Parse a URL of a store."""
+    """Parse a URL of a store.
+
+    Raises:
+        BadUrl: the URL is invalid, or has parts that its scheme does not allow.
+    """
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
     if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:
