@@ -1,1 +1,1 @@
-"""A latency harness: emulated links that count round trips; it imports nothing but the standard library."""
+"""A latency test harness: it emulates links and counts round trips. Only its pytest plugin imports another package."""

@@ -1,4 +1,4 @@
-"""Assert the most round trips that an operation may take, and list its messages if it takes more."""
+"""Fail if an operation takes more round trips than its limit, and list its messages."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class BlockCounts:
 
 
 def check(counts: Counts, at_most: int, *, handshake: bool = True) -> None:
-    """Compare an operation with its limit.
+    """Compare the counts of an operation with its limit. With `handshake=False` handshakes do not count.
 
     Raises:
         TooManyRoundTrips: the operation took more; the error lists its messages.
@@ -87,7 +87,8 @@ def explain(counts: Counts) -> str:
 
 @contextmanager
 def round_trips(network: Countable, *, at_most: int, handshake: bool = True) -> Iterator[BlockCounts]:
-    """Fail if the block takes more than `at_most` round trips on `network`. Afterwards `.counts` has its counts.
+    """Fail if the block takes more than `at_most` round trips on `network`. `counts` of the yielded object is set at
+    the end of the block.
 
     The counts are taken before and after the block, so earlier messages do not count. With `handshake=False`
     handshakes do not count.

@@ -10,7 +10,7 @@ from types import FrameType
 from typing import NamedTuple
 
 KEPT_SITES = 12
-"""The most call sites kept of one stack, from the innermost. A loop is some layers above the line that sends."""
+"""The most call sites kept of one stack, from the innermost: enough to include a loop above the line that sends."""
 
 _NETEM = os.path.dirname(os.path.abspath(__file__)) + os.sep
 # Include the scripts, since the bottom of the stack is `bin/pytest`.

@@ -27,11 +27,11 @@ class Timer:
 
 
 class Clock:
-    """Virtual time, from 0 on."""
+    """A clock of virtual time, which starts at 0."""
 
     def __init__(self) -> None:
         self.nanoseconds = 0
-        """The present time, which only the clock sets."""
+        """The present time in nanoseconds, which only the clock sets."""
         self._events: list[tuple[int, int, Timer]] = []
         self._count = 0
 
@@ -54,7 +54,7 @@ class Clock:
         return timer
 
     def step(self, until: int | None = None) -> bool:
-        """Jump to the next event and run it, unless it is later than `until`. Return True if an event was run."""
+        """Jump to the next event and run it, unless it is later than `until` (ns). Return True if an event was run."""
         while self._events:
             at, _, timer = self._events[0]
             if timer.call is not None and until is not None and at > until:
@@ -82,7 +82,7 @@ class Clock:
         return True
 
     def run(self) -> None:
-        """Run all events."""
+        """Run all events, including those that they schedule."""
         while self.step():
             pass
 

@@ -42,9 +42,9 @@ class Message:
     """The depth, including handshakes."""
     depth_without_handshake: int
     sent: float
-    """The time when its first byte entered the link, in seconds since the clock's zero."""
+    """The time when the first byte entered the link, in seconds since the clock's zero."""
     delivered: float | None = None
-    """The time when the first byte was delivered; None until then."""
+    """The time when the first byte was delivered, in the same seconds; None until then."""
     end: bool = False
     """True if the stream ended with this message."""
     content: bytes = field(default=b"", repr=False)
@@ -82,10 +82,11 @@ class Counts:
     not_tcp: int = 0
     """Packet network: packets of both directions that are not TCP, for example UDP. No other count includes them."""
     seconds: float = 0.0
-    """The time from the client's first action to the last message delivered to the client."""
+    """Seconds from the client's first action to the last message delivered to the client."""
     application_rounds: float | None = None
-    """Simulator: the time that the client waited, divided by the RTT of that time, including handshakes. It is exact on
-    a link without rate, jitter and stall if no timer was waited for. None if an RTT was 0, or RTTs were mixed."""
+    """Simulator: the time that the client waited, in units of the RTT at that time, including handshakes. It is exact
+    on a link without rate, jitter and stall if the client waits for no timer. None if an RTT was 0 or RTTs were
+    mixed."""
     application_rounds_without_handshake: float | None = None
     """`application_rounds` without the time of handshakes."""
     messages: tuple[Message, ...] = field(default=(), repr=False)
@@ -141,20 +142,20 @@ class Counter:
         self._connections = 0
 
     def opened(self, connection: int, now: int, *, handshake: bool) -> None:
-        """Note that the client opens a connection; `handshake`: true if that costs a round trip."""
+        """Count a connection that the client opens. `handshake`: True if that costs a round trip."""
         self._begin(now)
         self._connections += 1
         if handshake:
             self._opened[connection] = self._sides[True].depth + 2
 
     def taken(self, message: Message) -> None:
-        """Note that the server accepted the bytes of a connection's first packet (TCP Fast Open). Only the client's
+        """Record that the server accepted the bytes of a connection's first packet (TCP Fast Open). Only the client's
         later bytes wait for the handshake."""
         self._taken[message.connection] = message.depth + 1
 
     def refused(self, message: Message) -> None:
-        """Note that the server refused the bytes of a connection's first packet. The client sends them again after the
-        handshake."""
+        """Record that the server refused the bytes of a connection's first packet. The client sends them again after
+        the handshake."""
         self._opened[message.connection] = message.depth + 1
         self._bytes[message.up] -= message.size
         self._flights[message.up] -= 1
@@ -164,7 +165,7 @@ class Counter:
         self._messages = kept
 
     def established(self, connection: int, now: int) -> None:
-        """Note that the answer to a handshake, or a refusal, reaches the client. Its later messages may depend on it.
+        """Record that the answer to a handshake, or a refusal, reaches the client. Its later messages may depend on it.
 
         This does nothing for a connection that was opened before this operation or without a handshake.
         """
@@ -187,11 +188,11 @@ class Counter:
         content: bytes | memoryview = b"",
         sites: Callable[[], CallSites] | None = None,
     ) -> Message | None:
-        """Note that `size` bytes, or with `end` the end of a stream, enter the link. Return their message, which the
+        """Count `size` bytes, or with `end` the end of a stream, that enter the link. Return their message, which the
         caller passes to `delivered`; None for an end that is no message.
 
-        `ended`: true if the receiver has ended its own side. For display there are `content`, the bytes themselves, and
-        `sites`, which returns the lines that sent them and is called once for each message.
+        `ended`: True if the receiver has ended its own side. `content` (the bytes) and `sites` are only for display;
+        `sites` is called once for each message, and returns the lines that sent it.
         """
         self._begin(now)
         side = self._sides[up]
@@ -224,11 +225,11 @@ class Counter:
         return message
 
     def repeated(self, packets: int = 1) -> None:
-        """Note packets that carry only bytes that were sent before."""
+        """Count packets that carry only bytes that were sent before."""
         self._repeated += packets
 
     def delivered(self, message: Message, now: int) -> None:
-        """Note that bytes of a message were delivered at the remote end."""
+        """Record that bytes of a message were delivered at the remote end."""
         if message.delivered is None:
             message.delivered = now / 1e9
         receiver = self._sides[not message.up]

@@ -29,13 +29,13 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""The number of places between boundaries, in each direction of each connection, at which the connection is cut,
-too."""
+"""The most cuts between boundaries in each direction of a connection. They are made besides the cuts at all
+boundaries."""
 
 S = TypeVar("S")
 
 Frames = Callable[[bytes], Iterable[int]]
-"""A function from all bytes of one direction of a connection to the ends of the frames in them."""
+"""A function that takes all bytes of one direction of a connection and returns the offsets at which frames end."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class CutPoint:
     up: bool
     after: int
     boundary: bool
-    """True if a frame or a write ends here."""
+    """True if this is the start of the stream or the end of a frame or write."""
 
     def __str__(self) -> str:
         """Return the place as `connection 1, up, after 131 bytes (a boundary)`."""
@@ -55,7 +55,7 @@ class CutPoint:
         return f"{where} (a boundary)" if self.boundary else where
 
     def link(self, whole: Link) -> Link:
-        """Return the same link with a cut at this place."""
+        """Return a copy of the link `whole` that is also cut at this place."""
         cut = Cut(self.after)
         return replace(whole, up=(*whole.up, cut)) if self.up else replace(whole, down=(*whole.down, cut))
 
@@ -66,7 +66,7 @@ class Trial(Generic[S]):
 
     point: CutPoint
     state: S
-    """The state from `make`. The cut has been removed from its network."""
+    """The state from `make`. New connections on its network are no longer cut."""
     result: object
     """The operation's return value; None if it raised an error."""
     error: Exception | None
@@ -86,10 +86,10 @@ def cut_everywhere(
 ) -> list[CutPoint]:
     """Run `operation` on a fresh state of `make` for each place of a cut, and `check` each trial. Return the places.
 
-    `lost`: the errors that it may raise for a lost connection. `attempts`: the number of successive connections that
-    are cut at the place, for an operation that retries by itself. `inside`: the number of places between boundaries;
-    None for every byte. The operation must open its connections itself (one that is open already is not cut), and must
-    send the same bytes each time.
+    `lost`: the errors that the operation may raise for a lost connection. `attempts`: the number of successive
+    connections that are cut at the place, for an operation that retries by itself. `inside`: as `INSIDE`; None for
+    every byte. The operation must open its connections itself (one that is open already is not cut), and must send the
+    same bytes each time.
 
     Raises:
         ValueError: the operation opened no connection on the network of `make`, or a frame ends outside the bytes.
@@ -144,7 +144,8 @@ def _places(
     inside: int | None,
     chance: random.Random,
 ) -> list[CutPoint]:
-    """Return all places: for each connection first upwards, then downwards, in the order of the bytes."""
+    """Run the operation without cuts and return the places of the cuts: for each connection the upward ones, then the
+    downward ones, in the order of the bytes."""
     before = network.opened
     written: dict[tuple[int, bool], list[bytes]] = {}
     network.tap = lambda number, up, content: written.setdefault((number, up), []).append(content)

@@ -41,21 +41,22 @@ class Link:
     """The seed of all random numbers. Each effect has its own random numbers in each direction of each connection."""
 
     def __post_init__(self) -> None:
-        """Refuse an impossible link."""
+        """Raise `ValueError` if a property of the link is out of range."""
         nanoseconds(self.rtt)
         if self.buffer < 1 or self.window < 1:
             raise ValueError(f"buffer {self.buffer} and window {self.window} bytes: expected 1 or more")
         self._effects(self.up)
 
     def check_streams(self, *, simulated: bool = False) -> None:
-        """Refuse a link that is meaningless for streams of bytes; `simulated`: in the simulator, not in the proxy."""
+        """Raise `ValueError` if streams of bytes cannot pass the link. `simulated`: True in the simulator, False in the
+        proxy."""
         if self.tcp is not None and not simulated:
             raise ValueError("a link with TCP's model, and here are sockets: only the simulated network has one")
         for effect in (*self.up, *self.down):
             effect.check_streams()
 
     def check_packets(self) -> None:
-        """Refuse a link that is meaningless for packets."""
+        """Raise `ValueError` if the packet network cannot emulate the link."""
         if self.tcp is not None:
             raise ValueError("a link with TCP's model, and here are packets: only the simulated network has one")
         if (self.buffer, self.window) != (BUFFER, WINDOW):
@@ -105,7 +106,7 @@ class Link:
 
 
 class Lane:
-    """The queue of the bytes on the way in one direction of one connection, first in, first out."""
+    """The queue of the bytes in transit in one direction of one connection, first in, first out."""
 
     def __init__(self, link: Link, *, up: bool, connection: int) -> None:
         self._up = up
@@ -167,7 +168,7 @@ class Lane:
         return parcel
 
     def clear(self) -> None:
-        """Drop all bytes on the way."""
+        """Drop all bytes in transit."""
         self._queue.clear()
         self._waiting.clear()
         self._unsent = self.undelivered = 0

@@ -14,7 +14,7 @@ MOST_TILT = 0.1
 into the next."""
 
 MOST_TILT_SHARE = 0.02
-"""The same limit as a share of the slope, used if that is larger. Each round trip has a wait that may be late."""
+"""The limit of `MOST_TILT` as a share of the slope, used if that is more, because each round trip may be late."""
 
 MOST_RESIDUAL = 0.1
 """The greatest residual, as a share of the greatest RTT. If all runs at one end were late by this much, with RTTs of
@@ -98,7 +98,7 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
 
 
 def apart(found: Slope, counted: Sequence[int]) -> str:
-    """Return a remark if the slope differs by a whole round trip from the count of every run, else an empty string.
+    """Return a remark if the slope differs by `APART` or more from the count of every run, else an empty string.
 
     Neither is wrong, because they measure different things.
     """

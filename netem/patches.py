@@ -25,13 +25,13 @@ class Witness(Protocol):
         """Connect a socket of the program, by calling `connect` with an address, and return the result."""
 
     async def connected(self, sock: socket.socket) -> None:
-        """Note that an asyncio loop has connected a socket. The program continues after this."""
+        """Handle a socket that an asyncio loop has connected. The program continues when this returns."""
 
     def send(self, sock: socket.socket, send: Callable[[], int]) -> int:
         """Send for the program, by calling `send`. Return the number of bytes that the socket accepted."""
 
     def write(self, sock: socket.socket, size: int) -> None:
-        """Note that the program writes `size` bytes to a transport, which sends them from the socket later."""
+        """Handle a write of `size` bytes to a transport, which sends them through the socket later."""
 
 
 CONTENT = ("data", "list_of_data", "iovec")
@@ -54,7 +54,7 @@ def _content(arguments: tuple[Any, ...], named: dict[str, Any]) -> Any:
 
 
 class Patches:
-    """The replaced methods, with the original of each."""
+    """Replaces methods of socket classes by methods that call the witness. `undo` restores the originals."""
 
     def __init__(self, witness: Witness) -> None:
         self._witness = witness

@@ -24,11 +24,11 @@ from netem.proxy_thread import ProxyError as ProxyError
 from netem.proxy_thread import ProxyThread
 
 REFILL = 0.02
-"""The least room for bytes that wait for the link, in seconds of the rate."""
+"""The least buffer for bytes that wait for the link, in seconds at the link's rate."""
 
 TURNS = 6
-"""Turns of the loop at the end of a proxy, in which a socket that was just accepted becomes a connection and is
-aborted."""
+"""Turns of the event loop before a proxy ends. In these turns a socket that was just accepted becomes a connection and
+is aborted."""
 
 DOORS: set[tuple[str, int]] = set()
 """The addresses on which the proxies of this process listen. The proxies count the connections to these addresses."""
@@ -115,7 +115,7 @@ class Proxy:
             self.check()
 
     def start(self) -> None:
-        """Listen. Set `port` to the real port.
+        """Start to listen, and set `port` to the port in use.
 
         Raises:
             OSError: the proxy cannot listen on that address.

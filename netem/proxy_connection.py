@@ -33,8 +33,8 @@ SLACK = 50_000
 timer."""
 
 KERNEL_BUFFER = 64 * 1024
-"""Receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the link yet.
-Linux begins with this size, so it can be set after the connection was opened."""
+"""Bytes of the receive buffer of a socket on a link with a rate. It must be small, because bytes in it are not on the
+link yet. Linux begins with this size, so it can be set after the connection was opened."""
 
 UNSENT = 0x894B
 """The ioctl of Linux (SIOCOUTQNSD) for the number of bytes that a socket has accepted and not sent."""
@@ -82,7 +82,8 @@ class ProxyConnection:
         self._opening: Counter | None = counter if handshake else None
 
     def opened(self) -> ProxySocket:
-        """Count the handshake of a client that the kernel has accepted, and connect to the server."""
+        """Count the handshake of a client that the kernel has accepted, start to connect to the server, and return the
+        client's socket."""
         now = int(self.loop.time() * NANOSECONDS)
         self.counter.opened(self.number, now, handshake=self._handshake)
         if self._handshake:
@@ -113,14 +114,14 @@ class ProxyConnection:
             self._told.failed(error)
 
     def accepted(self) -> None:
-        """Note that the client's socket is ready and counted."""
+        """Report that the client's connection is counted, and schedule the end of its handshake."""
         if self._told.accepted is not None:
             client, here = map(self.client.transport.get_extra_info, ("peername", "sockname"))
             self._told.accepted(self.number, (client[:2], here[:2]))
         self.loop.call_at(self.client.not_before / NANOSECONDS, self._established)
 
     def _established(self) -> None:
-        """Note that the handshake is over, one round trip after the opening, in the counter that has the opening."""
+        """Count the end of the handshake in the counter that counted the opening, and report it."""
         opening, self._opening = self._opening, None
         if opening is not None:
             opening.established(self.number, int(self.loop.time() * NANOSECONDS))
@@ -201,11 +202,11 @@ class ProxySocket(asyncio.Protocol):
         """True if this side sends no more: its end of stream has entered the link, or the connection is lost."""
         self.end_delivered = False
         self.not_before = 0
-        """The earliest time at which its bytes count as sent, because of the emulated handshake."""
+        """The earliest time (ns) at which this socket's bytes count as sent, because of the emulated handshake."""
         self.peer: ProxySocket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Configure the socket, and start the other lane, which may have waited for this socket."""
+        """Configure the socket, and write the bytes that the other lane held back until this socket existed."""
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         self.made = True
@@ -253,7 +254,7 @@ class ProxySocket(asyncio.Protocol):
         self._loop.call_soon(self.peer.pump)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """Note that the socket is lost, which is a cut for the other side."""
+        """Handle the loss of the socket, which is a cut for the other side."""
         self.lost = self.ended = self._writing = True
         if not self._connection.over:
             self._enter(self._now(), b"", Ending.CUT, None)

@@ -101,14 +101,14 @@ class ProxyThread:
         return _answer(asyncio.run_coroutine_threadsafe(question(), self.loop))
 
     def failed(self, error: BaseException) -> None:
-        """Note a failure and end the thread; called on the thread itself."""
+        """Store a failure for the next call to raise, and end the thread. Call this on the thread itself."""
         if self._failure is None:
             self._failure = error
         if self.stopping is not None:
             self.stopping.set()
 
     def run(self) -> None:
-        """Run the loop; the target of the thread."""
+        """Run the loop. This is the function of the thread."""
         try:
             asyncio.run(self._main())
         except BaseException as error:  # raised by the next call

@@ -44,7 +44,7 @@ __all__ = [
 MARK = "max_round_trips"
 FILE = "round_trip_budgets"
 MEASURED = "round trips of "
-"""The prefix of the property of a test's report that has the round trips measured for a budget."""
+"""The start of the name of the report property in which a test stores the round trips measured for a budget."""
 
 UNCOLLECTED = ("--ignore", "--lf", "--last-failed", "--sw", "--stepwise")
 """Options with which pytest does not collect some files. (With `-k` and `-m`, pytest collects them and deselects
@@ -109,7 +109,7 @@ class Limit:
 
 
 class Limits:
-    """The limits of one run of pytest: checks each test against its limit, and can lower budgets."""
+    """A plugin for one run of pytest that checks each test against its limit, and can lower budgets."""
 
     def __init__(self, budgets: Budgets | None, *, lower: bool) -> None:
         self._budgets = budgets
@@ -118,7 +118,7 @@ class Limits:
         self._error: OSError | None = None
 
     def pytest_itemcollected(self, item: pytest.Item) -> None:
-        """Note that a budget will be measured."""
+        """Record that the test will measure the budget that its mark names."""
         mark = item.get_closest_marker(MARK)
         if self._budgets is not None and mark is not None and mark.args and isinstance(mark.args[0], str):
             self._budgets.expect(mark.args[0])
@@ -141,7 +141,7 @@ class Limits:
         return result
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Note the measured round trips of a test that passed."""
+        """Record the measured round trips of a test that passed."""
         if self._budgets is not None and report.when == "call" and report.passed:
             for name, rounds in report.user_properties:
                 if name.startswith(MEASURED) and isinstance(rounds, int):
@@ -161,7 +161,7 @@ class Limits:
             self._fell = falls
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print which budgets fell or may fall."""
+        """Print the budgets that fell or may fall."""
         if self._error is not None:
             terminalreporter.write_line(f"no budget fell: {self._error}")
         for name, (budget, rounds) in self._fell.items():

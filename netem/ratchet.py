@@ -70,13 +70,12 @@ class Budgets:
             raise BudgetsError(f"{self.path} has no budget of {name!r}") from None
 
     def expect(self, name: str) -> None:
-        """Note that an operation will be measured once more. If the measurement is missing because a test failed, the
-        budget cannot be lowered."""
+        """Expect one more measurement of an operation. If it is missing because a test failed, the budget cannot be
+        lowered."""
         self._expected[name] += 1
 
     def measured(self, name: str, rounds: int) -> None:
-        """Note that an operation took `rounds` round trips. If it is measured several times, the greatest number
-        counts."""
+        """Record that an operation took `rounds` round trips. Of several measurements the greatest counts."""
         self._measured.setdefault(name, []).append(rounds)
 
     def falls(self) -> dict[str, tuple[int, int]]:

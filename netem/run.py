@@ -37,16 +37,16 @@ class RunResult:
     status: int
     """The client's exit status; if negative, the number of the signal that ended it."""
     seconds: float
-    """The wall time from the client's start to its end."""
+    """The wall time from the client's start to its end, in seconds."""
     counts: Counts
     lateness: float = 0.0
-    """The most seconds by which packets were late: see `Packets.lateness`."""
+    """The value of `Packets.lateness` in seconds."""
     least_lateness: float = 0.0
-    """The least seconds by which packets were late: see `Packets.least_lateness`."""
+    """The value of `Packets.least_lateness` in seconds."""
 
 
 class Crossing:
-    """Running servers on one side of a link, and clients on the other side; use it as a context manager."""
+    """Runs servers on one side of a link, and clients on the other side; use it as a context manager."""
 
     def __init__(
         self,

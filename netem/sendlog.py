@@ -35,17 +35,17 @@ class SendLog:
         """The number of bytes that the socket accepted."""
 
     def writing(self, size: int, sites: CallSites) -> None:
-        """Note that the program writes `size` bytes to a transport, which sends them now or later."""
+        """Record that the program writes `size` bytes to a transport, which sends them now or later."""
         with self._lock:
             begin = max(self._written, self.sent)
             self._note(begin, sites)
             self._written = begin + size
 
     def send(self, sites: CallSites, send: Callable[[], int]) -> int:
-        """Call `send` and return the number of bytes that the socket took. `send` may call this method again, as
-        `sendall` calls `send`.
+        """Call `send`, log `sites` as the senders of its bytes, and return how many bytes the socket accepted. `send`
+        may call this method again, as `sendall` calls `send`.
 
-        The call sites are ignored for bytes of a transport, whose writer is known.
+        `sites` is ignored for bytes of a transport, whose writer is known.
         """
         with self._lock:
             self._sending(sites)

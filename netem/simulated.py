@@ -120,7 +120,7 @@ class SimulatedNetwork:
     def wait(
         self, met: Callable[[], bool], timeout: float | None, what: str, rtt: int, *, connecting: bool = False
     ) -> None:
-        """Let time pass until `met`, at most `timeout` seconds, and count it as waiting on a link of `rtt` nanoseconds.
+        """Let time pass until `met()` is true, at most `timeout` seconds. Count it as waiting on a link of `rtt` (ns).
 
         Raises:
             Deadlock: there is no timeout, and `met` will never be true.

@@ -1,4 +1,4 @@
-"""One end of a simulated connection, client or server. Its bytes wait for the windows and then go to its peer."""
+"""One end of a simulated connection, client or server. Written bytes wait until the windows have room for them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Surroundings(Protocol):
     tap: Tap | None
 
     def wait(self, met: Callable[[], bool], timeout: float | None, what: str, rtt: int) -> None:
-        """Let time pass until `met`, and count it as waiting of the client on a link of `rtt` nanoseconds.
+        """Let time pass until `met()` is true, at most `timeout` seconds. Count it as waiting on a link of `rtt` (ns).
 
         Raises:
             Deadlock: there is no timeout, and `met` will never be true.
@@ -60,11 +60,11 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _ended(self) -> None:
-        """Note that the peer sends no more."""
+        """Handle the end of the peer's stream."""
 
     @abstractmethod
     def _lost(self, error: ConnectionError) -> None:
-        """Note that the connection is lost."""
+        """Handle the loss of the connection."""
 
     @property
     def _unread(self) -> int:
@@ -144,10 +144,10 @@ class Endpoint(ABC):
 
     @abstractmethod
     def _left(self) -> None:
-        """Note that bytes have left the sender's buffer."""
+        """Handle the event that bytes have left the sender's buffer."""
 
     def _deliver(self) -> None:
-        """Deliver the next parcel to the peer, unless the peer was reset."""
+        """Deliver the next parcel to the peer, unless this end has lost the connection."""
         peer = self._peer
         if self._error is not None or peer is None:
             return

@@ -19,10 +19,10 @@ class ServerProtocol(Protocol):
         """Take bytes from the client."""
 
     def eof_received(self) -> None:
-        """Note that the client sends no more. The server may still write, and closes when it is done."""
+        """Handle the end of the client's stream. The server may still write, and must close the transport later."""
 
     def connection_lost(self, error: ConnectionError | None) -> None:
-        """Note the end of the connection, in the last call. `error` is None after the server's own `close`."""
+        """Handle the end of the connection. This is the last call. `error` is None after the server's own `close`."""
 
 
 class ServerTransport(Endpoint):

@@ -40,7 +40,7 @@ class Waiting:
         self._since = now
 
     def change(self, now: int, rtt: int) -> None:
-        """Note that all open connections have another link, even during waits. A handshake in progress keeps its
+        """Replace the RTT of all open connections by `rtt`, even during waits. A handshake in progress keeps its
         RTT."""
         self.charge(now)
         self._beside.clear()

@@ -66,7 +66,7 @@ class CongestionWindow:
         self._round_ends = 0
 
     def measured(self, round_trip: int) -> None:
-        """Set the timeout after a measurement of the round trip, in nanoseconds."""
+        """Set the idle timeout from a measured round trip in nanoseconds."""
         self._timeout = round_trip + nanoseconds(MIN_VARIANCE)
 
     @property
@@ -87,7 +87,7 @@ class CongestionWindow:
         return max(0, self._begun(now) - self._under_way)
 
     def sent(self, now: int, size: int) -> None:
-        """Note that `size` bytes are sent."""
+        """Record that `size` bytes are sent."""
         self.size = self._begun(now)
         self._sent += size
         self._sent_at = now
@@ -96,7 +96,7 @@ class CongestionWindow:
         self._peak = max(self._peak, self._under_way)
 
     def acknowledged(self, size: int) -> None:
-        """Note that `size` more bytes were acknowledged. The window grows by `size` if more than half of the window was
+        """Record that `size` more bytes were acknowledged. The window grows by `size` if more than half of it was
         used."""
         self._acknowledged += size
         if self.size < 2 * self._peak:

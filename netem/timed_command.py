@@ -1,7 +1,7 @@
-"""Run a command to its end and measure its time. If this process is stopped or killed, the command is killed too.
+"""Run a command to its end and measure its time. If this process is interrupted or killed, the command is killed too.
 
-Its output is written to files, not pipes: otherwise a child process that outlives the command and keeps a pipe open
-would make this process wait.
+The command's standard error is written to a file, not a pipe: otherwise a child process that outlives the command and
+keeps the pipe open would make this process wait.
 """
 
 from __future__ import annotations
@@ -36,13 +36,13 @@ class CommandResult:
     status: int
     """The exit status; 128 + N if signal N ended the command."""
     seconds: float
-    """The time from before the start of the command to its end."""
+    """Seconds from before the start of the command to its end; 0 if it could not be started."""
     stderr: str
     """The end of the command's standard error, at most `KEPT` bytes."""
 
 
 def timed(command: Sequence[str]) -> CommandResult:
-    """Run `command` in a process group of its own, without input, and drop its output.
+    """Run `command` in a process group of its own, without input, and drop its standard output.
 
     When the wait is interrupted, the group gets SIGTERM, and after `PATIENCE` SIGKILL. When this process is killed, so
     is the group.

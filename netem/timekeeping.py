@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Self
 
 PAUSE = 0.005
-"""Seconds of each sleep: short beside any RTT that is measured, and one part in a thousand of a processor."""
+"""Seconds of each sleep: short compared with any measured RTT, and long enough to use only 0.1 % of a processor."""
 
 
 def percentile_99(numbers: Iterable[float]) -> float:

@@ -12,7 +12,7 @@ WIDTH, LEFT, RIGHT, TOP = 760, 150, 610, 70
 PIXELS_PER_ROUND = 90
 """The height of one round trip in pixels."""
 LINES_APART = 30
-"""The least distance in pixels between lines of the grid, about."""
+"""The approximate least distance in pixels between lines of the grid."""
 TALLEST = 20_000
 """The greatest height in pixels. A longer operation is drawn at a smaller scale."""
 COLOURS = ("#0b62a4", "#b5462f", "#3d7d3d", "#7a4d9c", "#8a6d1d")
@@ -20,8 +20,8 @@ COLOURS = ("#0b62a4", "#b5462f", "#3d7d3d", "#7a4d9c", "#8a6d1d")
 
 
 def svg(counts: Counts, rtt: float, title: str = "") -> str:
-    """Return the picture. `rtt`, in seconds, sets the scale and the grid, which has a line for each round trip if the
-    lines fit."""
+    """Return the picture of an operation as SVG. `rtt`, in seconds, sets the scale and the grid, which has a line for
+    each round trip if the lines fit."""
     begun = min((message.sent for message in counts.messages), default=0.0)
     ended = max((_end(message) for message in counts.messages), default=begun)
     rounds = (ended - begun) / rtt if rtt else 1.0

@@ -34,7 +34,7 @@ def _split(text: str, what: str, example: str) -> tuple[float, str]:
 
 
 def parse_time(text: str) -> float:
-    """Return the seconds of `1000ms`, `1s`, `50us`, `0`."""
+    """Return a time such as `1000ms`, `1s`, `50us` or `0` in seconds."""
     number, unit = _split(text, "time", "1000ms or 1s")
     if not number:
         return 0.0
@@ -51,7 +51,7 @@ def parse_time(text: str) -> float:
 
 
 def parse_size(text: str) -> int:
-    """Return the bytes of `65536`, `64KiB`, `1.5MB`."""
+    """Return a size such as `65536`, `64KiB` or `1.5MB` in bytes."""
     number, unit = _split(text, "size", "65536 or 64KiB")
     if unit not in _SIZES:
         raise ValueError(f"{text!r}: unknown unit of size {unit!r}; known: B, kB, MB, GB, KiB, MiB, GiB")
@@ -62,7 +62,7 @@ def parse_size(text: str) -> int:
 
 
 def parse_rate(text: str) -> float:
-    """Return the bytes a second of `1mbit` (125,000), `125kB/s`, `10MB/s`."""
+    """Return a rate such as `1mbit`, `125kB/s` or `10MB/s` in bytes a second; `1mbit` is 125,000."""
     number, unit = _split(text, "rate", "1mbit or 125kB/s")
     if not number:
         raise ValueError(f"{text!r}: a rate is more than nothing; to stop a link use the effect stall")
@@ -79,7 +79,7 @@ def parse_rate(text: str) -> float:
 
 
 def parse_share(text: str) -> float:
-    """Return the share, from 0 to 1, of `1%` or `0.01`."""
+    """Return a share such as `1%` or `0.01` as a number from 0 to 1."""
     number, sign = text.strip(), text.strip().endswith("%")
     try:
         share = float(number.removesuffix("%")) / (100 if sign else 1)

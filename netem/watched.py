@@ -79,8 +79,8 @@ class Watched:
         self._opening_door = threading.Lock()
         """The lock of `_doors`. Its holder waits for the proxy's thread, so that thread must never acquire it."""
         self._clients: dict[Ends, _Client] = {}
-        """The last connection between two addresses. An earlier connection between them may not have ended in the proxy
-        yet."""
+        """Two addresses -> the last connection between them. An earlier connection between them may not have ended in
+        the proxy yet."""
         self._lock = threading.Lock()
         """The lock of `_clients`. Its holder never waits."""
         self._numbered: dict[int, _Client] = {}
@@ -249,7 +249,7 @@ class Watched:
 
 
 def _addresses(host: str, port: int, family: int = socket.AF_UNSPEC) -> list[Address]:
-    """Return the addresses of a host."""
+    """Return the IP addresses of a host, each with the port."""
     found = socket.getaddrinfo(host, port, family, socket.SOCK_STREAM)
     return [(str(address[0]), int(address[1])) for *_, address in found]
 

@@ -1,4 +1,4 @@
-"""`Transport`: the interface of a file store. A caller reads the store's capabilities and never guesses them."""
+"""`Transport`: the interface of a file store. Callers check `capabilities` before they use more than plain files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Capability(enum.Flag):
     ROUND_TRIPS = enum.auto()
     """Each call waits for another machine, so callers should pass many steps to one `perform`."""
     OBJECTS = enum.auto()
-    """Files need no folders, and each step is a request of its own, so callers do not read files on a guess."""
+    """Files need no folders, and each step is a request of its own, so callers should not read speculatively."""
     APPEND = enum.auto()
     """`append` works."""
     HANDLES = enum.auto()
@@ -48,7 +48,7 @@ class EntryKind(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """The kind of a path, its size in bytes and the time of its last change in seconds by the store's own clock."""
+    """The kind of a path, its size in bytes, and its modification time by the store's clock (seconds since 1970)."""
 
     kind: EntryKind
     size: int
@@ -56,7 +56,7 @@ class Stat:
 
 
 class ReadFile(abc.ABC):
-    """An open file for reading by position. Several threads may use it at once; it is closed with its last reference.
+    """An open file for reading by position. Several threads may use it at once. Dropping the last reference closes it.
     With `Capability.HANDLES` it stays readable after a delete or rename. A read after `close` raises `TransportFailed`.
     """
 
@@ -87,7 +87,7 @@ class ReadFile(abc.ABC):
 
     @abc.abstractmethod
     def close(self) -> None:
-        """Close the file before its last reference is dropped. Concurrent reads are completed; closing twice is
+        """Close the file now, not when its last reference is dropped. Concurrent reads are completed; closing twice is
         harmless."""
 
 
@@ -153,7 +153,7 @@ class Step(abc.ABC):
 
     @abc.abstractmethod
     def do(self, transport: Transport) -> None:
-        """Perform the step alone, by the method of `transport` for one file.
+        """Perform the step alone, by calling the matching method of `transport`.
 
         Raises:
             TransportError: as that method.
@@ -168,8 +168,8 @@ def published_folder(source: str) -> str:
 class Transport(abc.ABC):
     """A tree of files below one root. Paths are relative, `/`-separated and UTF-8; `''` is the root itself.
 
-    An error names the path from the outermost transport. So the error of a child says which file failed, and never
-    where the store lies. An invalid path is a bug of the caller and raises `ValueError`.
+    The path in an error is relative to the outermost transport, even if a child raises it. An error never contains the
+    location of the store. An invalid path is a bug of the caller and raises `ValueError`.
 
     Order and durability: a name that is made, renamed or deleted is visible at once to every reader. It is durable
     after `sync_directory` of its folder (after a rename: of the new name's folder, then of the old one's).
@@ -201,8 +201,8 @@ class Transport(abc.ABC):
 
     @property
     def connections(self) -> int:
-        """The number of connections made to the store so far. When it grows, files that were read before may be lost:
-        the store's machine may have lost power."""
+        """The number of connections made to the store so far. After a new connection, results of earlier reads may be
+        outdated, because the store's machine may have lost power."""
         return 0
 
     def local_folder(self) -> str | None:
@@ -341,7 +341,7 @@ class Transport(abc.ABC):
 
     def withdraw(self, path: str, aside: str) -> None:
         """Remove a published file, in either form. The folder form is first renamed to `aside`, which must be free,
-        because a rename may replace an emptied folder. Anything that cannot be removed stays at `aside`.
+        because an emptied folder would count as a free name. Anything that cannot be removed stays at `aside`.
 
         Raises:
             NoSuchFile: the path does not exist. PermissionDenied, TransportFailed.
@@ -405,7 +405,7 @@ class Transport(abc.ABC):
         """
 
     def perform(self, steps: Sequence[Step]) -> None:
-        """Perform the steps in order, in as few round trips as the store allows. Queries then have their results.
+        """Perform the steps in order, in as few round trips as the store allows. Each `Query` then has its result.
 
         The first step that fails ends the call: the steps before it are done, and no change of a later step is made.
         The store is not contacted if there are no steps.

@@ -30,7 +30,7 @@ class CodedError(Exception):
     by_code: ClassVar[dict[str, type[CodedError]]] = {}
 
     def __init_subclass__(cls, *, code: str | None = None, retryable: bool = False) -> None:
-        """Register `cls` under its code; a second owner of a code raises a `TypeError`."""
+        """Register `cls` under its code. Raise `TypeError` if another class has the code."""
         super().__init_subclass__()
         if code is None:
             return
@@ -53,8 +53,7 @@ class TransportError(CodedError):
 
 
 def _of(path: str) -> str:
-    """Return the end of a message, which names the path. For the store's own root it is empty, because the root has no
-    name here."""
+    """Return the end of a message: `: 'PATH'`; empty for the root of the store, whose path is empty."""
     return f": {path!r}" if path else ""
 
 
@@ -80,8 +79,8 @@ class FileExists(TransportError, code="file-exists"):
 
 @dataclasses.dataclass(eq=False)
 class PermissionDenied(TransportError, code="permission-denied"):
-    """The store does not permit this user the operation. `reason`: the reason if no user would be permitted; empty if
-    unknown."""
+    """The store does not permit this user the operation. `reason`: the cause if it is not a missing permission, for
+    example a read-only file system; else empty."""
 
     path: str
     reason: str = ""

@@ -35,24 +35,24 @@ ERRORS: dict[int, Callable[[str], TransportError]] = {
     errno.ENOSPC: NoSpace,
     errno.EDQUOT: NoSpace,
 }
-"""The error of a transport for each error number of the system; any other number is `TransportFailed`."""
+"""Error number of the operating system -> error of a transport. Any other number becomes `TransportFailed`."""
 
 NO_LINKS = frozenset({errno.EPERM, errno.ENOSYS, errno.EOPNOTSUPP, errno.ENOTSUP})
-"""The error numbers of a hard link on a file system that has no hard links."""
+"""The error numbers of link(2) on a file system that has no hard links."""
 
 READ_ONLY = "read-only file system"
-"""The reason of `PermissionDenied` on a read-only file system, where other permissions would not help."""
+"""The `reason` of `PermissionDenied` on a read-only file system, where no change of permissions would help."""
 
 # On macOS fsync leaves the bytes in the drive's cache; F_FULLFSYNC does not. Elsewhere fsync is enough.
 _FULL_SYNC: int | None = getattr(fcntl, "F_FULLFSYNC", None)
 
 
 SMALL = 4096
-"""Bytes that `get_published` reads at once, without asking for the size; a file that fills them is read again."""
+"""Bytes that `get_published` reads without asking for the size first. A file of this size or more is read again."""
 
 
 def translate(error: OSError, path: str) -> TransportError:
-    """Return the error of a transport for one of the system."""
+    """Return the error of a transport for an error of the operating system."""
     if error.errno == errno.EROFS:
         return PermissionDenied(path, READ_ONLY)
     cls = ERRORS.get(error.errno or 0)
@@ -197,8 +197,8 @@ class LocalTransport(Transport):
         return os.fsdecode(os.path.realpath(self._at(path)))
 
     def _open_plain(self, path: str, mode: int = os.O_RDONLY) -> tuple[int, int]:
-        """Open a plain file and return its descriptor and size. O_NONBLOCK keeps a named pipe from waiting for its
-        writer."""
+        """Open a plain file and return its descriptor and size. O_NONBLOCK keeps the call from waiting at a named
+        pipe."""
         name = self._name(path)
         with _translated(name):
             descriptor = os.open(self._at(path), mode | os.O_CLOEXEC | os.O_NONBLOCK)
@@ -309,7 +309,7 @@ class LocalTransport(Transport):
 
 
 def from_url(url: str) -> LocalTransport:
-    """Return a folder of this machine: `file:///srv/repositories`.
+    """Return the transport of a folder of this machine, from a URL such as `file:///srv/repositories`.
 
     Raises:
         ValueError: as `folder_of`.
@@ -321,7 +321,7 @@ def folder_of(url: str) -> str:
     """Return the folder that a file:// URL names.
 
     Raises:
-        ValueError: the URL names another machine, or has no absolute path.
+        ValueError: the URL is of another machine, or its path is not absolute or has a NUL.
     """
     parts = urlsplit(url)
     if parts.scheme != "file" or parts.netloc not in ("", "localhost") or not parts.path.startswith("/"):

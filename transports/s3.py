@@ -69,7 +69,7 @@ from transports.steps import (
 )
 
 INCOMING = "incoming"
-"""The name of a folder whose files are kept by this process."""
+"""The name of each folder whose files this process holds instead of uploading them."""
 PART = 5 << 20
 """Bytes of one part of an upload, the smallest size that S3 accepts for all but the last part."""
 PARTS = 4
@@ -77,12 +77,12 @@ PARTS = 4
 MOST_PARTS = 10_000
 """The most parts that S3 accepts in one upload."""
 NEAR = 128 << 10
-"""The largest gap in bytes between two ranges that are read by one call: 10 ms at 100 Mbit/s, less than a call."""
+"""The largest gap in bytes between ranges that one call reads. At 100 Mbit/s it takes 10 ms, less than another call."""
 MANY = 4
-"""The number of records from which all are read at once. If there are fewer, the last is read after the others, because
-one of those is usually missing, and the last would then have to be read again."""
+"""From this number on, the records of one folder are all read at once. If there are fewer, the last is read after the
+others, because one of those is usually missing, and the last would then have to be read again."""
 LOOKS = 3
-"""The number of stats in one folder from which a listing is cheaper. The stat of a missing file takes two calls."""
+"""From this number of stats in one folder on, a listing is cheaper. The stat of a missing file takes two calls."""
 
 
 class S3Transport(Transport):
@@ -107,7 +107,7 @@ class S3Transport(Transport):
 
     @property
     def calls(self) -> Counter[str]:
-        """The number of calls to the store so far, by method, of this transport and all that share its bucket."""
+        """The number of calls to the store so far, by method, of this transport, its parents and its children."""
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:
@@ -195,7 +195,7 @@ class S3Transport(Transport):
             raise
 
     def _clock(self, path: str) -> float:
-        """Return the store's clock minus `time.monotonic`, in seconds, measured once by a file at `path`."""
+        """Return the store's clock minus `time.monotonic` in seconds. To measure it, write and delete `path` once."""
         bucket, (full, key) = self._bucket, self._at(path)
         if bucket.ahead is None:
             store = bucket.store()
@@ -205,11 +205,11 @@ class S3Transport(Transport):
         return bucket.ahead
 
     def _is_kept(self, key: str) -> bool:
-        """Tell whether a key is that of a folder which exists even if it is empty."""
+        """Tell whether the key names a folder that exists even if it is empty."""
         return key == self._root or key in self._bucket.folders or paths.split(key)[1] == INCOMING
 
     def _listing(self, path: str) -> dict[str, Stat]:
-        """Return the files and folders in a folder of the bucket, by name."""
+        """Return the stat of each file and folder in a folder of the bucket, by name."""
         full, key = self._at(path)
         store = self._bucket.store()
         found = self._bucket.call("LIST", full, lambda: obstore.list_with_delimiter(store, key or None))
@@ -240,7 +240,7 @@ class S3Transport(Transport):
 
     @staticmethod
     def _is_own(key: str) -> bool:
-        """Tell whether this process keeps the files with this key, because their folder is `incoming`."""
+        """Tell whether this process holds the file with this key, because its folder is `incoming`."""
         return paths.split(paths.split(key)[0])[1] == INCOMING
 
     def _upload_new(self, path: str, spooled: SpooledFile) -> None:
@@ -377,7 +377,7 @@ class S3Transport(Transport):
         return None
 
     def _settle(self, uploads: Sequence[Put | Rename], failures: Sequence[TransportError | None]) -> None:
-        """Forget the uploaded files. After a failed upload, delete later ones from the bucket and raise its error."""
+        """Forget the uploaded files. If an upload failed, delete the later ones from the bucket and raise its error."""
         error: TransportError | None = None
         for step, failure in zip(uploads, failures, strict=True):
             error = error or failure
@@ -484,7 +484,7 @@ class S3Transport(Transport):
 
 
 def from_url(url: str) -> S3Transport:
-    """Return a prefix of a bucket: `s3://bucket/prefix`. The store is not contacted yet.
+    """Return the transport of a URL such as `s3://bucket/prefix`. The store is not contacted yet.
 
     Raises:
         ValueError: the URL is invalid.

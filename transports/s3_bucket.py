@@ -1,4 +1,4 @@
-"""`Bucket`: the calls, errors and files of this process that all transports of one S3 bucket share."""
+"""`Bucket`: calls to one S3 bucket, their errors, and the files that this process holds for it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from transports.errors import FileExists, NoSuchFile, PermissionDenied, Transpor
 from transports.s3_files import SpooledFile
 
 AT_ONCE = 32
-"""The most concurrent calls of one pool. `store.log` reads as many records at once."""
+"""The most concurrent calls of one pool: as many as records are read at once (`AHEAD` of `store.log_view`)."""
 RETRIES = 30
 """Seconds for which the library retries a call if the store fails, ten times at most; as `WAIT` of `store.log`."""
 
@@ -32,8 +32,8 @@ _user: int | None = None
 
 
 def _failure(path: str, error: Exception) -> TransportError:
-    """Return the error for an error of the library. The library's text may contain keys, so only a part of it is
-    shown."""
+    """Return the transport's error for an error of the library. The library's text may contain keys, so only a part of
+    it is shown."""
     text = str(error)
     code, message = (
         found[1] if (found := re.search(f"<{name}>([^<]*)</{name}>", text)) else "" for name in ("Code", "Message")
@@ -68,7 +68,7 @@ def _is_url(value: str) -> bool:
 
 
 class Bucket:
-    """The state that all transports of one bucket share. Several threads may use it."""
+    """The state that an `S3Transport` shares with its children. Several threads may use it."""
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -112,7 +112,8 @@ class Bucket:
             raise TransportFailed("", f"a variable AWS_... has a wrong value: {why}") from None
 
     def call(self, method: str, path: str, ask: Callable[[], Result]) -> Result:
-        """Count one call of `method`, make it and return its result. Errors of the library are raised with `path`."""
+        """Call `ask`, which makes one call of `method`, and return its result. The call is counted. Errors of the
+        library become errors of a transport for `path`."""
         with self.guard:
             self.calls[method] += 1
         try:

@@ -24,7 +24,7 @@ RangeReader = Callable[[Sequence[tuple[int, int]]], list[bytes]]
 
 
 class SpooledFile:
-    """The content of a file that is stored in this process."""
+    """The content of a file that this process holds, in memory or in a temporary file."""
 
     def __init__(self) -> None:
         self.made = time.monotonic()
@@ -59,7 +59,7 @@ class SpooledFile:
 
 
 class BucketFile(ReadFile):
-    """An open file of the bucket. `size` and `read` make requests to the store."""
+    """An open file of the bucket or of this process. `size` returns its length, `read` the bytes of some ranges."""
 
     def __init__(self, size: Callable[[], int], read: RangeReader, path: str) -> None:
         self._size = size
@@ -82,7 +82,8 @@ class BucketFile(ReadFile):
 
 
 class NewFile(WriteFile):
-    """A new file. `send`: uploads it at its first sync or at `close`; None if this process keeps the file."""
+    """A new file that is being written. `send` uploads it, at the first sync or at `close`; None if this process holds
+    the file."""
 
     def __init__(self, spooled: SpooledFile, path: str, send: Callable[[SpooledFile], None] | None) -> None:
         self._spooled: SpooledFile | None = spooled
@@ -110,5 +111,5 @@ class NewFile(WriteFile):
 
 
 def stat_of(found: Any) -> Stat:
-    """Return the stat of a file from the library's description."""
+    """Return the stat of a file from the metadata that the library returned."""
     return Stat(EntryKind.FILE, found["size"], found["last_modified"].timestamp())

@@ -44,7 +44,7 @@ from transports.steps import (
 )
 
 UNDER_WAY = 4 * 1024 * 1024
-"""The most unanswered bytes of a file that is written piece by piece; as `sftp_session.WINDOW`."""
+"""The most unanswered bytes of a file that is being written: as many as `sftp_session.WINDOW`."""
 
 Result = TypeVar("Result")
 
@@ -61,8 +61,8 @@ def converse(session: Session, talk: Talk[Result]) -> Result:
 
 
 class Line:
-    """A session that is opened when first needed and again when it was lost. A transport shares it with its children
-    and files."""
+    """A session that is opened when it is first needed, and opened again after it was lost. A transport shares it with
+    its children and files."""
 
     def __init__(self, connect: Callable[[], Session]) -> None:
         self._connect = connect
@@ -131,7 +131,8 @@ class _SftpReadFile(ReadFile):
 
 
 class _SftpWriteFile(WriteFile):
-    """A file being written. Bytes are sent at once and answered later. A later read over the same session sees them."""
+    """A file being written. `write` leaves up to `UNDER_WAY` bytes unanswered; a later read in the same session sees
+    them."""
 
     def __init__(self, line: Line, session: Session, place: RemotePath, handle: bytes) -> None:
         self._line = line
@@ -168,7 +169,7 @@ class _SftpWriteFile(WriteFile):
             changes.check_written(self._place, [pending.answer()])
 
     def _finish(self, requests: Sequence[sftp.Request]) -> None:
-        """Send requests in the flight of the last writes, and wait for the answers to all of them."""
+        """Send requests before the last writes are answered, and wait for the answers to all of them."""
         sent = [self._session.send(each) for each in requests]
         self._settle()
         changes.check_finished(self._place, [each.answer() for each in sent])
@@ -249,10 +250,11 @@ class _Part:
 
 
 class SftpTransport(Transport):
-    """A folder of another machine, which follows symbolic links itself.
+    """A folder of another machine. The server follows symbolic links.
 
-    Durability depends on the server. Without `fsync@openssh.com`, `sync` means that the server has received the bytes,
-    and `sync_directory` means nothing. An open file stays readable: a handle refers to the file, not to its name.
+    Durability depends on the server. Without `fsync@openssh.com`, `sync` only waits until the server has accepted the
+    bytes, and `sync_directory` only checks the folder. An open file stays readable: a handle refers to the file, not to
+    its name.
     """
 
     capabilities = Capability.ROUND_TRIPS | Capability.HANDLES
@@ -463,7 +465,7 @@ class SftpTransport(Transport):
 
 
 def from_url(url: str) -> SftpTransport:
-    """Return a folder of another machine: `sftp://[user@]host[:port]/srv/x`, or `/~/x` below the account's home.
+    """Return the transport of `sftp://[user@]host[:port]/srv/x`; the path `/~/x` is below the account's home.
 
     The machine's key must be in `~/.ssh/known_hosts`. Instead, `?host-key=SHA256:...` gives its fingerprint, and
     `?host-key=any` accepts every key. The machine is not contacted yet.

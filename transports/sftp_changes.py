@@ -1,4 +1,4 @@
-"""The talks of operations over SFTP that change something; see `sftp_talks`.
+"""The talks (see `sftp_talks`) of the SFTP operations that change files.
 
 A talk puts the requests that undo it into `undo`. A caller that runs several talks at once sends these requests if an
 earlier talk fails.
@@ -59,7 +59,7 @@ def _taken(place: RemotePath, answer: sftp.Answer, there: sftp.Answer) -> Talk[T
 
 
 def put(place: RemotePath, whole: bytes, *, fsync: bool, undo: list[Request]) -> Talk[None]:
-    """Create a file with that content, which is durable if the server has `FSYNC`. After an error it may be partial."""
+    """Create a file with the content `whole`, durable if the server has `FSYNC`. An error may leave a partial file."""
     writes: list[Callable[[bytes], Request]] = [
         partial(_write_piece, start, memoryview(whole)[start : start + sftp.PIECE])
         for start in range(0, len(whole), sftp.PIECE)
@@ -218,14 +218,15 @@ def publish_as_folder(source: RemotePath, target: RemotePath, *, posix: bool) ->
 def _unpublished(
     source: RemotePath, target: RemotePath, answer: sftp.Answer, left: sftp.Answer, there: sftp.Answer
 ) -> Talk[TransportError]:
-    """Return the error for a file that was not published. `left` and `there`: the stats of source and target now."""
+    """Return the error for a file that was not published. `left` and `there`: the answers to a later `lstat` of source
+    and target."""
     if not isinstance(left, Attributes):
         return (yield from explain(source, status_of(left)))
     return (yield from _taken(target, answer, there))
 
 
 def withdraw(place: RemotePath, aside: RemotePath, *, posix: bool) -> Talk[None]:
-    """Remove a published file. Each form that it may have is first renamed to `aside`, so that one flight is enough."""
+    """Remove a published file. It is renamed to `aside` and deleted there in both possible forms, all in one flight."""
     *answers, _, _, _ = yield [
         *_renaming(place, aside, posix=posix),
         sftp.remove(aside.path),

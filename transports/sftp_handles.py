@@ -28,11 +28,11 @@ from collections.abc import Sequence
 from transports.sftp_packets import Answer, Code, Following, Handle, Request, Status
 
 SIZE = 4
-"""Bytes of a handle of OpenSSH's server, which is a number."""
+"""The size in bytes of a handle of OpenSSH's server. The handle is a big-endian number."""
 
 
 class Handles:
-    """The handles of one session. The caller must hold the lock under which the session numbers its requests."""
+    """Predicts the handles of one session. The caller must hold the lock under which the session numbers requests."""
 
     def __init__(self, *, predictable: bool) -> None:
         """`predictable`: True if the server identifies itself as OpenSSH, whose handles can be predicted."""

@@ -30,7 +30,7 @@ from transports.errors import TransportFailed
 from transports.sftp_session import PATIENCE, Session
 
 TIMEOUT = 60.0
-"""Timeout in seconds of the connection and of each step of the login, the same as for our own protocol."""
+"""Timeout in seconds of the connection and of each step of the login, the same as for hpss:// URLs."""
 
 WINDOW = 16 * 1024 * 1024
 """Bytes that the server may send before the client confirms that they were read. A session requests fewer at once, so
@@ -59,7 +59,7 @@ logging.getLogger("paramiko").addHandler(logging.NullHandler())
 
 @dataclass(frozen=True, slots=True)
 class Account:
-    """The account to log in to. The configuration gives the value of a field that is empty or 0."""
+    """The account to log in to. An empty `user` and a `port` of 0 are replaced by the values of the configuration."""
 
     host: str
     user: str = ""
@@ -100,7 +100,7 @@ class _Way:
 
 
 def log_in(account: Account, patience: float = PATIENCE) -> Session:
-    """Connect, log in and return a session of SFTP. `patience`: seconds as `sftp_session.PATIENCE`.
+    """Connect, log in and return an SFTP session. `patience`: its timeout in seconds, as `sftp_session.PATIENCE`.
 
     Raises:
         TransportFailed: the configuration, the connection or the login failed.
@@ -249,7 +249,7 @@ def _way(account: Account) -> _Way:
 
 
 def _hops(account: Account) -> list[str]:
-    """Return the jump hosts in the order of the connection. The jump hosts of the first one precede it."""
+    """Return the jump hosts in the order of the connection. If the first has jump hosts itself, they precede it."""
     hops: list[str] = []
     seen = set[str]()
     while account.host not in seen:
@@ -287,7 +287,7 @@ def _through(hops: Sequence[str], target: str) -> str:
 
 
 def _options(account: Account) -> Mapping[str, Any]:
-    """Return the settings of a host in the configuration file. Values are strings; lists of files are lists."""
+    """Return the settings of a host in the configuration file. Values are strings, or lists of files."""
     config = paramiko.SSHConfig()
     if account.port:  # The first value of a setting holds, in `%p` of a command too.
         config.parse(io.StringIO(f"Host *\nPort {account.port}\n"))
@@ -358,7 +358,7 @@ def fingerprint(blob: bytes) -> str:
 
 
 def _is_of(host: str, patterns: str) -> bool:
-    """Tell whether the host patterns of a `known_hosts` line match (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
+    """Tell whether the patterns of a `known_hosts` line match `host` (sshd(8), SSH_KNOWN_HOSTS FILE FORMAT)."""
     found = False
     for pattern in patterns.lower().split(",") if not patterns.startswith("|1|") else [patterns]:
         if pattern.startswith("|1|"):
@@ -382,7 +382,7 @@ def _authenticate(connection: paramiko.Transport, way: _Way) -> None:
     """Try one key after the other until the server accepts one.
 
     Raises:
-        _Refused: the server accepts no key, or a key is not enough.
+        _Refused: the server accepts no key, or requires more than a key.
     """
     tried: list[str] = []
     with contextlib.closing(paramiko.Agent()) as agent:

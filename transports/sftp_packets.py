@@ -20,7 +20,7 @@ VERSION = 3
 
 PIECE = 32 * 1024
 """The most bytes of one read or write. Every server must accept packets of 34,000 bytes (draft, section 3). A read of
-this size is short at the end of the file alone (6.4)."""
+this size returns fewer bytes only at the end of the file (6.4)."""
 
 MAX_PACKET = 256 * 1024
 """The most bytes of an answer: the limit of OpenSSH's own client (SFTP_MAX_MSG_LENGTH)."""
@@ -126,13 +126,13 @@ class Following:
     handle can be predicted (`sftp_handles`). If not, or if the prediction was wrong, its answer is `NOT_SENT`."""
 
     make: Callable[[bytes], Request]
-    """Return the request for a handle."""
+    """A function that returns the request for a handle."""
     changes: bool = False
     """True if the request changes a file."""
 
     @property
     def weight(self) -> int:
-        """The weight of the request."""
+        """The `Request.weight` that the request will have."""
         return self.make(bytes(4)).weight
 
 
@@ -149,88 +149,88 @@ def init() -> bytes:
 
 
 def open_file(path: bytes, how: Open) -> Request:
-    """Open a file; the answer is a `Handle`. The server's umask decides the mode of a new file."""
+    """Return the request that opens a file; the answer is a `Handle`. The server's umask gives a new file its mode."""
     return Request(_Kind.OPEN, _string(path) + struct.pack(">I", how) + _NO_ATTRIBUTES)
 
 
 def close(handle: bytes) -> Request:
-    """Close a handle. The answer is a `Status`, like that of each request below unless its docstring names another."""
+    """Return the request that closes a handle. Here, and below where no answer is described, it is a `Status`."""
     return Request(_Kind.CLOSE, _string(handle))
 
 
 def read(handle: bytes, offset: int, size: int) -> Request:
-    """Read from a file. The answer is `Content`, or the status `EOF` at the end."""
+    """Return the request that reads from a file. The answer is `Content`, or the status `EOF` at the end."""
     return Request(_Kind.READ, _string(handle) + struct.pack(">QI", offset, size), size)
 
 
 def write(handle: bytes, offset: int, content: bytes | memoryview) -> Request:
-    """Write `content` at `offset`."""
+    """Return the request that writes `content` at `offset`."""
     head = _string(handle) + struct.pack(">QI", offset, len(content))
     return Request(_Kind.WRITE, b"".join((head, content)))
 
 
 def fsync(handle: bytes) -> Request:
-    """Sync a file. This is an extension of OpenSSH: send it only if the server has `FSYNC`."""
+    """Return the request that syncs a file. It is an extension of OpenSSH: send it only if the server has `FSYNC`."""
     return Request(_Kind.EXTENDED, _string(FSYNC) + _string(handle))
 
 
 def stat(path: bytes) -> Request:
-    """Ask for `Attributes` of a path, following links."""
+    """Return the request for the `Attributes` of a path, following links."""
     return Request(_Kind.STAT, _string(path))
 
 
 def lstat(path: bytes) -> Request:
-    """Ask for `Attributes` of a path, without following links."""
+    """Return the request for the `Attributes` of a path, without following links."""
     return Request(_Kind.LSTAT, _string(path))
 
 
 def fstat(handle: bytes) -> Request:
-    """Ask for `Attributes` of an open file."""
+    """Return the request for the `Attributes` of an open file."""
     return Request(_Kind.FSTAT, _string(handle))
 
 
 def open_directory(path: bytes) -> Request:
-    """Open a folder; the answer is a `Handle`."""
+    """Return the request that opens a folder; the answer is a `Handle`."""
     return Request(_Kind.OPENDIR, _string(path))
 
 
 def read_directory(handle: bytes) -> Request:
-    """Ask for the next `Names` of an open folder; the answer is the status `EOF` when there are no more."""
+    """Return the request for the next `Names` of an open folder; without more names, the answer is the status `EOF`."""
     return Request(_Kind.READDIR, _string(handle))
 
 
 def remove(path: bytes) -> Request:
-    """Remove a file."""
+    """Return the request that removes a file."""
     return Request(_Kind.REMOVE, _string(path))
 
 
 def make_directory(path: bytes) -> Request:
-    """Create a folder. The server's umask decides its mode."""
+    """Return the request that creates a folder. The server's umask decides its mode."""
     return Request(_Kind.MKDIR, _string(path) + _NO_ATTRIBUTES)
 
 
 def remove_directory(path: bytes) -> Request:
-    """Remove an empty folder."""
+    """Return the request that removes an empty folder."""
     return Request(_Kind.RMDIR, _string(path))
 
 
 def real_path(path: bytes) -> Request:
-    """Ask for the path without links; the answer is `Names` with one name."""
+    """Return the request for a path with all links resolved; the answer is `Names` with one name."""
     return Request(_Kind.REALPATH, _string(path))
 
 
 def rename(source: bytes, target: bytes) -> Request:
-    """Rename a file. By the draft a server refuses if the target exists; some servers replace it."""
+    """Return the request that renames a file. By the draft it fails if the target exists; some servers replace it."""
     return Request(_Kind.RENAME, _string(source) + _string(target))
 
 
 def posix_rename(source: bytes, target: bytes) -> Request:
-    """Rename a file as rename(2) does. This is an extension: send it only if the server has `POSIX_RENAME`."""
+    """Return the request to rename a file as rename(2) does. Send it only if the server has `POSIX_RENAME`."""
     return Request(_Kind.EXTENDED, _string(POSIX_RENAME) + _string(source) + _string(target))
 
 
 def hardlink(source: bytes, target: bytes) -> Request:
-    """Make a hard link as link(2) does. This is an extension: send it only if the server has `HARDLINK`."""
+    """Return the request to make a hard link as link(2) does. Send it only if the server has `HARDLINK`."""
     return Request(_Kind.EXTENDED, _string(HARDLINK) + _string(source) + _string(target))
 
 
@@ -306,7 +306,7 @@ NOT_SENT = Status(-1, "not sent")
 
 
 class _Reader:
-    """The unread rest of a packet's body."""
+    """Reads the fields of a packet one after the other."""
 
     def __init__(self, packet: bytes) -> None:
         self._body = packet

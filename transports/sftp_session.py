@@ -23,7 +23,7 @@ Mbit/s at 1000 ms."""
 
 PATIENCE = 120.0
 """Timeout in seconds: the session is lost if the server sends no byte while answers are due, or receives no byte, for
-so long. The client of our own protocol waits as long (`IDLE_TIMEOUT`)."""
+so long. The hpss client waits as long (`IDLE_TIMEOUT`)."""
 
 CHUNK = 256 * 1024
 """The most bytes of one read from the channel."""
@@ -52,7 +52,7 @@ class Channel(Protocol):
         """Close the channel and end every wait in `recv` and `sendall`."""
 
     def hang_up(self) -> None:
-        """Let `recv` return the end of the stream. This neither takes a lock nor waits."""
+        """Make `recv` return the end of the stream. This neither takes a lock nor waits."""
 
 
 _Box = queue.SimpleQueue[tuple[int, sftp.Answer] | None]
@@ -73,7 +73,7 @@ class Session:
     ) -> None:
         """Nothing is sent yet: the greeting is sent with the first request, or by `has`.
 
-        `where`: the account, for messages. `patience` and `window` are as `PATIENCE` and `WINDOW`.
+        `where`: the account, for messages. `patience` and `window` replace `PATIENCE` and `WINDOW`.
         """
         self.is_openssh = is_openssh
         """True if the server identifies itself as OpenSSH."""
@@ -82,7 +82,7 @@ class Session:
         self._patience = patience
         self._window = window
         self._sending = threading.Lock()
-        """The lock of the channel's sending side. The thread that has it may wait for the channel."""
+        """The lock of the channel's sending side. Its holder may wait for the channel."""
         self._guard = threading.Lock()
         """The lock of `_due`, `_handles` and `_why`. Its holder never waits."""
         self._due: dict[int, tuple[_Box, int, sftp.Request]] = {}
@@ -94,7 +94,7 @@ class Session:
         needed for it."""
         self._number = 0
         self._heard = 0
-        """The number of times that the server has sent something."""
+        """The number of reads that returned bytes from the server."""
         self._greeted = threading.Event()
         self._version = sftp.Version(0, frozenset())
         self._greeting = sftp.init()
@@ -120,10 +120,10 @@ class Session:
         return extension in self._version.extensions
 
     def exchange(self, requests: Sequence[sftp.Request | sftp.Following]) -> list[sftp.Answer]:
-        """Send requests in order and return their answers in the same order. Requests beyond `window` wait for answers
-        to those under way. If some requests follow openings, they wait for all answers, because handles can be
-        predicted only then. An opening is sent together with all requests that follow it. Otherwise a folder that is
-        read on under its own handle would lack the names of the first answers."""
+        """Send requests in order and return their answers in the same order. Requests that exceed the window wait for
+        answers to earlier ones; if any request is a `Following`, they wait for all earlier answers, because handles can
+        be predicted only then. An opening and the `Following` requests after it are always sent together; otherwise
+        the first names of a folder could be lost."""
         box: _Box = queue.SimpleQueue()
         answers: dict[int, sftp.Answer] = {}
         filled: list[sftp.Request | None] = []
@@ -165,8 +165,8 @@ class Session:
         self._end("it is closed")
 
     def abandon(self) -> None:
-        """Close the session from a finalizer. Its thread may hold any lock, even one of paramiko's, so the reading
-        thread does everything that takes a lock."""
+        """Close the session from a finalizer. The finalizer's thread may hold any lock, even one of paramiko's, so the
+        reading thread does everything that takes a lock."""
         self._why = self._why or "it is closed"
         self._channel.hang_up()
 
@@ -175,7 +175,8 @@ class Session:
     def _post(
         self, requests: Sequence[sftp.Request | sftp.Following], box: _Box, first: int
     ) -> list[sftp.Request | None]:
-        """Send requests. For each, return the request that was actually sent, or None if it was not sent."""
+        """Send requests, after those of `later`. Their answers go into `box`, with numbers from `first`. For each
+        request, return the request that was actually sent, or None if it was not sent."""
         with self._sending:
             with self._guard:
                 self._check()
@@ -249,7 +250,7 @@ class Session:
         self._channel.close()
 
     def _read(self) -> None:
-        """Run the reading thread."""
+        """Read packets until the channel or the session ends. This is the function of the reading thread."""
         packets = sftp.Packets()
         try:
             while received := self._receive():
@@ -262,7 +263,8 @@ class Session:
         self._end(f"the server ended it{began}")  # Unless there was another reason.
 
     def _receive(self) -> bytes:
-        """Return the next bytes without a timeout, unless one send is blocked for a whole timeout of the channel."""
+        """Wait for the next bytes and return them. End the session if one send is blocked for a whole timeout of the
+        channel."""
         before = -1
         while True:
             try:
@@ -309,7 +311,7 @@ def _counted(
 
 
 class Pending:
-    """The answer to a request that was sent."""
+    """The future answer to a request that was sent."""
 
     def __init__(self, session: Session, box: _Box) -> None:
         self._session = session

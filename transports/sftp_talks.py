@@ -1,5 +1,5 @@
 """The requests of each operation over SFTP. A *talk* is a generator that yields the requests of one flight, is sent
-their answers, and returns the result. So many talks can run at once in as many round trips as the longest takes.
+their answers, and returns the result. Any number of talks can run together, in as many round trips as the longest.
 
 Requests on a file that is being opened are sent with the opening (`Following`). If that is impossible, they are sent in
 the next flight, so each talk has code for both cases.
@@ -78,7 +78,7 @@ trip."""
 
 @dataclass(frozen=True, slots=True)
 class RemotePath:
-    """A path: `root` in the form that the server uses, and `name` below it, which errors use."""
+    """A path on the server: `root` in the server's form, and `name`, the path below it, which errors show."""
 
     root: str
     name: str
@@ -118,8 +118,8 @@ def explain(place: RemotePath, status: Status) -> Talk[TransportError]:
 
 
 def failed(place: RemotePath, status: Status, *, what: str = "", takes_room: bool = False) -> TransportError:
-    """Return the error for a status alone. `what`: words before the server's message. `takes_room`: True if the request
-    needs disk space: a full disk may then be the reason, for which version 3 has no code."""
+    """Return the error for a status, without further requests. `what`: words before the server's message. `takes_room`:
+    True if the request needs disk space, so that a full disk may be the reason; version 3 has no code for that."""
     error = ERRORS.get(status.code)
     return error(place.name) if error else TransportFailed(place.name, what + said(status, takes_room=takes_room))
 
@@ -205,7 +205,7 @@ def names(place: RemotePath, undo: list[Request]) -> Talk[list[str] | None]:
 
 
 def _read_on(place: RemotePath, ask: Request) -> Talk[list[Names]]:
-    """Return all further names of an open folder."""
+    """Read an open folder to its end and return the answers that have names."""
     parts: list[Names] = []
     size = 0
     while size <= MOST_NAMES:
@@ -292,8 +292,8 @@ class _Piece:
 
 
 def _pieces(ranges: Sequence[tuple[int, int]], ended: Set[int]) -> Iterator[_Piece]:
-    """Yield the pieces of the ranges. They are generated one by one, because the server may report a wrong size.
-    `ended`: the indexes of ranges whose end of file was reached. The caller adds to it between pieces."""
+    """Yield the pieces of the ranges, one by one, because a wrong size from the server could mean millions. `ended`:
+    the indexes of ranges in which the file has ended; they yield no more pieces. The caller adds to it meanwhile."""
     for at, (offset, size) in enumerate(ranges):
         for start in range(0, size, sftp.PIECE):
             if at in ended:
@@ -369,7 +369,7 @@ def _read_piece(offset: int, size: int, handle: bytes) -> Request:
 
 
 def read(place: RemotePath, handle: bytes, ranges: Sequence[tuple[int, int]]) -> Talk[list[bytes]]:
-    """Return ranges of an open file. A range is shorter only if the server answers `EOF`: the file may have grown."""
+    """Return ranges of an open file. After a short answer the rest is read again, until the server answers `EOF`."""
     pieces, ended = list[_Piece](), set[int]()
     to_come = _pieces(ranges, ended)
     while missing := list(itertools.islice(to_come, PIECES)):
@@ -485,7 +485,7 @@ def read_ranges(place: RemotePath, ranges: Sequence[tuple[int, int]], undo: list
 
 
 def real_path(place: RemotePath) -> Talk[bytes]:
-    """Return the real path. If the path does not exist, return that of its last existing folder, and the rest."""
+    """Return the path with all links resolved. The part of the path that does not exist is returned unchanged."""
     at = [RemotePath(place.root, ""), *place.above, place]
     answers = yield [sftp.real_path(each.path) for each in at]
     for each, answer in zip(reversed(at), reversed(answers), strict=True):

@@ -58,7 +58,7 @@ class OptionalQuery(Query[Result | None]):
 
     @abc.abstractmethod
     def ask(self, transport: Transport) -> Result:
-        """Return the result, by the method of `transport` for one file.
+        """Return the result of the matching method of `transport`.
 
         Raises:
             TransportError: as that method.
@@ -122,7 +122,8 @@ class ListDirectory(OptionalQuery[list[str]]):
 
 @dataclass(eq=False, slots=True)
 class ReadRanges(Query[list[bytes]]):
-    """Read each (offset, size) of one file. The results are in that order, and shorter only at the end of the file."""
+    """Read ranges of one file, each (offset, size). The results are in that order; one is shorter only at the end of
+    the file."""
 
     ranges: Sequence[tuple[int, int]] = ()
 

@@ -1,4 +1,4 @@
-"""The entry point of the command `netem`. Slow imports come after the setup of Ctrl-C, which ends it with one line."""
+"""The entry point of the command `netem`. Its handler of Ctrl-C, which prints one line, is set before slow imports."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class NothingToMeasure(Exception):
 
 
 def parse_rtts(text: str) -> list[float]:
-    """Return the seconds of `200ms,600ms,1s`."""
+    """Return RTTs such as `200ms,600ms,1s` in seconds. At least three different ones are required."""
     found = [parse_time(word) for word in text.split(",")]
     if len(set(found)) < 3 or 0 in found:
         raise ValueError(f"{text!r}: expected three different RTTs or more, none of them 0, to see a straight line")
@@ -65,7 +65,7 @@ def parse_rtts(text: str) -> list[float]:
 
 
 def parse_count(text: str) -> int:
-    """Return a number from 1 on."""
+    """Return the number in `text`, which must be 1 or more."""
     if not (text.isascii() and text.isdigit() and int(text)):
         raise ValueError(f"{text!r}: expected a number from 1 on")
     return int(text)
@@ -151,8 +151,8 @@ class Measurement:
 
     @property
     def late(self) -> list[float]:
-        """For each run, the most seconds by which it was late, assuming that all messages that waited for each other
-        were late."""
+        """For each run, the most seconds that late timers can have added, if each message of the longest chain was
+        late."""
         return [counts.depth * late for _, counts, late in self.runs]
 
     def _check(self, ended: CommandResult, what: str) -> None:
@@ -183,7 +183,7 @@ def report(found: Slope, measurement: Measurement, why: str) -> dict[str, Any]:
 
 
 def sentences(found: Slope, measurement: Measurement) -> str:
-    """Return the output for people."""
+    """Return the result as text for people."""
     return (
         f"{found.rounds:.2f} round trips, moved by late timers by no more than {tilt(found, measurement.late):.2f}, "
         f"and {found.intercept:.3f} s besides; no run is more than {found.residual * 1000:.0f} ms off the line\n"

@@ -34,7 +34,7 @@ def add_command(
 
 
 def argument(parse: Callable[[str], _T]) -> Callable[[str], _T]:
-    """Return `parse` for argparse, with its error message shown to the user."""
+    """Return `parse` as a type for argparse, which shows the message of its `ValueError` to the user."""
 
     def parsed(text: str) -> _T:
         try:
@@ -81,7 +81,7 @@ def add_link(parser: argparse.ArgumentParser, *, rate: str) -> None:
 
 
 def add_to(parser: argparse.ArgumentParser) -> None:
-    """Add the option for the server behind a proxy."""
+    """Add `--to`, the address of the server behind a proxy."""
     parser.add_argument(
         "--to", required=True, type=argument(parse_server), metavar="HOST:PORT",
         help="the server; without host 127.0.0.1",
@@ -89,7 +89,7 @@ def add_to(parser: argparse.ArgumentParser) -> None:
 
 
 def add_listen(parser: argparse.ArgumentParser, default: str | None = None) -> None:
-    """Add the option for the address on which a proxy listens. The option is required if there is no `default`."""
+    """Add `--listen`, the address on which a proxy listens. The option is required if there is no `default`."""
     told = "" if default is None else f" (default: {default})"
     parser.add_argument(
         "--listen", required=default is None, type=argument(parse_address), default=default, metavar="HOST:PORT",

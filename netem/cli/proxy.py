@@ -53,7 +53,8 @@ def add(commands: Commands) -> None:
 
 
 class Report:
-    """The output: each operation, and the total. If its reader disconnects, the run ends without an error."""
+    """The printed output: each operation, and the total. `gone` is called if an operation cannot be printed. A
+    disconnected reader is no error."""
 
     def __init__(self, out: TextIO, *, as_json: bool, gone: Callable[[], None]) -> None:
         self._out = out

@@ -164,7 +164,8 @@ def _opened(path: str | None) -> Iterator[TextIO | None]:
 
 @contextlib.contextmanager
 def _signals(crossing: Crossing) -> Iterator[Crossing]:
-    """Enter the crossing. The first signal is passed on to the client; each later signal ends the run."""
+    """Enter the crossing. The first signal that arrives while the client runs is passed on to it; any other signal
+    raises `Stopped`."""
     told = False
 
     def stop(number: int, _: FrameType | None) -> None:

@@ -98,6 +98,6 @@ def cannot(what: str, address: tuple[str, int], error: OSError) -> str:
 
 
 def misses(command: str, what: str) -> int:
-    """Print one line on stderr about missing words after `--`, and return the exit status."""
+    """Print the error that the command line has no `what` after `--`, and return the exit status."""
     complain(f"{command}: no {what}; write it after -- (see netem {command} --help)")
     return 2

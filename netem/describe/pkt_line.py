@@ -35,7 +35,7 @@ def describe_pkt_line(content: bytes) -> str:
 
 
 def _text(line: bytes) -> str:
-    """Return the words of a line, including those after a NUL (capabilities, the host)."""
+    """Return the words of a line, with a space for each NUL, or the name of the side band that the line belongs to."""
     if line[:1] in (b"\x01", b"\x02", b"\x03"):
         return {1: "pack", 2: "progress", 3: "error"}[line[0]]
     return " ".join(line.decode("utf-8", "replace").replace("\0", " ").split())

@@ -29,7 +29,7 @@ def beyond(after: int, fate: Fate) -> Stage:
 
 
 def packets_beyond(after: int, fate: Fate) -> Stage:
-    """Return a stage that applies `fate` to the packet with byte `after` of all packets, and to all later packets."""
+    """Return a stage that passes packets of at most `after` bytes in all, and applies `fate` to all later packets."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:

@@ -35,7 +35,7 @@ class Blackhole(Effect):
         return beyond(self.after, _under_way)
 
     def begin_packets(self) -> Stage:
-        """Return a stage that drops the packet with byte `after` of all packets, and all later packets."""
+        """Return a stage that passes packets of at most `after` bytes in all, and drops all later packets."""
         return packets_beyond(self.after, lambda _: ())
 
     @classmethod
@@ -45,6 +45,6 @@ class Blackhole(Effect):
 
 
 def _under_way(parcel: Parcel) -> Iterable[Parcel]:
-    """Make a parcel stuck after it has left the sender."""
+    """Mark a parcel as never delivered, although it leaves the sender."""
     parcel.at = NEVER
     return (parcel,)

@@ -13,7 +13,7 @@ from netem.units import parse_share
 
 
 def dice(effect: Effect, seed: int | str) -> random.Random:
-    """Return the random numbers of one stage, which depend on the seed and on the effect's name alone."""
+    """Return the random generator of one stage. Its numbers depend only on `seed` and the effect's name."""
     return random.Random(f"{effect.name} {seed}")
 
 
@@ -33,7 +33,8 @@ class ByChance(Effect):
 
     @abstractmethod
     def _stage(self, *, packets: bool) -> Stage:
-        """Return a stage that acts on some parcels: packets with their headers, or segments without."""
+        """Return a stage that acts on parcels by chance. `packets`: True if a parcel is a packet with headers, False if
+        it is a segment without them."""
 
     def begin(self) -> Stage:
         """Return a stage that cuts parcels into segments, as TCP would, and acts on some of them."""

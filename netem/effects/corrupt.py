@@ -14,7 +14,7 @@ from netem.effects.base import Parcel, Stage, register
 from netem.effects.chance import ByChance, dice
 
 HEADERS = 40
-"""The least bytes of the headers of IP and TCP. Only bytes after them are changed, which TCP's checksum covers."""
+"""The least size of the headers of IP and TCP in bytes. Only later bytes are changed, which TCP's checksum covers."""
 
 
 @register

@@ -16,7 +16,7 @@ from netem.units import parse_size
 @register
 @dataclass(frozen=True)
 class Cut(Effect):
-    """Lose the connection as soon as `after` bytes were delivered. With 0, the first byte is lost, too."""
+    """Lose the connection as soon as `after` bytes were delivered; with 0, when the first byte would be delivered."""
 
     after: int
     name: ClassVar[str] = "cut"

@@ -25,7 +25,7 @@ class Delay(Effect):
         nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """Return a stage that moves `at` and does not change `left`."""
+        """Return a stage that delays `Parcel.at` and does not change `Parcel.left`."""
         delay = nanoseconds(self.seconds)
 
         def stage(parcel: Parcel) -> Iterable[Parcel]:

@@ -30,7 +30,7 @@ class Jitter(Effect):
         nanoseconds(self.seconds)
 
     def begin(self) -> Stage:
-        """Return a stage that moves `at` and does not change `left`."""
+        """Return a stage that delays `Parcel.at` and does not change `Parcel.left`."""
         most = 2 * nanoseconds(self.seconds)
         chance = dice(self, self.seed)
         last = 0

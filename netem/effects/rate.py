@@ -21,7 +21,7 @@ QUEUE_SECONDS = 1.0
 """The default size of the queue of a link of packets, in seconds of the rate: about one round trip of a long link."""
 
 QUEUE_BYTES = 64 * 1024
-"""The least default size of that queue in bytes."""
+"""The least default size of the queue of a link of packets, in bytes."""
 
 
 @register

@@ -34,7 +34,7 @@ class Broker:
     def __init__(self, sides: tuple[Namespace, Namespace]) -> None:
         self._sides = sides
         self._running: dict[int, tuple[subprocess.Popen[bytes], int]] = {}
-        """Each command by its pidfd: the process, and the pipe to which its status is written."""
+        """The pidfd of each running command -> (its process, the pipe to which its exit status is written)."""
 
     def serve(self, channel: Channel) -> None:
         """Answer requests until the other end of `channel` is closed."""
@@ -170,7 +170,8 @@ def _start_emulator(ports: tuple[devices.Port, devices.Port], link: Link, others
 
 
 def main(descriptor: int) -> None:
-    """Set up the network of the first message, answer whether that worked, and serve."""
+    """Create the network that the first message describes, send None or the error, and serve requests. `descriptor`:
+    the broker's end of the channel."""
     channel = Channel.inherited(descriptor)
     for number in (signal.SIGINT, signal.SIGCHLD):
         signal.signal(number, signal.SIG_DFL)  # otherwise commands would inherit an ignored signal

@@ -20,8 +20,8 @@ SIGNALS_EVERY = 200
 
 
 def readable(it: int | _Descriptor, wait: int = 0) -> bool:
-    """Wait at most `wait` milliseconds, and tell whether a read of a descriptor would return at once. Unlike select(2),
-    it accepts descriptors from 1024 on."""
+    """Wait at most `wait` milliseconds until a read of the descriptor `it` would return at once. Return False after the
+    timeout. Unlike select(2), this accepts descriptors from 1024 on."""
     poll = select.poll()
     poll.register(it, select.POLLIN)
     return bool(poll.poll(wait))
@@ -46,7 +46,7 @@ class Command:
         return self._ended is not None or readable(self._status)
 
     def wait(self) -> int:
-        """Wait for the end and return the exit status; negative: the signal that ended the command."""
+        """Wait for the end and return the exit status, or minus the number of the signal that ended the command."""
         if self._ended is None:
             # Python runs signal handlers between its own instructions. The handler of a signal that comes just before a
             # blocking read would run only after the read.

@@ -26,12 +26,11 @@ ADDRESSES = ("10.201.0.1", "10.201.0.2")
 INTERFACE = "emu0"
 """The interface's name in both namespaces."""
 MTU = 1500
-"""Bytes of an IP packet: TCP segments of 1,448 bytes, as on most of the Internet."""
+"""The most bytes of an IP packet, as on most of the Internet. A TCP segment then has up to 1,448 bytes."""
 QUEUE = 50_000
-"""The most packets that wait in the kernel for the emulator. There is room for so many that only the link itself drops
-packets."""
+"""The most packets that wait in the kernel for the emulator: so many that only the emulated link drops packets."""
 SOCKET_BUFFER = 64 << 20
-"""Bytes of each buffer of a packet socket. The buffer is so large that only the link itself drops packets."""
+"""Bytes of each buffer of a packet socket. The buffer is so large that only the emulated link drops packets."""
 
 _PACKET_LEVEL, _PACKET_VIRTIO_HEADER, _PACKET_IGNORE_OUTGOING = 263, 15, 23
 _IPV4 = 0x0800

@@ -88,7 +88,8 @@ class Emulator:
         )
         self._segments = SegmentCounter(Counter())
         self._late: deque[int] = deque(maxlen=KEPT_DELAYS)
-        """The most nanoseconds by which each packet was late, including the time that it may have waited unread."""
+        """For each packet, the most nanoseconds by which it was late, including the time that it may have waited
+        unread."""
         self._least_late: deque[int] = deque(maxlen=KEPT_DELAYS)
         """For each packet, the least number of nanoseconds by which it was late: from its due time to its output."""
 
@@ -152,7 +153,7 @@ class Emulator:
                     insort(queue, parcel, key=_AT)
 
     def _deliver(self, direction: _Direction, now: int) -> int:
-        """Deliver the packets that are due. Return the due time of the next packet."""
+        """Deliver the packets that are due. Return the due time of the next packet; `NEVER` if there is none."""
         queue, target, clock = direction.queue, direction.target, time.monotonic_ns
         late, least_late = self._late, self._least_late
         told: Delivery | None = None

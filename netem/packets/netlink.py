@@ -26,7 +26,7 @@ _NEIGHBOUR_ADDRESS, _NEIGHBOUR_HARDWARE, _PERMANENT = 1, 2, 0x80
 _TABLE_MAIN, _PROTOCOL_BOOT, _SCOPE_LINK, _UNICAST = 254, 3, 253, 1
 
 _MESSAGE = struct.Struct("=IHHII")
-"""Length, kind, flags, number, port."""
+"""The header of a message: its length, kind, flags and number, and the sender's port."""
 
 _numbers = itertools.count(1)
 

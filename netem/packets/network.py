@@ -217,16 +217,16 @@ class Packets:
         return self._counts("counts")
 
     def lateness(self) -> float:
-        """Return the most seconds by which 99 in 100 packets since the last `take` were late.
+        """Return an upper bound in seconds of the lateness of 99 in 100 packets since the last `take`.
 
-        That includes the time that each packet may have waited unread. The emulator does not know when a packet
-        arrived. So a time in which it was not scheduled counts for all packets that it reads afterwards, even if they
-        arrived at the end of that time.
+        The bound includes the time that each packet may have waited unread, because the emulator does not know when a
+        packet arrived. If the emulator was not scheduled for some time, all packets that it reads afterwards are
+        counted as that late.
         """
         return self._lateness("lateness")
 
     def least_lateness(self) -> float:
-        """Return the least seconds by which 99 in 100 packets were late, from due time to output."""
+        """Return a lower bound of the same lateness in seconds: the time from due time to output alone."""
         return self._lateness("least_lateness")
 
     def _lateness(self, question: str) -> float:

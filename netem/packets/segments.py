@@ -47,17 +47,17 @@ class _Connection:
 
 @dataclass(slots=True)
 class Delivery:
-    """The effects that the delivery of a packet has on the counter of the operation in which it was sent."""
+    """The calls to make when a packet is delivered, on the counter of the operation in which the packet was sent."""
 
     counter: Counter
     established: int = 0
     """The number of the connection that the packet opens or refuses for its client; 0 if it does neither."""
     message: Message | None = None
     closing: Callable[[], None] | None = None
-    """A function to call if the packet may be the last of its connection."""
+    """A function to call at the delivery if the packet may be the last of its connection, else None."""
 
     def delivered(self, now: int) -> None:
-        """Note that the packet left the link."""
+        """Record that the packet has left the link."""
         if self.established:
             self.counter.established(self.established, now)
         if self.message is not None:
@@ -84,8 +84,8 @@ class SegmentCounter:
             connection.up.message = connection.down.message = None
 
     def sent(self, frame: bytes, at: int, now: int, *, up: bool, packets: int = 1) -> Delivery | None:
-        """Note that a frame of `packets` packets enters the link, with its IPv4 header at `at`. The caller must call
-        `delivered` of the result when the frame, or its first packet, leaves the link."""
+        """Count a frame of `packets` packets that enters the link, with its IPv4 header at `at`. Unless the result is
+        None, the caller must call its `delivered` when the frame, or its first packet, leaves the link."""
         segment = parse(frame, at)
         if segment is None:
             self.not_tcp += packets

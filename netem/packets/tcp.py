@@ -6,9 +6,9 @@ import struct
 from typing import NamedTuple
 
 _IP = struct.Struct("!BxH5xB2x8s")
-"""Version and words of the header, total length, protocol, addresses of source and target."""
+"""The used fields of an IPv4 header: version and header length (in words), total length, protocol, both addresses."""
 _TCP = struct.Struct("!4sIIBB6x")
-"""Ports of source and target, sequence number, acknowledgement number, words of the header, flags."""
+"""The used fields of a TCP header: both ports, sequence and acknowledgement number, header length (words), flags."""
 _PROTOCOL = 6
 FIN, SYN, RST, ACK = 0x01, 0x02, 0x04, 0x10
 """The flags of a segment."""

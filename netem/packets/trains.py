@@ -11,15 +11,16 @@ import struct
 VIRTIO_BYTES = 10
 
 _VIRTIO = struct.Struct("=BBHH")
-"""Flags, kind of train, an unused hint, bytes of content in each segment."""
+"""The used fields of a virtio header: flags, kind of train, an unused hint, bytes of content in each segment."""
 _NO_TRAIN, _OF_TCP, _OF_UDP, _MARKED = 0, 1, 5, 0x80
 """Kinds of trains. The mark says that congestion was reported (CWR), a flag of the first segment alone."""
 _IP = struct.Struct("!BBHH4sH8s")
-"""Words of the header, service, total length, identification, flags to protocol, checksum, addresses."""
+"""The fields of an IPv4 header: version and header length, type of service, total length, identification, four bytes
+from flags to protocol, checksum, addresses."""
 _TCP = struct.Struct("!4sI4sBB2sH")
-"""Ports, sequence number, acknowledgement number, words of the header, flags, window, checksum."""
+"""The fields of a TCP header: ports, sequence and acknowledgement number, header length, flags, window, checksum."""
 _UDP = struct.Struct("!4sHH")
-"""Ports, length, checksum."""
+"""The fields of a UDP header: ports, length, checksum."""
 _TCP_WORDS = 12
 _OF_THE_LAST = 0x01 | 0x08
 """The flags FIN and PSH."""

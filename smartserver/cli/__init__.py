@@ -1,1 +1,1 @@
-"""The commands; the only place that reads the environment or prints."""
+"""The commands. Each reads its arguments and the environment, calls the client or the store, and prints the result."""

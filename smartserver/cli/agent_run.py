@@ -44,8 +44,8 @@ def main() -> None:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close the descriptors inherited from the command, because a descriptor may hold a lock (`flock`) or keep a pipe
-    open."""
+    """Close all descriptors inherited from the command but `kept`, because they may hold a lock (`flock`) or keep a
+    pipe open."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number not in kept:
             with contextlib.suppress(OSError):  # The descriptor of the listing itself is closed already.

@@ -43,7 +43,7 @@ def split_revision(place: str) -> tuple[str, str]:
 
 
 def name_of(path: str) -> bytes:
-    """Return a path of the command line in the form of paths in a tree."""
+    """Return a path of the command line in the form of paths in a tree: bytes without slashes at either end."""
     return os.fsencode(path).strip(b"/")
 
 

@@ -1,4 +1,4 @@
-"""The common part of `push` and `pull`: copy a repository of ours into another, with its refs, tags and maps. Only the
+"""The common part of `push` and `pull`: copy an hpss repository into another, with its refs, tags and maps. Only the
 content that the target lacks is sent.
 
 Source and target are a folder, a remote store or a repository on a server. The target is always accessed through a
@@ -51,7 +51,7 @@ from smartserver.store.transaction import Transaction
 from smartserver.verbs.map_update import MapKind, Verdict
 
 HOME = "~"
-"""The first name in the path of an sftp:// URL that means the home of the account."""
+"""The name that, at the beginning of the path of an sftp:// URL, means the home of the account."""
 
 AT_ONCE = 1 << 20
 """Bytes of segments to read at a time."""
@@ -178,7 +178,7 @@ class StoreSource:
 
 
 class StorePlan:
-    """The revisions that a push sends."""
+    """The plan of a push from a repository in a store: the revisions to send."""
 
     def __init__(self, snapshot: Snapshot, plan: PullPlan) -> None:
         self._snapshot = snapshot
@@ -207,7 +207,8 @@ class StorePlan:
                 start += len(sizes)
 
     def without_bases(self, keys: Collection[Key]) -> StorePlan:
-        """Refuse: stored records are compressed against records of their ancestors.
+        """Refuse. A target needs such a plan only if it lacks a record of a revision that it has, because the bases of
+        stored records are records of ancestors.
 
         Raises:
             CannotCopy: always.

@@ -120,7 +120,7 @@ def _told(source: str, flags: frozenset[str], earlier: Snapshot | None) -> Itera
 
 
 def told_by(source: CopyEndpoint, earlier: Snapshot | None, spooled: BinaryIO, received: OnSent) -> Made:
-    """Read a dump from a server, in one round trip, and one more for each page of the maps that a pull leaves out.
+    """Make a dump from a server's answers: one round trip, and one more for each page of the maps that a pull omits.
 
     `spooled`: a file for the revisions if there is an earlier dump. They are filtered there, because the server leaves
     out only the ancestors of the haves that fit into the request. `received`: called while revisions are received.

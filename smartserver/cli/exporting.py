@@ -49,8 +49,8 @@ def write_tree(stream: ContentStream, folder: str, single: bytes) -> None:
 
 @contextmanager
 def _beside(folder: str) -> Iterator[tuple[str, Callable[[], None]]]:
-    """Yield a temporary folder next to the place, and a function that renames the folder to the place. An unrenamed
-    folder is deleted at the end."""
+    """Yield a temporary folder next to `folder`, and a function that renames it to `folder`. At the end the temporary
+    folder is deleted if it was not renamed."""
     place = os.path.abspath(folder)
     above = os.path.dirname(place)
     if os.path.lexists(place) and (os.path.islink(place) or not os.path.isdir(place) or os.listdir(place)):

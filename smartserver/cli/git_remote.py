@@ -1,6 +1,6 @@
-"""`git-remote-hpss`, `git-remote-hpss+ssh` and so on: the programs that git runs for URLs of our schemes.
+"""`git-remote-hpss`, `git-remote-hpss+ssh` and so on: the programs that git runs for the URLs of hpss.
 
-Slow imports come after the setup of ^C.
+The handler of ^C is set before slow imports.
 """
 
 from __future__ import annotations

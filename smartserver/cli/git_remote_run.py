@@ -55,7 +55,7 @@ def serve(
     run_program: RunProgram | None = None,
 ) -> int:
     """Serve one git command and return the exit status. After an interrupt, no error is printed. `parent`: the process
-    of git; `run_program`: runs programs at the user's terminal, by default from this process."""
+    id of git. `run_program`: runs a program at the user's terminal; by default `run_here`."""
     at_end = contextlib.ExitStack()
     interrupts = Interrupts()
     status = 0
@@ -76,7 +76,7 @@ def serve(
 
 
 def _say(error: BaseException, url: str, environment: Mapping[str, str]) -> None:
-    """Print an error as one line. Raise any error that no run may end with."""
+    """Print an expected error as one line. Raise any other error again."""
     match error:
         case BrokenPipeError():
             return  # Git has ended, with its own message.
@@ -119,7 +119,7 @@ def run_here(
     environment: Mapping[str, str], words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool
 ) -> bytes:
     """Run a program on this process's terminal. Return its output; empty if it failed. `said`: the input of the
-    program."""
+    program. `quiet`: True to drop its standard error."""
     import subprocess
 
     errors = subprocess.DEVNULL if quiet else None
@@ -148,7 +148,7 @@ def ssh_of_git(environment: Mapping[str, str]) -> list[str]:
 
 
 def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
-    """Return the environment with the debug flags of `git -c hpss.debug=FLAGS`."""
+    """Return the environment with the debug flags of `git -c hpss.debug=FLAGS` added."""
     if "hpss.debug" not in environment.get("GIT_CONFIG_PARAMETERS", "").lower():
         return environment
     import subprocess
@@ -159,7 +159,7 @@ def with_flags(environment: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def holder_of(url: str, environment: Mapping[str, str]) -> AgentHolder | None:
-    """Return the agent's holder of the connections of a git command; None if the agent cannot hold them.
+    """Return the agent as the holder of connections to the server of a URL; None if the agent cannot hold them.
 
     Raises:
         BadUrl: the URL is invalid, or refused by `check_origin`.

@@ -79,8 +79,8 @@ def known_system(place: str, flags: Set[str]) -> str:
 
 
 def fast_export(run: StreamRun, refs: Sequence[str], options: Sequence[str]) -> None:
-    """Write a stream of a repository to standard output. `refs`: the refs to export, or empty for all; `options`: of
-    git fast-export.
+    """Write a stream of a repository to standard output. `refs`: the refs to export, or empty for all. `options`: the
+    options of git fast-export.
 
     Raises:
         NotGit: the repository belongs to another system.
@@ -175,8 +175,8 @@ def _update(local: GitRepository, name: bytes, tip: RevisionId, replaced: Revisi
 def bring(
     place: str, remote: RemoteRepository, folder: str, names: Sequence[str], moved: OnSent
 ) -> tuple[GitRepository, CopySource]:
-    """Copy a repository, or the history of the refs `names`, into a bare one in a folder. Return the bare repository
-    and the copied content.
+    """Copy a repository, or the history of the refs `names`, into a bare git repository in a folder. Return the bare
+    repository and the copied content. `moved` is called with the progress.
 
     Raises:
         NotGit: the repository belongs to another system.

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from smartserver.store.snapshot import Snapshot
 
 EXAMPLE = "refs/heads/example"
-"""The ref of an invented change."""
+"""The ref of the change that is made up if the user names no ref."""
 
 LOCAL_SSH = "sh -c 'for last; do :; done; exec sh -c \"$last\"' ssh"
 """The command that git runs instead of ssh. It runs the remote command on this machine."""

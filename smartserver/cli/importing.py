@@ -63,7 +63,7 @@ class Base(msgspec.Struct, array_like=True):
     tip: RevisionId = b""
     root: Key = b""
     keys: bytes = b""
-    """The keys, joined."""
+    """The keys of all files and folders, concatenated. Each is as long as `root`."""
     is_remembered: bool = False
 
     def table(self) -> KeyTable:
@@ -259,6 +259,6 @@ def _identity(author: str | None, environment: Mapping[str, str]) -> bytes:
 
 
 def _date() -> bytes:
-    """Return the present time and time zone as they are in a commit."""
+    """Return the present time and time zone in the form of a git commit."""
     now = datetime.now().astimezone()
     return b"%d %s" % (int(now.timestamp()), now.strftime("%z")[:5].encode())

@@ -63,7 +63,7 @@ OF_ITSELF = ("access", "agent", "break-lock", "cluster", "hooks", "token", "trus
 """Commands that make no call of the protocol themselves."""
 
 OF_OUTPUT = (errno.ENOSPC, errno.EDQUOT, errno.EIO, errno.EPIPE, errno.EBADF)
-"""The error numbers of a write to standard output, which have no file name."""
+"""The error numbers that a failed write to standard output may have. Such an error has no file name."""
 
 
 class Commands(click.Group):

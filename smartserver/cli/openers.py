@@ -10,7 +10,7 @@ PROC = Path("/proc")
 
 
 def openers(folder: str, proc: Path = PROC) -> dict[int, str] | None:
-    """Return the other processes that have a file at or below a folder open, as number -> name. Only root sees the
+    """Return the other processes that have a file at or below a folder open, as process id -> name. Only root sees the
     processes of other users. Return None if the system has no /proc."""
     place = os.path.realpath(folder)
     if not (proc / "self" / "fd").is_dir():

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 
 def is_url(place: str) -> bool:
-    """Tell whether a place is the URL of a server of ours, not a folder or the URL of a store (`open_store`)."""
+    """Tell whether a place is the URL of an hpss server, not a folder or the URL of a store (`is_store_url`)."""
     if "://" not in place or is_store_url(place):
         return False
     with one_line():
@@ -72,7 +72,7 @@ def open_store(place: str, flags: Set[str] = frozenset(), *, obeys_preview: bool
 
 @contextmanager
 def store_at(place: str, flags: Set[str]) -> Iterator[Transport]:
-    """Open the store of one command. At its end, the trace gets a summary of the store's calls."""
+    """Open the store of one command. At the end of the block, the trace gets a summary of the store's calls."""
     is_remote = place.startswith(f"{VFS}://")
     with tracing_for(flags) if is_remote else nullcontext(Untraced()) as tracing:
         yield _open(place, lambda: tracing.observers, obeys_preview=True)

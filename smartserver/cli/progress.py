@@ -39,7 +39,7 @@ class CountLine:
     def __init__(
         self, what: str, terminal: bool, clock: Callable[[], float] = time.monotonic, *, done: str = "read"
     ) -> None:
-        """`done`: the verb that describes the bytes, as `read` or `written`."""
+        """`done`: the participle that the line puts after the bytes: `read` or `written`."""
         self._what = what
         self._terminal = terminal
         self._clock = clock

@@ -1,5 +1,4 @@
-"""`smartserver pull`: copy a repository of ours into one of this machine. The other side decides which revisions are
-sent."""
+"""`smartserver pull`: copy an hpss repository into a folder or a store. The source decides which revisions are sent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`smartserver push`: copy a repository of ours into another. The sending side decides which revisions are sent."""
+"""`smartserver push`: copy an hpss repository into another. The sending side decides which revisions are sent."""
 
 from __future__ import annotations
 

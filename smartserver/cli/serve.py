@@ -293,7 +293,7 @@ def command(ctx: click.Context, /, **_: object) -> None:
 
 
 def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
-    """Check the options before anything but the logs is opened. The logs are opened first, to have later errors."""
+    """Open the logs, so that they get later errors, and check the options. No socket is opened yet."""
     if options.stdio:
         refuse_with_stdio(ctx)
     check_access_options(ctx)
@@ -335,8 +335,8 @@ def check(ctx: click.Context, options: ServeOptions) -> CheckedOptions:
 
 
 def _git_command(original: str) -> GitCommand | None:
-    """Return the command of git that the client requested from sshd; None if it requested `smartserver serve`.
-    `original`: SSH_ORIGINAL_COMMAND. Refuse any other command, because its client would wait for ever for an answer."""
+    """Return the command of git that the client requested from sshd; None if it requested `smartserver serve`, or
+    nothing. Refuse any other command, because its client would wait for ever. `original`: SSH_ORIGINAL_COMMAND."""
     asked = git_command(original)
     try:
         words = shlex.split(original)

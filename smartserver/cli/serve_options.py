@@ -118,7 +118,7 @@ class CheckedOptions:
     git_cache_size: int | None
     """The size in bytes; None means no limit."""
     asked: GitCommand | None
-    """The command of git that the client of a login by ssh requests; None means our own protocol."""
+    """The git command that the client requested over ssh; None if the client speaks hpss."""
     metrics: tuple[str, int] | None
     encryption: Encryption | None
     banned: Callable[[str, Calls], Banned | None]
@@ -224,7 +224,7 @@ def check_root(root: Path, *, makes: bool) -> None:
 
 
 def hook_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the environment of a hook: the server's, with the server's own `smartserver` first on PATH."""
+    """Return the environment of a hook: the server's, with its own `smartserver` first on PATH and without an agent."""
     own = os.path.dirname(sys.executable)
     return {**environ, "PATH": os.pathsep.join([own, environ.get("PATH", os.defpath)]), "SMARTSERVER_AGENT": "0"}
 
@@ -248,7 +248,7 @@ def encryption_of(certificate: str | None, key: str | None, *, required: bool) -
 
 
 def metrics_place_of(text: str | None, *, public: bool) -> tuple[str, int] | None:
-    """Return the address for Prometheus; None means no metrics."""
+    """Return the host and port on which metrics are served; None means no metrics."""
     if text is None:
         if public:
             raise UsageConflict("--metrics-public needs --metrics HOST:PORT")

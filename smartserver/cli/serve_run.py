@@ -234,8 +234,8 @@ class Serving:
         return status
 
     def run(self, sockets: list[socket.socket | None]) -> None:
-        """Serve until the end, on open sockets (for our protocol, stock git, metrics), or without sockets on standard
-        input and output."""
+        """Serve until the end, on open sockets (for hpss, stock git, metrics), or without sockets on standard input and
+        output."""
         reactor, executor = self._reactor, self._executor
         if sockets:
             served, git_port, pages_port = sockets

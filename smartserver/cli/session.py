@@ -83,7 +83,7 @@ def repository_on_server(url: str, flags: Set[str]) -> Iterator[RemoteRepository
 def tracing_for(
     flags: Set[str], program: str = AGENT, environment: Mapping[str, str] = os.environ, behind: str = ""
 ) -> Iterator[Tracing | Untraced]:
-    """Open the tracer of one client, which shows, bans and records calls as `flags` and SMARTSERVER_DEBUG tell it.
+    """Open the tracer of one client. It shows, bans and records calls as `flags` and SMARTSERVER_DEBUG specify.
     `program`: the name of this process in the trace; `behind`: as in `text.summary`.
 
     Raises:

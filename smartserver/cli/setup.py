@@ -19,7 +19,7 @@ from smartserver.client.places import SCHEMES
 from smartserver.programs import exit_reason, repository_environment
 
 PROGRAMS = tuple(f"git-remote-{scheme}" for scheme in SCHEMES)
-"""The programs that git looks for on PATH for URLs of our schemes."""
+"""The programs that git looks for on PATH for the URLs of hpss."""
 
 PLUGIN = "hpss"
 """The name of Breezy's plugin."""
@@ -31,7 +31,7 @@ import sys
 sys.path += [folder for folder in {folders!r} if folder not in sys.path]
 from smartserver.plugins.breezy_shim import *  # noqa: E402, F403
 '''
-"""The file to write where Breezy looks for a user's plugins."""
+"""The content of the plugin's file in Breezy's folder for a user's plugins, for `str.format` with `folders`."""
 
 
 @click.group()
@@ -163,7 +163,7 @@ def _hg(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 def _places() -> list[str]:
-    """Return the folders of our modules and of the libraries that an adapter needs."""
+    """Return the folders of the package `smartserver` and of the libraries that its plugins need."""
     modules = [importlib.util.find_spec(name) for name in ("smartserver", "msgspec", "zstandard")]
     places = [os.path.dirname(os.path.dirname(found.origin)) for found in modules if found and found.origin]
     return list(dict.fromkeys(places))

@@ -12,7 +12,7 @@ from smartserver.trace.text import size
 from smartserver.verbs.repository_stats import StatsRequest, StatsResult, repository_stats
 
 FIELDS = ("vcs", "format", "features", "revisions", "records", "packs", "size", "largest", "refs", "entries", "version")
-"""The fields of both types of answer in the order of the output; sizes are in bytes."""
+"""The fields that `RepositoryStats` and `StatsResult` share, in the order of the output; sizes are in bytes."""
 
 
 @click.command()

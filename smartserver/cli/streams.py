@@ -12,8 +12,8 @@ fails to write its output (EBADF); messages are dropped."""
 
 
 def prepare_streams() -> None:
-    """Open closed descriptors of 0 to 2, because otherwise a file or a connection would get their number. Write
-    characters that the encoding of standard output lacks as escapes."""
+    """Open those of the descriptors 0 to 2 that are closed, because otherwise a file or a connection would get their
+    number. Make standard output write characters that its encoding lacks as escapes."""
     for number, mode in enumerate(MODES):
         try:
             os.fstat(number)

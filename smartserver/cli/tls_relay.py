@@ -14,7 +14,8 @@ from smartserver.client.trust import Trust
 
 
 def main() -> None:
-    """Connect to the server of the arguments and relay. The exit status is 0 even if the connection breaks."""
+    """Connect to the server of the arguments and relay bytes. The exit status is 1 if the connection cannot be opened,
+    and 0 even if it breaks later."""
     for number in (signal.SIGINT, signal.SIGHUP):  # Later commands use it too, so ignore the first one's terminal.
         signal.signal(number, signal.SIG_IGN)
     host, port, fingerprint, ca = sys.argv[1:]

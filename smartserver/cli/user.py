@@ -1,4 +1,4 @@
-"""The name of the user of this process, for messages and on standard input of a server."""
+"""The name of the user of this process, for messages and for a server on standard input (`serve --stdio`)."""
 
 from __future__ import annotations
 

@@ -275,8 +275,8 @@ def _leave(connection: socket.socket) -> NoReturn:
 
 
 def _heed(connection: socket.socket, command: int, outputs: queue.SimpleQueue[bytes]) -> None:
-    """Pass on signals to the command, and the outputs of programs that its process ran for it. End the command when
-    that process has ended. `command`: the id of its thread."""
+    """Receive signals and outputs of programs from the user's process that asked for the command, and pass them on to
+    the command. End the command when that process has ended. `command`: the id of the command's thread."""
     while said := _received(connection):
         if said[:1] == OUTPUT:
             outputs.put(said[1:])

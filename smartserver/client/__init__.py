@@ -1,1 +1,1 @@
-"""The client: one stub, its media, and the knowledge about each remote."""
+"""The client: its requests (`call`), the media that carry them, and its knowledge about each remote."""

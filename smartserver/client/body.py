@@ -31,7 +31,8 @@ by this; a flush each 32 KiB would add 0.1 %."""
 
 
 OnSent = Callable[[int, int, int], None]
-"""Called with the bytes and the revisions sent so far, and the number of all revisions."""
+"""A function that is called with the bytes and the revisions sent so far, and the number of all revisions. A `Relay`
+passes bytes in place of revisions."""
 
 
 class EmptyBody:
@@ -71,8 +72,8 @@ def of_source() -> Iterator[None]:
 
 
 class Relay(EmptyBody):
-    """A body that is received from another server and passed on, as the source and the plan of a push. Its graph is
-    unknown. An iterator is passed on only once."""
+    """A body from another server or a dump that is passed on unchanged: the source and the plan of a push. Its graph is
+    unknown. A body that is an iterator can be sent only once."""
 
     def __init__(self, body: Iterable[bytes], count: int, size: int, sent: OnSent) -> None:
         self.count = count
@@ -220,8 +221,8 @@ def _packed(segments: list[bytes]) -> BodySource | None:
 
 
 def _cut(joined: bytes, segments: int) -> Iterator[tuple[bytes, int]]:
-    """Yield the body in pieces, between which the client looks for a refusal. The last piece has the number of segments
-    that end in all pieces."""
+    """Yield `joined` in pieces of at most `PIECE` bytes. The last piece is given the number of all segments that end in
+    `joined`, the others 0."""
     last = max(range(0, len(joined), PIECE), default=0)
     for at in range(0, len(joined), PIECE):
         yield joined[at : at + PIECE], segments if at == last else 0

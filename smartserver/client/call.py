@@ -1,5 +1,5 @@
-"""`Client`: the only stub. It sends requests one after another over one connection. A request without an answer is sent
-again as a repeat. For a change the caller learns the result, or that the outcome is unknown."""
+"""`Client`: calls verbs on a server. It sends requests one after another over one connection. A request without an
+answer is sent again as a repeat. For a change the caller learns the result, or that the outcome is unknown."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Caller(NamedTuple):
     credentials: Credentials | None = None
     """The source of the token that identifies the user."""
     holder: Holder | None = None
-    """The keeper of the connection between commands."""
+    """The keeper of the connection between commands; None to close the connection."""
     traceparent: str = ""
     """The trace that requests belong to (W3C Trace Context); the server then reports the times that it spent."""
 
@@ -75,9 +75,9 @@ class Client:
         self._token: str | None = None
         """The token of each request; None until it was looked up."""
         self._is_new = False
-        """True if the token was returned by `Credentials.ask` and is not stored yet."""
+        """True if the token was returned by `Credentials.ask`."""
         self._is_taken = False
-        """True if the server accepted the token from `Credentials.ask`."""
+        """True if the server accepted the token from `Credentials.ask`, and `close` must still store it."""
         self._has_answered = False
         """True if the server answered a request, of this command or of an earlier one on a held connection."""
         self._has_none = False
@@ -178,15 +178,15 @@ class Client:
             self._sleep(seconds)
 
     def _known_token(self) -> str:
-        """Return the token to send with the first request; empty if none is known."""
+        """Return the token to send with a request; empty if none is known."""
         if self._token is None:
             credentials = self._caller.credentials
             self._token = "" if credentials is None else credentials.token()
         return self._token
 
     def _has_another(self, credentials: Credentials, denied: Sequence[AccessDenied], *, ask: bool) -> bool:
-        """Tell whether there is a token other than the refused one. If reading or asking for a token fails, add the
-        reason to the errors."""
+        """Replace the refused token by the result of `credentials.ask`, if `ask` is True. Return False if there is no
+        other token. If the credentials give a reason, it is added to the errors in `denied`."""
         if any(refusal.token == TOKEN_REFUSED for refusal in denied):
             credentials.reject()
         self._token, self._is_new, self._is_taken = "", False, False

@@ -49,7 +49,7 @@ class Certainty(enum.Enum):
 
 @dataclasses.dataclass(eq=False)
 class NoServer(OutcomeUnknown):
-    """No hpss server answers. Most likely the address is wrong, but a server may still be reached through it."""
+    """No hpss server answers. Most likely the address is wrong, but an hpss server may have got the request."""
 
     def __str__(self) -> str:
         return f"{self.why}; if an hpss server got the request all the same, it is unknown whether the change was made"

@@ -72,8 +72,8 @@ class CopySource:
     maps: Maps
 
     def only(self, names: Sequence[str], beyond: Beyond) -> CopySource:
-        """Return only the named refs, the map entries that belong to them, and the entries that keep their meaning;
-        everything if there are no names. `beyond` reads the graph of the source.
+        """Return the named refs with the map entries that belong to them, and the other entries on which the meaning of
+        these refs depends; everything if there are no names. `beyond` reads the graph of the source.
 
         Raises:
             CannotCopy: no ref has one of the names.
@@ -120,7 +120,8 @@ class CopySource:
         )
 
     def map_updates(self, there: Knowledge, *, force: bool) -> list[MapUpdateRequest]:
-        """Return the changes of the target's maps. Without `force`, entries that the target has are left out."""
+        """Return the changes of the target's maps. Without `force`, entries that have the same value there are left
+        out."""
         updates: list[MapUpdateRequest] = []
         how = How.SET if force else How.ADD
         # Under other settings the target needs more entries for the same meaning.
@@ -185,7 +186,7 @@ def of_remote(known: Knowledge) -> CopySource:
 
 @dataclass(frozen=True)
 class CopyEndpoint:
-    """One of the two repositories, and the user's name for it."""
+    """The source or the target of a copy, and the user's name for it."""
 
     place: str
     repository: RemoteRepository

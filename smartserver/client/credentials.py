@@ -51,10 +51,10 @@ class Credentials(Protocol):
         """
 
     def approve(self) -> None:
-        """Note that the server accepted the token from `ask`."""
+        """Record that the server accepted the token from `ask`."""
 
     def reject(self) -> None:
-        """Note that the server refused the last token."""
+        """Record that the server refused the last token."""
 
 
 class TokenSource(Protocol):
@@ -68,14 +68,14 @@ class TokenSource(Protocol):
         """Return the stored token, or ask the user for one; empty if the user gives none."""
 
     def approve(self) -> None:
-        """Store the last token, which is valid."""
+        """Store the last token, because the server accepted it."""
 
     def reject(self) -> None:
-        """Remove the last token, which is not valid."""
+        """Remove the last token, because the server refused it."""
 
 
 SourceOf = Callable[[str, str], TokenSource]
-"""Makes a source for a scheme, and a host with its port."""
+"""A function that returns the source for a URL scheme and a `HOST:PORT`."""
 
 
 class ServerCredentials:

@@ -36,7 +36,7 @@ class PullAnswer(msgspec.Struct, frozen=True):
     stats: StatsResult | None = None
 
     def common(self, haves: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return the haves of the request that the server has too."""
+        """Return those revisions of `haves`, the haves of the request, that the server has too."""
         common = int.from_bytes(self.result.common, "little")
         return [have for at, have in enumerate(haves) if common >> at & 1]
 
@@ -86,8 +86,8 @@ class RepositoryExchange:
     """
 
     def __init__(self, client: Client, path: str, knowledge: Knowledge, *, below: bool = False) -> None:
-        """`below`: True if the path may continue below a repository, to a branch or into one. The ref `.` is then that
-        branch."""
+        """`below`: True if the path may lead below a repository, to a branch or to a file in a branch. The ref `.` is
+        then that branch."""
         self.knowledge = knowledge
         self._client = client
         self._path = path
@@ -95,7 +95,7 @@ class RepositoryExchange:
         self.advised: Callable[[Sequence[Advice]], None] = lambda advice: None
         """A function that is called with the server's messages for the user, if there are any."""
         self.sent: OnSent = lambda size, done, total: None
-        """Called while the body of a push is sent."""
+        """A function that is called with the progress while the body of a push is sent."""
 
     # -- pull
 
@@ -120,7 +120,7 @@ class RepositoryExchange:
         """Learn the refs and receive the revisions that `refs` and `ids` reach and `haves` do not.
 
         The other arguments are those of `Repository.pull`; `stats` also asks for the repository's statistics. The body
-        is segments, also if they travel as a bulk stream. Reading a damaged body raises Malformed.
+        of the result yields plain segments, even if they are sent as a bulk stream. A damaged body raises `Malformed`.
         """
         wanted = None if refs is None else list(refs)
         arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded
@@ -134,7 +134,7 @@ class RepositoryExchange:
         ids: Sequence[RevisionId] = (),
         haves: Sequence[RevisionId] = (),
     ) -> ReadAnswer:
-        """Receive the refs and the parts that a selector names. The arguments are those of `Repository.read`."""
+        """Receive the refs and the content that a selector selects. The arguments are those of `Repository.read`."""
         wanted = None if refs is None else list(refs)
         request = ReadRequest(selector, list(haves), wanted, list(ids))
         result, _, body = self._receive(repository_read, request)
@@ -198,7 +198,7 @@ class RepositoryExchange:
         return answer
 
     def name_of(self, ref: bytes) -> bytes | None:
-        """Return the name in the repository of a ref in a request; None if it is unknown."""
+        """Return the repository's name of a ref, which a request may call `.`; None if the name is unknown."""
         return self.knowledge.named if self.below and ref == HERE else ref
 
     # -- knowledge

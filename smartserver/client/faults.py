@@ -10,11 +10,12 @@ from smartserver.wire.messages import Advice as Advice
 from smartserver.wire.messages import named
 
 MOST_FAULTS = 8
-"""The most faults that one message names."""
+"""The most kinds of faults that one message lists."""
 
 
 def lines(found: Sequence[Advice], url: str, checker: str) -> Iterator[str]:
-    """Yield the line for the user about each advice `faults`. `checker`: the tool's command that finds such faults."""
+    """Yield a line for the user about each advice of the kind `faults`. `checker`: the tool's command that finds such
+    faults."""
     for advice in found:
         try:
             faults = named(advice).get("faults")

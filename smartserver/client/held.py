@@ -1,5 +1,5 @@
-"""Connections that stay open after a command. A command gets one from the user's agent, and returns it when it is
-idle."""
+"""Connections that stay open after a command. A command gets a connection from the user's agent, and gives it back once
+the connection is idle."""
 
 from __future__ import annotations
 
@@ -16,11 +16,10 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 SSH = "hpss+ssh://"
-"""The beginning of the URL of a server that is reached by logging in."""
+"""The beginning of the URL of a server that is reached through ssh."""
 
 OF_LOGIN = ("SSH_AUTH_SOCK", "HOME", "KRB5CCNAME", "SSL_CERT_FILE", "SSL_CERT_DIR")
-"""Environment variables that decide, like the login command itself, as whom ssh logs in and which certificates TLS
-trusts."""
+"""Environment variables that decide as which user ssh logs in, and which certificates TLS trusts."""
 
 
 class Resumed(NamedTuple):
@@ -48,7 +47,7 @@ class Holder(Protocol):
         """Return an idle connection, or None if the holder has none."""
 
     def give(self, medium: Medium, last_id: int, patience: float) -> bool:
-        """Pass an idle connection to the holder. Return True if the holder keeps it. In this process it is closed in
+        """Pass an idle connection to the holder. Return True if the holder keeps it. The caller must close `medium` in
         either case."""
 
 

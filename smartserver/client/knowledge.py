@@ -1,4 +1,4 @@
-"""The knowledge of a remote: its refs as last seen, and a ring of tips ever seen. It is a hint: the server decides.
+"""The knowledge of a remote: its refs as last seen, and the last tips seen there. It is a hint: the server decides.
 
 Each repository has one file, named after its URL, in a folder of the user's. A file that is missing, damaged or about
 another repository costs one more round trip and nothing else. A URL may lead below a repository, to a branch. Then the
@@ -62,8 +62,8 @@ def cache_folder(environment: Mapping[str, str]) -> str | None:
 
 
 def decode(content: bytes | bytearray, url: str) -> KnowledgeFile:
-    """Decode the content of a file about the remote at `url`. A damaged file, or one about another remote, gives no
-    knowledge."""
+    """Decode the content of a file about the remote at `url`. If it is damaged, or about another remote, the result is
+    empty."""
     digest, payload = content[:DIGEST], content[DIGEST:]
     with contextlib.suppress(msgspec.DecodeError):
         if digest == _digest(payload):
@@ -95,7 +95,7 @@ class Knowledge:
         self._root = url.removesuffix(below or "")
         self._url = url
         self.at: str | None = None
-        """The path of the repository, as far as known, if the URL may point below a repository."""
+        """The path of the repository if the URL may point below it and the path is known, else None."""
         self.branch = b""
         """The ref that `.` meant in the last answer that reported it; empty before."""
         self.inner = ""
@@ -131,7 +131,8 @@ class Knowledge:
 
     @property
     def named(self) -> bytes | None:
-        """The branch that `.` means in a change, as far as known: the whole path below the repository."""
+        """The branch that `.` means in a change: the whole path below the repository. None if the repository's path is
+        unknown."""
         if self._below is None or self.at is None:
             return None
         return self._below.strip("/")[len(self.at) :].strip("/").encode() or b"."
@@ -169,7 +170,8 @@ class Knowledge:
         return list(self._saved.maps)
 
     def map(self, name: str, of: bytes | None = None) -> dict[bytes, bytes]:
-        """Return the last known content of a map."""
+        """Return the last known entries of a map. With `of`, return only those of that ref, without the ref in their
+        keys."""
         entries = self._saved.maps.get(name, {})
         if of is None:
             return dict(entries)
@@ -177,10 +179,10 @@ class Knowledge:
         return {key[len(first) :]: value for key, value in entries.items() if key.startswith(first)}
 
     def beside(self, below: str) -> Knowledge:
-        """Return the knowledge of another path on the same server.
+        """Return the knowledge of the path `below` on the same server.
 
-        If that path is below the same repository, the result shares the knowledge in memory: on a full disk the file
-        may be older.
+        If the path is below the same repository, the result shares this knowledge in memory, because the file may be
+        older (on a full disk).
         """
         other = Knowledge(self._folder, self._root + below, below)
         if self.at is None or not (self.at == "" or f"{below}/".startswith(f"{self.at}/")):
@@ -190,7 +192,7 @@ class Knowledge:
         return other
 
     def tips(self) -> list[bytes]:
-        """Return all known tips, each once: the tips of the refs first, then those of the ring, newest first."""
+        """Return all known tips, each once: the tips of the refs first, then those seen earlier, newest first."""
         current = [tip.id for value in self._saved.refs.values() for tip in value]
         return list(dict.fromkeys([*current, *self._saved.tips]))
 
@@ -254,7 +256,7 @@ class Knowledge:
             self._save()
 
     def _placed(self, opened: OpenResult, state: State) -> bool:
-        """Store the path of the repository. Return True if it is new."""
+        """Store the path of the repository. Return True if it differs from the path known before."""
         self.branch, self.inner = opened.branch, opened.inner
         if self._below is None or opened.at == self.at:
             return False

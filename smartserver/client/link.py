@@ -64,11 +64,11 @@ NEXT_WRITE = 32 * 1024
 
 LEAST_PATIENCE = 1.0
 ROUND_TRIPS = 4
-"""A server on a held connection may be silent for this many of the shortest round trips seen, but for `LEAST_PATIENCE`
-seconds at least. After that, the request is repeated on another connection."""
+"""A server on a held connection may be silent for this many times the shortest round trip seen, and for at least
+`LEAST_PATIENCE` seconds. After that, the request is repeated on another connection."""
 
 LAST_ID = 1 << 31
-"""The limit of request ids: half of all. From it on, a connection is no longer passed to a holder."""
+"""The request id from which on a connection is no longer passed to a holder: half of all ids are used."""
 
 WITHOUT_A_WORD = "the server closed the connection without an answer"
 PERHAPS = "it may have stopped, or be too busy, or it may not speak hpss"
@@ -147,8 +147,9 @@ class Link:
         return holder.give(self._medium, self._last_id, max(LEAST_PATIENCE, ROUND_TRIPS * self._roundtrip))
 
     def exchange(self, outgoing: Outgoing, age: int, agent: str, token: str = "", traceparent: str = "") -> Answer:
-        """Send a request and read its answer. Errors that the body raises are passed on. `token`: identifies the user.
-        `traceparent`: the trace that the request belongs to.
+        """Send a request and read its answer. Errors that the body raises are passed on. `age`: milliseconds since the
+        request was first sent; 0 the first time. `token`: identifies the user. `traceparent`: the trace that the
+        request belongs to.
 
         Raises:
             Refusal: the server changed nothing.
@@ -248,8 +249,8 @@ class Link:
         self._write(incoming)
 
     def _poll(self, silent: float, *, write: bool) -> tuple[bool, bool, float]:
-        """Wait until the medium is readable or writable. Return both, and the seconds of waiting in which neither was
-        true, added to `silent`. Time in which the client does other work is not counted."""
+        """Wait until the medium is readable or writable. Return (readable, writable, seconds of silence). If neither is
+        true, the seconds of this wait are added to `silent`; else the silence is 0."""
         started = self._clock()
         patience = None if self._heard else self._patience
         readable, writable = self._medium.poll(read=True, write=write, timeout=patience or PING_INTERVAL)

@@ -37,14 +37,14 @@ class SizedPlan(Plan, Protocol):
 
 
 class SizedSource(PushSource, Protocol):
-    """A source whose plans are of the class `SizedPlan`."""
+    """The source of the revisions in a dump, whose size is known."""
 
     @property
     def size(self) -> int:
         """An upper limit for the number of bytes that the source sends."""
 
     def plan(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> SizedPlan:
-        """Return the plan for the dumped segments."""
+        """Return the plan for the dumped revisions that `tips` reach and `haves` do not."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class _Wanted:
     source: SizedSource
     tips: Sequence[RevisionId]
     had: set[RevisionId]
-    """The revisions that the target has, with all ancestors."""
+    """Revisions that the target has together with all their ancestors."""
     lost: Collection[RevisionId]
     """The revisions that the target once had and no longer has."""
 

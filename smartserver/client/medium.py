@@ -26,7 +26,7 @@ class Medium(Protocol):
     either."""
 
     def poll(self, *, read: bool, write: bool, timeout: float | None = None) -> tuple[bool, bool]:
-        """Wait until a requested direction is ready, at most `timeout` seconds. Return whether each is ready; both are
+        """Wait until a requested direction is ready, at most `timeout` seconds. Return (readable, writable); both are
         False after the timeout."""
 
     def read(self, size: int) -> bytes:
@@ -37,8 +37,8 @@ class Medium(Protocol):
         """
 
     def write_some(self, data: memoryview) -> int:
-        """Write the bytes that the medium accepts without blocking. Return their number: at least one if `poll` said
-        that it is writable.
+        """Write the bytes that the medium accepts without blocking. Return their number, at least 1 if `poll` has
+        returned that the medium is writable.
 
         Raises:
             ConnectionLost: the connection broke.

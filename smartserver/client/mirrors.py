@@ -2,7 +2,7 @@
 
 A mirror may be removed at any time without loss, and it is complete before it gets its name. Each has a folder named
 after the URL and incarnation of its repository, so that a recreated repository never meets copies of the old one. A
-lock says that a mirror is in use, and another that it is written to; both end with the process.
+mirror that is in use is locked, and so is one that is being written; the locks end with the process.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Mirrors:
         self.limit = limit
 
     def place(self, url: str, incarnation: bytes) -> MirrorFolder:
-        """Return the folder of one repository's mirror, which may not exist."""
+        """Return the folder of one repository's mirror, even if the mirror does not exist yet."""
         return MirrorFolder(self, f"{_digest(url)}-{incarnation.hex()}", url)
 
     def kept(self) -> list[MirrorEntry]:
@@ -66,7 +66,7 @@ class Mirrors:
         return sorted(found, key=lambda mirror: mirror.used, reverse=True)
 
     def remove(self, name: str) -> bool:
-        """Remove a mirror unless it is in use. Return True if it was removed."""
+        """Remove a mirror unless it is in use. Return True if it no longer exists."""
         path = os.path.join(self.folder, name)
         with contextlib.suppress(OSError), _locked(path + USE) as alone:
             if alone:
@@ -113,7 +113,7 @@ class Mirrors:
 
 
 class MirrorFolder:
-    """The folder of one repository's mirror, which may not exist."""
+    """The folder of one repository's mirror. The mirror need not exist yet."""
 
     def __init__(self, mirrors: Mirrors, name: str, url: str) -> None:
         self.name = name
@@ -123,7 +123,7 @@ class MirrorFolder:
         self._in_use = False
 
     def use(self) -> bool:
-        """Keep the mirror from being removed as long as this object lives, and return whether the mirror exists."""
+        """Keep the mirror from being removed as long as this object lives. Return True if the mirror exists."""
         if not self._in_use and os.path.isdir(self.path):
             lock = _lock(self.path + USE, fcntl.LOCK_SH)
             if lock is None:
@@ -144,9 +144,9 @@ class MirrorFolder:
 
     @contextmanager
     def adding(self, tidy: Callable[[], None], *, known: bool = True) -> Iterator[None]:
-        """Hold the locks for adding to the mirror. With `known`, wait for other processes, which may be about to add
-        the same content. `tidy`: called first if no other process is adding, to remove the files that killed processes
-        left."""
+        """Hold the locks for adding to the mirror. With `known`, only one process adds at a time, because another may
+        be about to add the same content. `tidy`: called first if no other process is adding, to remove the files that
+        killed processes left."""
         with _locked(self.path + WRITE) as alone:
             if alone:
                 tidy()

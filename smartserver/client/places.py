@@ -67,7 +67,7 @@ def damage_in_words(place: Place, error: CorruptFile) -> str:
 
 
 def path_in_words(place: Place) -> str:
-    """Return the name of the path of a place in messages."""
+    """Return the path of a place in the form that messages use."""
     return known_as(place.above, place.path)
 
 
@@ -83,8 +83,8 @@ def how_to_serve(place: Place, push: str) -> str:
 
 
 def behind(place: Place) -> str:
-    """Return the store on which a local process works for a place; empty if the place is on a server to which the
-    client connects."""
+    """Return the URL of the store whose files a local server process reads and writes for a place; empty if the client
+    connects to a server instead."""
     return place.above if place.key.startswith(tuple(f"{scheme}://" for scheme in OF_STORES)) else ""
 
 
@@ -95,7 +95,7 @@ def is_holdable(place: Place) -> bool:
 
 
 def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Return the names of the variables that may decide the bucket and its user: the library reads all of AWS's.
+    """Return the names of the environment variables that may decide the bucket and its user: those of AWS and proxies.
     `environment`: by default that of this process."""
     return [
         name
@@ -126,8 +126,8 @@ def connect(
     place: Place, login: Sequence[str], *, fast_open: bool = False, flags: Iterable[str] = (), lends: bool = False
 ) -> Medium:
     """Connect to a place. `login`: the result of `login_of`. `fast_open`: as in `TcpMedium`. `flags`: the flags of `-D`
-    for a server that is started on this machine, whose calls for files belong to this command. `lends`: True if the
-    connection may be lent on when this process ends.
+    for a server process that is started on this machine. `lends`: True if another process may use the connection when
+    this process ends.
 
     Raises:
         CannotConnect: no server answers.

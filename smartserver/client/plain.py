@@ -5,8 +5,8 @@ from __future__ import annotations
 
 
 class _Blanks(dict[int, int]):
-    """The replacement of each character, by number. Missing replacements are computed and not stored, because a peer
-    could send a million different characters."""
+    """Code point -> the code point that replaces it. Missing entries are computed and not stored, because a peer could
+    send a million different characters."""
 
     def __missing__(self, code: int) -> int:
         return code if chr(code).isprintable() else ord(" ")

@@ -131,7 +131,7 @@ class PushRequest(msgspec.Struct, frozen=True):
     """True if the remote probably exists and has some of the revisions. If the client has no knowledge of the remote,
     it then requests its refs before a long push."""
     replan: Callable[[], Changes] | None = None
-    """Returns new changes if the remote is not as expected."""
+    """A function that returns new changes if the remote is not as expected."""
 
 
 class Push:
@@ -147,12 +147,12 @@ class Push:
         self._haves = known.tips()
         """The revisions that the remote is assumed to have."""
         self._creating = self._to_be_made()
-        """The form of the repository to create, if it is assumed not to exist."""
+        """The form of the repository to create if it is assumed not to exist, else None."""
         self._unusable: set[Key] = set()
         """Records that the remote cannot use as delta bases."""
 
     def run(self) -> PushOutcome:
-        """Send the push, planned again as often as needed, and return the outcome."""
+        """Send the push, with at most `PLANS` plans, and return the outcome."""
         for left in reversed(range(PLANS)):
             # Concurrent pushes of the same revisions may get each plan answered by `known`. The last plan announces no
             # graph, so that it is accepted as it is.
@@ -186,7 +186,7 @@ class Push:
         return new if self._remote.knowledge.vcs != new.vcs else None
 
     def _meets(self, plan: Plan) -> bool:
-        """Ask which revisions of a long push the remote has, before much is sent. Return whether the remote exists."""
+        """Ask which revisions of a long push the remote has, before much is sent. Return False if that is refused."""
         self._is_likely = False
         asked = [node.revision for node in _spread(plan.graph)]
         try:
@@ -293,9 +293,9 @@ class Push:
         return True
 
     def _refused(self, refusal: Refusal, outgoing: Outgoing) -> PushOutcome:
-        """Return an outcome with each update's own error; for a single call it is the error of its update. Raise the
-        error if the request only sends revisions, its outcome is unknown, or its several calls were refused as a
-        whole."""
+        """Return an outcome in which each update has the error of its own call. Raise the error of the request if it
+        changes no ref or map. If the refusal has no error for each call, also raise it if there are several calls or
+        the outcome is unknown."""
         updates, maps = self._request.updates, self._request.maps
         if not updates and not maps:
             raise refusal.error

@@ -11,5 +11,5 @@ class RemoteRepository(RepositoryExchange):
     """One repository on a server."""
 
     def push(self, request: PushRequest) -> PushOutcome:
-        """Push revisions, move refs and change maps in one request."""
+        """Push revisions, move refs and change maps in one request, which is repeated if its plan was stale."""
         return Push(self, request).run()

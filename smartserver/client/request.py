@@ -17,7 +17,7 @@ BodySource = Callable[[], Iterable[tuple[bytes, int]]]
 it."""
 
 ProgressReport = Callable[[str, int, int], None]
-"""Called with the phase, the amount done and the total amount (0 if unknown)."""
+"""A function that is called with the phase, the amount done and the total amount (0 if unknown)."""
 
 
 class Outgoing(msgspec.Struct, frozen=True):
@@ -44,7 +44,8 @@ class Outgoing(msgspec.Struct, frozen=True):
 
 
 class Refusal(Exception):
-    """The server changed nothing. `outcomes` has the error of each call, and `state` is the state of the repository."""
+    """The server refused a request and changed nothing. `outcomes` has the error of each call, `state` the state of the
+    repository."""
 
     def __init__(self, error: CodedError, outcomes: Sequence[CodedError | None], state: State | None) -> None:
         super().__init__(str(error))

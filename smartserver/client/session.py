@@ -34,9 +34,9 @@ class Tool(NamedTuple):
     agent: str
     """The name and release of the program, as sent in requests."""
     ssh: Callable[[], Sequence[str]] = lambda: ("ssh",)
-    """Returns the words of the login command if SMARTSERVER_SSH is not set."""
+    """A function that returns the words of the login command if SMARTSERVER_SSH is not set."""
     source: SourceOf | None = None
-    """The place where the tool stores tokens, in addition to the environment."""
+    """A function that returns the place where the tool stores tokens; None for tokens from the environment alone."""
 
 
 class Traced(Protocol):

@@ -21,7 +21,7 @@ PREFIX = "hpss+"
 SFTP, S3, VFS = "sftp", "s3", "vfs"
 
 HOST_KEY = "host-key="
-"""The option in the query of an sftp:// URL: the key that its machine has (`transports.sftp`)."""
+"""The option in the query of an sftp:// URL that gives the key of the machine (`transports.sftp`)."""
 
 
 class StoreLocation(NamedTuple):
@@ -55,7 +55,11 @@ class StoreLocation(NamedTuple):
 
 
 def parse_store(url: str) -> StoreLocation:
-    """Parse a URL of a store."""
+    """Parse a URL of a store.
+
+    Raises:
+        BadUrl: the URL is invalid, or has parts that its scheme does not allow.
+    """
     scheme = url.partition("://")[0].lower()
     whole, mark, said = url.partition("?") if scheme == PREFIX + SFTP else (url, "", "")
     if scheme == PREFIX + S3 and "@" in whole.split("/")[2]:

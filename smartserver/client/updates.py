@@ -101,8 +101,8 @@ class NewRepository(msgspec.Struct, frozen=True):
     exclusive: bool = False
     """True if an existing repository is an error."""
     part: CopyPart = CopyPart.WHOLE
-    """The part of a copy that this request is. Each of several parts has the form in which the repository is
-    created."""
+    """The role of this request in a copy. If a copy takes several requests, each has the whole form of the
+    repository."""
 
 
 def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
@@ -122,7 +122,7 @@ def call_of(update: RefUpdate) -> tuple[AnyVerb, Arguments]:
 
 
 def brought(results: Sequence[Result | CodedError]) -> tuple[int, bool]:
-    """Return the number of revisions that the calls of one request stored, and whether they created the repository."""
+    """Return the number of revisions that one request stored, and True if it created the repository."""
     new = sum(result.new for result in results if isinstance(result, InsertPackResult))
     return new, any(result.created for result in results if isinstance(result, CreateResult))
 

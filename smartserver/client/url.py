@@ -84,7 +84,7 @@ def parse(url: str, scheme: str = "hpss") -> TcpLocation:
     """Parse a URL of this scheme.
 
     Raises:
-        BadUrl: the host is missing, the port is invalid, or the host or the path is not UTF-8.
+        BadUrl: the URL has another scheme, a user, a query or a fragment, or its host, port or path is invalid.
     """
     its, colon, rest = url.partition("://")
     if not colon or its.lower() != scheme:

@@ -65,7 +65,7 @@ class VfsLink:
         self.name = name
         self._of: VfsLink | None = None
         self.mutex = threading.RLock()
-        """Held during a request, and while a new file is written to."""
+        """The lock that a thread holds during a request, and while it writes to a new file."""
         self.unsent: weakref.WeakSet[UnsentFile] = weakref.WeakSet()
         """New files with bytes that were not sent."""
         weakref.finalize(self, client.close)
@@ -87,8 +87,8 @@ class VfsLink:
         """Make all calls in order, in one request or as few as possible.
 
         Raises:
-            TransportError, InvalidPath: the first error of a call; the calls before it are done. AccessDenied,
-            Unsupported: the server does not accept such calls.
+            TransportError, InvalidPath: the first error of a call; the calls before it are done.
+            AccessDenied, Unsupported: the server does not accept such calls.
             TransportFailed: there was no answer; the calls may be done.
         """
         with self.mutex:

@@ -1,7 +1,7 @@
 """`VfsTransport`: a `Transport` made of the file-level verbs of an hpss server.
 
-The server is on another machine (`vfs_link`). Bytes written to a new file are kept here until the file is synced,
-closed or asked about. An open file is only a name, so it cannot be read after the name was deleted (no
+The server is on another machine (`vfs_link`). Bytes written to a new file are buffered here until the file is synced or
+closed, or another call names it. An open file is only a name, so it cannot be read after the name was deleted (no
 `Capability.HANDLES`).
 """
 
@@ -336,8 +336,8 @@ def _settle(step: Step, calls: Sequence[FileCall]) -> None:
 
 
 def from_url(url: str, observers: Sequence[Observer] = ()) -> VfsTransport:
-    """Return a folder of an hpss server, such as `vfs://example.org/repositories`. `observers` see each call before it
-    is sent.
+    """Return the transport of a URL such as `vfs://example.org/repositories`. `observers` see each call before it is
+    sent.
 
     Raises:
         BadUrl: the URL is malformed.

@@ -13,7 +13,7 @@ Read = Get | GetPublished | GetStat | ListDirectory
 
 
 class AheadTransport(PassingTransport):
-    """The tree of `inner`, for a reader that knows its next reads."""
+    """A transport with the files of `inner`, for a caller that knows its next reads."""
 
     def __init__(
         self, inner: Transport, known: dict[tuple[type[Step], str], object] | None = None, *, prefix: str = ""
@@ -21,7 +21,7 @@ class AheadTransport(PassingTransport):
         """`known`: the results that a child shares with its parent; None for a new root."""
         super().__init__(inner, prefix=prefix)
         self._known = {} if known is None else known
-        """Results of reads ahead that are not used yet, by step and path from the root."""
+        """Results of reads ahead that are not used yet, by type of step and path from the root."""
 
     def wrap(self, inner: Transport, prefix: str) -> AheadTransport:
         return AheadTransport(inner, self._known, prefix=prefix)
@@ -51,8 +51,8 @@ class AheadTransport(PassingTransport):
                 return
 
     def list_directory(self, path: str) -> list[str]:
-        """Return the names in a folder. A path below the root whose listing was read ahead without a result is a file,
-        because its name is from a listing."""
+        """Return the names in a folder. If the listing of a path below the root was read ahead and found no folder,
+        raise `NotADirectory`: the path came from another listing, so it must be a file."""
         full = self.full(path)
         names = self._known.pop((ListDirectory, full), self)
         if isinstance(names, list):
@@ -75,8 +75,8 @@ class AheadTransport(PassingTransport):
                 step.settle(found if isinstance(found, list) else None)
 
     def _is_known(self, step: Step) -> bool:
-        """Tell whether a step can be answered from memory. A stat is also answered by a read that found no file; that
-        result stays in memory."""
+        """Tell whether a step can be answered from memory. A read that found no file also answers a stat of its path,
+        and its result stays in memory."""
         path = self.full(step.path)
         if (type(step), path) in self._known:
             return True

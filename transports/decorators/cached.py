@@ -23,15 +23,15 @@ from transports.local import LocalTransport
 from transports.steps import Get, ReadRanges, Rename
 
 CHECK = 16
-"""Bytes of the BLAKE2b hash after the content of a copy."""
+"""The size in bytes of the BLAKE2b hash that follows the content of a copy."""
 PIECE = 8 << 20
-"""Bytes that are fetched at once."""
+"""The most bytes of one read while an open file is copied or a copy is checked."""
 AT_ONCE = 64
-"""The most copies that one process downloads at once."""
+"""The number of locks that keep the threads of a process from making the same copy twice."""
 REMEMBERED = 1 << 16
 """The most names of copies that a process remembers as checked."""
 SLACK = 16
-"""A process deletes old copies when it has added 1/SLACK of the folder's size. It then frees that much space."""
+"""After a process has added 1/SLACK of the folder's maximum size, it deletes old copies until as much is free."""
 
 
 class CacheFolder:
@@ -76,22 +76,22 @@ class CacheFolder:
         self._checked.add(name)
 
     def distrust(self) -> None:
-        """Check copies again when they are next opened."""
+        """Mark all copies as unchecked, so that each is checked again when it is next opened."""
         self._checked.clear()
 
     def one_at_a_time(self, name: str) -> threading.Lock:
-        """Return the lock for making the copy with that name in this process."""
+        """Return the lock that a thread of this process must hold while it makes the copy with that name."""
         return self._making[hash(name) % AT_ONCE]
 
     def has(self, name: str) -> bool:
-        """Tell whether there is a copy with that name, which may be damaged."""
+        """Tell whether a copy with that name exists. The copy may be damaged."""
         return (self._folder / self._at(name)).exists()
 
     def _at(self, name: str) -> str:
         return f"{name[:2]}/{name}"
 
     def add(self, name: str, pieces: Iterator[bytes]) -> None:
-        """Make a copy atomically.
+        """Write the content `pieces` and its hash as the copy with that name, atomically.
 
         Raises:
             OSError: the copy cannot be written.
@@ -158,7 +158,7 @@ class _Copy(ReadFile):
 
 
 class CachedTransport(PassingTransport):
-    """The tree of `inner`. Files whose path from the outermost transport matches `immutable` are read from copies.
+    """The files of `inner`. Files whose path from the outermost transport matches `immutable` are read from copies.
 
     `stat`, `exists` and listings still ask the store. A file that is larger than half of the folder is not copied.
     """
@@ -208,7 +208,7 @@ class CachedTransport(PassingTransport):
             self.inner.perform(run)
 
     def _fetch(self, steps: Sequence[Get]) -> None:
-        """Make the missing copies of files in one round trip."""
+        """Download the files that have no copy yet, in one round trip, and make their copies."""
         lacking = [step for step in steps if not self.folder.has(self._name(step.path))]
         if lacking:
             self.inner.perform(lacking)
@@ -251,7 +251,7 @@ class CachedTransport(PassingTransport):
 
 
 def distrust_copies(transport: Transport) -> None:
-    """Mark all cached files of a transport as unchecked. Each is checked again when it is next opened."""
+    """Mark all copies that a transport uses as unchecked (`CacheFolder.distrust`)."""
     while isinstance(transport, PassingTransport):
         if isinstance(transport, CachedTransport):
             transport.folder.distrust()
@@ -259,7 +259,7 @@ def distrust_copies(transport: Transport) -> None:
 
 
 def without_copies(transport: Transport) -> Transport:
-    """Return the same tree without copies. If it has no copies, return `transport` itself."""
+    """Return a transport with the same files that uses no copies; `transport` itself if it uses none."""
     if isinstance(transport, CachedTransport):
         return transport.inner
     if isinstance(transport, PassingTransport):

@@ -99,7 +99,7 @@ class _CountedWriteFile(WriteFile):
 
 
 class CountedTransport(PassingTransport):
-    """The tree of `inner`. Calls that fail do not count."""
+    """The files of `inner`. Only calls that succeed are counted."""
 
     def local_folder(self) -> str | None:
         return self.inner.local_folder()
@@ -180,7 +180,7 @@ def _opened(file: WriteFile) -> WriteFile:
 
 
 def _count_whole(content: bytes) -> None:
-    """Count a file that was read at once."""
+    """Count a file that was read whole, in one read."""
     tally = here.tally
     tally[FILES_READ] += 1
     tally[READS] += 1
@@ -188,7 +188,7 @@ def _count_whole(content: bytes) -> None:
 
 
 def _count_ranges(ranges: Sequence[tuple[int, int]], chunks: Sequence[bytes], at: int) -> int:
-    """Count reads of a file whose previous read ended at `at`. Return the offset at which the last of them ended."""
+    """Count reads of ranges. `at`: where the previous read of the file ended. Return where the last range ended."""
     tally = here.tally
     tally[READS] += len(chunks)
     for (offset, _), chunk in zip(ranges, chunks, strict=True):

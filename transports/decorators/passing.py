@@ -9,7 +9,7 @@ from transports.base import ReadFile, Stat, Transport, WriteFile
 
 
 class PassingTransport(Transport):
-    """The same tree as `inner`.
+    """A transport with the same files as `inner`.
 
     A subclass with more state passes it to its children in `wrap`. `prefix`: the path of `inner` below the outermost
     transport, for errors that a decorator itself raises. Steps are performed one by one, so that a subclass sees each
@@ -23,11 +23,11 @@ class PassingTransport(Transport):
         self.capabilities = inner.capabilities
 
     def wrap(self, inner: Transport, prefix: str) -> Self:
-        """Return the same decorator around `inner`, which is a child of this decorator's `inner`."""
+        """Return a decorator of the same class around `inner`, a child of this decorator's `inner`."""
         return type(self)(inner, prefix=prefix)
 
     def full(self, path: str) -> str:
-        """Return `path` as seen from the outermost transport, which is the form in errors."""
+        """Return `path` relative to the outermost transport, as errors show it."""
         return paths.join(self.prefix, path)
 
     @property

@@ -30,7 +30,7 @@ HOLDS = 1 << 16
 """The most bytes that fit into a pipe that is not read."""
 
 OWN_NAME = "smartserver: "
-"""The prefix that our own program writes before the line with the reason of a failure."""
+"""The prefix that the program `smartserver` writes before the line with the reason of a failure."""
 
 FAILED = range(1, 129)
 """Exit statuses of a server that cannot start, and of a shell that cannot find or may not start the server (128 from a
@@ -58,10 +58,10 @@ class PipeMedium:
 
         `environment`: its variables, by default those of this process; those for a repository are removed
         (`programs.foreign_environment`). `where`: the name of its destination in messages.
-        `quotes`: the error for a program that cannot begin has the last line of its standard error. The standard error
-        of a program that began is written out by `close`.
-        `passes_on`: this process copies the program's standard error to its own as long as it runs. So a program that
-        is lent on does not hold that open, and keeps nobody waiting who reads it to its end.
+        `quotes`: if the program fails before it sends a byte, the error contains the last line of its standard error.
+        Otherwise `close` writes out the program's standard error.
+        `passes_on`: this process copies the program's standard error to its own. So a program that is lent and runs on
+        does not hold this process's standard error open.
         `waits`: the program sends one byte once it is connected, and nothing is sent to it before.
 
         Raises:
@@ -166,8 +166,8 @@ class PipeMedium:
             raise CannotConnect(self._where, f"{self._program} ended with status {status}: {why}")
 
     def lend(self) -> Sequence[int]:
-        """Return the descriptors of the program's output, input and standard error. From now on the program runs
-        without this process."""
+        """Return the descriptors of the program's standard output and input, and with `passes_on` its standard error.
+        After that, `close` does not end the program."""
         self._lent = True
         said = [] if self._said_to is None else [self._said_to]
         return [self._out.fileno(), self._in.fileno(), *said]

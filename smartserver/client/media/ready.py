@@ -8,8 +8,8 @@ import select
 
 
 def ready(read: int | None, write: int | None, timeout: float | None) -> tuple[bool, bool]:
-    """Wait at most `timeout` seconds until `read` is readable or `write` is writable. Return the two facts. Both may be
-    the same descriptor.
+    """Wait at most `timeout` seconds until the descriptor `read` is readable or `write` is writable; they may be the
+    same. Return (readable, writable).
 
     A descriptor whose other end is closed counts as ready: the next read or write reports that.
     """

@@ -23,11 +23,11 @@ TCP_FASTOPEN_CONNECT = 30
 it."""
 
 SYN_RETRIES = 5
-"""Repetitions of a handshake that travels with the first write, where our timeout does not apply: Linux gives up after
-63 or 67 s."""
+"""Repetitions of a handshake that travels with the first write, to which `CONNECT_TIMEOUT` does not apply: Linux gives
+up after 63 or 67 s."""
 
 WAS_MADE = (errno.ECONNRESET, errno.EPIPE)
-"""Errors that only an established connection has."""
+"""The error numbers that only an established connection can have."""
 
 SocketAddress = tuple[socket.AddressFamily, socket.SocketKind, int, str, Any]
 """An address in the form of `socket.getaddrinfo`."""

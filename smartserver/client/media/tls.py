@@ -90,7 +90,7 @@ class TlsMedium:
                 return False, True
 
     def fill(self) -> bool:
-        """Decrypt the received bytes, and return whether a read would not wait."""
+        """Decrypt received bytes. Return True if `read` would not wait."""
         if not self._got and not self._ended:
             try:
                 self._got = self._socket.recv(RECEIVE_CHUNK)
