@@ -6,7 +6,7 @@ import contextlib
 from typing import Final
 
 WIDE: Final = 1 << 20
-"""The most bytes that Linux lets any user have in a pipe, whose default is 64 KiB."""
+"""The largest capacity of a pipe, in bytes, that Linux allows every user by default. A new pipe has 64 KiB."""
 
 
 def widen(descriptor: int) -> None:

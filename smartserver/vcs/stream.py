@@ -69,7 +69,7 @@ class StreamParser(ImportParser):
     """Yields the commands of a stream (`fastimport.commands`)."""
 
     def __init__(self, source: IO[bytes], moved: Callable[[int], object] = lambda size: None) -> None:
-        """`moved` is called with the bytes read so far."""
+        """`moved` is called with the number of bytes read so far."""
         super().__init__(_Lines(source, moved))  # type: ignore[arg-type]
         self.notes = 0
         """The number of notes that were left out."""
@@ -90,7 +90,7 @@ class StreamParser(ImportParser):
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """Yield the commands of the stream, but raise the library's errors."""
+        """Yield the commands except `feature` and `option`. Raises the library's own errors, and ValueError."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -130,7 +130,7 @@ class StreamParser(ImportParser):
         return super().read_bytes(count)
 
     def read_until(self, terminator: bytes) -> bytes:
-        """Read the lines before the line `terminator`."""
+        """Read and return the lines up to the line `terminator`, which is read, too."""
         lines: list[bytes] = []
         while (line := self.input.readline()) != terminator + b"\n":
             self.lineno += 1
@@ -206,7 +206,7 @@ class StreamParser(ImportParser):
 
 
 class Refs:
-    """The refs of a stream and those of the server, for systems that name a commit by an id."""
+    """Tracks the refs of a stream, and finds the commits that it names. A commit is given by its id on the server."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
         """`there`: the refs of the server. `marks`: the marks of earlier streams, to which the marks of this stream are
@@ -214,17 +214,18 @@ class Refs:
         self.there = there
         self.marks = marks
         self.moved: dict[bytes, bytes] = {}
-        """The refs that the stream set, with their commits."""
+        """The refs that the stream set and did not delete, with their commits."""
         self.gone: set[bytes] = set()
-        """The refs that the stream deleted."""
+        """The refs that the stream deleted and did not set again."""
         self._begun: dict[bytes, bytes | None] = {}
 
     def parent(self, ref: bytes) -> bytes | None:
-        """Return the parent of the ref's next commit without a `from`: its last commit in this stream, as in git."""
+        """Return the ref's last commit in this stream: as in git, it is the parent of the next commit without `from`.
+        None if the next commit has no parent."""
         return self._begun.get(ref)
 
     def set(self, ref: bytes, commit: bytes) -> None:
-        """Move a ref."""
+        """Set a ref to a commit."""
         self._begun[ref] = self.moved[ref] = commit
         self.gone.discard(ref)
 
@@ -288,7 +289,7 @@ class FilesBefore(Protocol):
 
 
 class FileChanges:
-    """Collects the files of a commit from its changes. A path is a file or a folder, as in git."""
+    """Collects the files of a commit from its changes. As in git, a path cannot be both a file and a folder."""
 
     def __init__(self, before: FilesBefore, control: bytes) -> None:
         """`control`: the same as in `path_problem`."""
@@ -299,8 +300,8 @@ class FileChanges:
         """The folders of new files, even if these files no longer exist."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
-        """Apply a change. Return False if it is left out because it is a submodule. `text_of`: returns a function that
-        reads the text of a FileModifyCommand.
+        """Apply a change. Return False if the change is ignored because it adds a submodule. `text_of`: returns a
+        function that reads the text of a FileModifyCommand.
 
         Raises:
             ValueError: the change is impossible.
@@ -377,7 +378,7 @@ class FileChanges:
 
 
 def path_problem(path: bytes, control: bytes) -> str:
-    """Return why a stream may not have this path, or an empty string. `control`: a system's own folder (`.hg`)."""
+    """Return the reason why a path is forbidden, or an empty string. `control`: the system's own folder (`.hg`)."""
     for part in path.split(b"/"):
         if part in (b"", b".", b"..") or part.lower() == control:
             return f"no file can be {path.decode('utf-8', 'replace')!r}"
@@ -387,8 +388,8 @@ def path_problem(path: bytes, control: bytes) -> str:
 
 
 def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
-    """Add a ref of a stream for a commit, under a name that git allows. If the name conflicts with another ref in git,
-    `otherwise` is appended."""
+    """Add a ref to `refs` under a name that git allows. If git could not store that name beside the other refs, `-` and
+    `otherwise` are appended."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
         other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs

@@ -56,7 +56,7 @@ NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
 """The name of the format that Breezy itself uses on the wire."""
 
 NULL = b"null:"
-"""The name that graphs give the parent of a first revision."""
+"""The revision id that Breezy's graphs use as the parent of a revision without parents."""
 
 StoreKey = tuple[bytes, ...]
 """A key of Breezy's stores: a revision id, the key of a page, or a file id and a revision id."""
@@ -78,7 +78,7 @@ class ContentFactory(Protocol):
 
 
 class Store(Protocol):
-    """One of a repository's five stores."""
+    """One of a repository's five stores of texts, such as that of inventories."""
 
     def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[ContentFactory]:
         """Yield the records of `keys`, in an order that suits the store (`unordered`)."""
@@ -147,7 +147,7 @@ VersionedFiles: Any = versionedfile.VersionedFiles
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
 FulltextContentFactory: Any = versionedfile.FulltextContentFactory
-"""The records that a store gives: no record of a key, a text in pieces, a whole text."""
+"""The classes of records in a stream: of a missing key, of a text in pieces, and of a whole text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """The error that a store raises for a text that must not be stored."""

@@ -56,8 +56,8 @@ class _Record(NamedTuple):
     frame_length: int = 0
     base: Key = b""
     is_outside: bool = False
-    """True if it was named as a base before it was received. Its text is then read from the repository, because the
-    base of the received record may depend on it."""
+    """True if the record was used as a base before it was received. Its text is then read from the repository, because
+    the base of the received record may depend on it."""
     place: int = 0
     """The place of the record's entry in the pack."""
     check: int = 0

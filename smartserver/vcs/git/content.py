@@ -44,7 +44,7 @@ OF_RECORD: Final = 500
 """Bytes of memory that a cached record takes in addition to its text."""
 
 LONGEST_NAME: Final = 64
-"""The most bytes of an encoding's name that are looked at."""
+"""The most bytes of an encoding's name; a longer name is cut."""
 
 SLOW: Final = ("idna", "punycode")
 """Encodings of Python that no message uses. The time that they take grows with the square of the text."""
@@ -62,10 +62,10 @@ class GitContents:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
-        """Recently read objects that are no blobs: the objects of a parent are read again for its child."""
+        """Recently read objects except blobs. A commit's objects are read again to compare its child with it."""
 
     def find(self, name: str) -> RevisionId:
-        """Return the revision of a name. A tag is peeled only when its tree is read."""
+        """Return the revision that a name denotes. A tag is returned unpeeled."""
         refs = self._stored.refs()
         head = self._stored.setting(HEAD) or b""
         raw = head if name in ("", "HEAD", "@") else name.encode()
@@ -184,7 +184,7 @@ class GitContents:
                 paths.pop()
 
     def _differing(self, mine: Key, theirs: Key | None) -> Iterator[ChangedPath]:
-        """Yield the differences of the tree `mine` from `theirs`, which may be None. A path is made only if needed."""
+        """Yield the paths at which the trees differ, in the order of paths. `theirs`: None if there is no such tree."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
         while levels:
@@ -273,7 +273,7 @@ def _node(folder: bytes, entry: TreeEntry) -> Node:
 
 
 _Difference = tuple[str, bytes, Key | None, Key | None]
-"""An action, a name and two trees. If the action is empty, the name is that of a folder whose two trees differ."""
+"""An action (`A`, `D` or `M`), a name, None and None. Or an empty action, a folder's name, and its new and old tree."""
 
 
 def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
@@ -306,7 +306,8 @@ def _encodings() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=64)
 def _encoding(coding: str) -> str:
-    """Return Python's name of a known encoding, else an empty string. `codecs` keeps each name that it is asked for."""
+    """Return Python's name of a known encoding, else an empty string. `codecs` gets no unknown name, because it would
+    cache each one."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
 

@@ -8,7 +8,7 @@ from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import encode
 
 _LEAST: Final = 8
-"""A line of at most this many bytes is not looked up, because it occurs everywhere."""
+"""A line of at most this many bytes is not looked up in the base, because short lines occur in many places."""
 
 _MAX_COPY: Final = 0xFFFF
 _MAX_INSERT: Final = 127

@@ -16,11 +16,11 @@ from smartserver.vcs.patterns import compile_pattern
 
 
 class BadConfig(ValueError):
-    """The text is no configuration. Git stops at the line that the message names."""
+    """The text cannot be parsed as a configuration. The message has the line at which git stops."""
 
 
 STEP_BYTES: Final = 256
-"""Bytes that an expression reads in the time of a step."""
+"""Bytes of text that a regular expression reads in the time of one charged step."""
 
 _BLANK: Final = b" \t\r"
 """The bytes that git treats as blanks in a line."""
@@ -59,7 +59,7 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """Tell whether a file certainly has no fault. One expression over the whole text decides it."""
+    """Return True if one expression shows that a file has no fault. If False, the file may still have none."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 

@@ -128,7 +128,7 @@ class Introduced(NamedTuple):
     type: int
     path: bytes
     candidates: tuple[Key, ...]
-    """The objects at that path in the first two parents, or at a path this revision removed."""
+    """Possible bases, at most two: the objects at that path in the parents, or at paths that this revision removed."""
 
 
 class PathDifference(NamedTuple):
@@ -414,7 +414,7 @@ def _change(path: bytes, kind: int, key: Key, was: Sequence[_TreeEntry | None]) 
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
-    """Return the object of a tag, tree or blob, and the objects that it reaches unless a parent carries them."""
+    """Return a tag, tree or blob and all objects that it reaches. The commit or tag that a tag names is left out."""
     records = [Introduced(revision.id, revision.type, b"", ())]
     if not revision.root:
         return records

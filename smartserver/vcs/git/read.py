@@ -61,7 +61,7 @@ class _Chunk(NamedTuple):
     unread: set[Key]
     """The keys of the objects that were not read yet."""
     objects: ObjectStream | Generator[GitObject]
-    """The objects that no earlier chunk has."""
+    """Yields the objects of the chunk, except those of earlier chunks, in the order of `revisions`."""
 
 
 class GitPlan:

@@ -28,10 +28,10 @@ class Revlog(Protocol):
         """Tell whether the revlog has a node."""
 
     def rev(self, node: Node) -> int:
-        """Return the number of a node, which is local."""
+        """Return the revision number of a node. Each repository has its own numbers."""
 
     def node(self, rev: int) -> Node:
-        """Return the node of a number."""
+        """Return the node of a revision number."""
 
     def parents(self, node: Node) -> Sequence[Node]:
         """Return the two parents of a node; null for an absent parent."""
@@ -46,7 +46,8 @@ class Revlog(Protocol):
         """Return the size of the text in the form that is hashed."""
 
     def deltaparent(self, rev: int) -> int:
-        """Return the number of the text that the delta of this one is based on."""
+        """Return the number of the revision against which the delta of `rev` is stored; -1 if its text is stored
+        whole."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
         """Return the difference between two texts in Mercurial's own form. This is fast if the difference is stored."""

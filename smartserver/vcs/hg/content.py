@@ -35,7 +35,7 @@ AT: Final = b"@"
 """The bookmark that a clone checks out."""
 
 DEFAULT: Final = b"default"
-"""The branch that a clone checks out if no bookmark of this name exists."""
+"""The branch that a clone checks out if the bookmark `AT` does not exist."""
 
 MAX_SECONDS: Final = 1 << 53
 """The most seconds from 1970 to a date that is shown. Mercurial's own commands accept only dates of 32 bits."""
@@ -184,7 +184,8 @@ def _folder(path: bytes) -> Node:
 
 
 def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
-    """Yield the nodes in a folder. The paths of all lines begin with `start`, its path."""
+    """Yield the nodes directly in a folder. `lines`: the manifest's lines of all files below it. `start`: the folder's
+    path and a slash; empty for the root."""
     at = 0
     while at < len(lines):
         name, slash, _ = lines[at][len(start) :].partition(b"/")

@@ -81,11 +81,11 @@ class HgRepository:
                 raise WrongFormat(what)
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether a changeset is here."""
+        """Tell whether the repository has a changeset."""
         return revision != NULL and len(revision) == len(NULL) and bool(self.changesets.hasnode(revision))
 
     def parents(self, revision: RevisionId) -> tuple[RevisionId, ...]:
-        """Return the parents of a changeset that is here."""
+        """Return the parents of a changeset, which the repository must have."""
         return tuple([parent for parent in self.changesets.parents(revision) if parent != NULL])
 
     def missing(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> list[Node]:
@@ -98,10 +98,10 @@ class HgRepository:
         return found
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Return at most `limit` changesets that are here, the most useful first.
+        """Return at most `limit` changesets that the repository has, the most useful first.
 
-        `candidates`: the last known tips of the remote. Those that are here come first, then the heads. If no candidate
-        is here, some ancestors of the heads follow, in case the heads are ahead of the remote.
+        `candidates`: the last known tips of the remote. Candidates that the repository has come first, then its heads.
+        If it has no candidate, some ancestors of the heads follow, in case the heads are ahead of the remote.
         """
         known = [revision for revision in candidates if self.has(revision)]
         heads = [head for head in self.mercurial.heads() if head != NULL]
@@ -111,7 +111,7 @@ class HgRepository:
         return list(haves)[:limit]
 
     def _ancestors(self, heads: Sequence[Node]) -> list[Node]:
-        """Return the first-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return the first-parent ancestors at the distances 1, 2, 4, 8 ... from each of `heads`, the nearest first."""
         found: list[tuple[int, Node]] = []
         for head in heads:
             found += _steps(self.changesets.parents, head)
