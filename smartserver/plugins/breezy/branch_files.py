@@ -22,7 +22,7 @@ class Owner(Protocol):
     url: str
 
     def look_to_read(self) -> None:
-        """Learn the state of the branch, and load the files."""
+        """Get the state of the branch, and load the files."""
 
     def write(self, name: str, content: bytes) -> None:
         """Change a file."""

@@ -112,10 +112,10 @@ class HpssDir(BzrDir):
     # -- branches
 
     def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
-        """Open a branch. The server is not asked for a branch that is remembered.
+        """Open a branch. No request is sent for a remembered branch, except by `brz bind` and `brz switch`.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
@@ -288,8 +288,7 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
-    """Create a branch on a server from another branch. It is done by a push, unless both branches are in one repository
-    of the server.
+    """Create a branch on a server from another branch: by a copy within one repository of the server, else by a push.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` those of `BzrDir.clone_on_transport`, which keeps the
     parent.

@@ -27,10 +27,10 @@ from smartserver.vcs.bzr.repository import BrzRepository
 NO_ROOM: Final = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST,
 )  # fmt: skip
-"""Errors of a sound disk that cannot be written to."""
+"""Errors of writing that do not mean that the disk or a file is damaged."""
 
 LONGEST: Final = 200
-"""Characters of an error from Breezy that a message shows."""
+"""The most characters of an error from Breezy that a message shows."""
 
 
 class Damaged(Exception):

@@ -76,7 +76,7 @@ class Place:
         """The result of a verification of the repository; None before."""
 
     def words(self) -> AbstractContextManager[None]:
-        """Return the context for requests, which raises Breezy's errors."""
+        """Return a context for requests, which converts errors to Breezy's."""
         return in_breezys_words(self.url, self.location)
 
     @property
@@ -99,7 +99,7 @@ class Place:
         return seen
 
     def learn_refusal(self) -> None:
-        """Store the state in a refusal as knowledge, and request the rest if it is incomplete."""
+        """Use the state in a refusal. If the refusal does not have the branch's state, request it."""
         self.learned()
         if self.seen is None or self.seen.tip is None:
             self.look_again()
@@ -123,14 +123,14 @@ class Place:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:
-        """Store the state of this branch from the last answer."""
+        """Set `seen` to the state of this branch in the last answer."""
         self.is_assumed = False
         if self.knowledge.vcs != VCS:
             raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
         self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, store the state in its answer as knowledge, and return the result."""
+        """Make one call on the repository, use the state in its answer, and return the result."""
         with self.words():
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
@@ -159,7 +159,7 @@ class Place:
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
     ) -> PushOutcome:
-        """Send a change atomically, and store the state in the answer as knowledge; call this in `words`.
+        """Send a change atomically, and use the state in the answer; call this in `words`.
 
         Raises:
             CodedError: the change was refused.

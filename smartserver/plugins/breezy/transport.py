@@ -108,14 +108,15 @@ class HpssTransport(ConnectedTransport):
         """Do nothing: a push creates the folders that it needs."""
 
     def delete_tree(self, relpath: str) -> None:
-        """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist."""
+        """Do nothing for the place itself: Breezy undoes `mkdir` if the revision of a new branch does not exist. Refuse
+        in any other case."""
         if relpath not in (".", "") or current() is None:
             raise errors.TransportNotPossible(
                 f"a folder on an hpss:// server cannot be deleted: {self.abspath(relpath)}"
             )
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """Do nothing, like `mkdir`."""
+        """Create nothing, like `mkdir`, and return False. `brz checkout` into a server is refused."""
         if runs("checkout"):
             raise NoTrees(self.base)
         return False

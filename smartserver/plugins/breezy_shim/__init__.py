@@ -28,7 +28,8 @@ CONTROLDIR = "smartserver.plugins.breezy.controldir"
 REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
-"""The branches that this process has opened and not closed, the newest last. Their revisions need not be sent."""
+"""The branches that this process has opened and that still exist as objects, the newest last. A server need not send
+their revisions."""
 
 
 class RunningCommand:

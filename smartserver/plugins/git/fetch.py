@@ -57,7 +57,7 @@ class Fetch:
         at the end."""
 
     def close(self) -> None:
-        """Remove the files that keep new packs. By now refs name the packs, or never will."""
+        """Remove the `.keep` files. Git has written the refs that name the new packs by now, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
@@ -203,6 +203,7 @@ def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterat
 
     Raises:
         Malformed: the body cannot be read.
+        CannotGoOn: the number of segments differs from the announced number.
     """
     stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0

@@ -68,7 +68,7 @@ class Hint(msgspec.Struct, frozen=True):
 
     @property
     def refspecs(self) -> tuple[str, ...]:
-        """The words behind the repository on the command line."""
+        """The words after the repository on the command line."""
         return self.words[1:]
 
     @property

@@ -1,4 +1,4 @@
-"""Names inside Mercurial that moved or changed between its releases 6.3 and 7.2. No other module looks for them.
+"""Finds the names inside Mercurial that moved or changed between its releases 6.3 and 7.2, for all other modules.
 
 These are the same in all releases: `localrepo.localcommandexecutor`, `setdiscovery.findcommonheads`,
 `bundlerepo.getremotechanges`, `discovery.outgoing`, `discovery.checkheads`, `exchange.push` and `pull` with their

@@ -53,7 +53,7 @@ class MercurialCredentials:
         """Do nothing, because only the user writes the section."""
 
     def reject(self) -> None:
-        """Do not return the last token again: the server refused it."""
+        """Record that the server refused the last token, so that it is not returned again."""
         self._refused = self._found
 
 

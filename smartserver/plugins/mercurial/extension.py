@@ -48,7 +48,7 @@ def extsetup(ui: Any) -> None:
 
 
 def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
-    """Pass its local repository, and the names in the command's options, to a peer."""
+    """Give a peer the local repository, and the names in the command's options."""
     peer = original(source, options, *arguments, **named)
     if isinstance(peer, HpssPeer):
         if hasattr(source, "changelog"):

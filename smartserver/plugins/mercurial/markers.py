@@ -1,9 +1,9 @@
 """Obsolescence markers that a local repository and one on a server exchange.
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
-URL which markers the server has, and the server's version whose markers were taken last. The memory is a file in its
-cache folder, whose loss costs only bytes. It has the size of the local file of markers, and a hash of its content. If
-local markers were removed since, the memory does not count.
+URL which markers the server has, and the server's version at the last exchange. The memory is a file in its cache
+folder, whose loss costs only bytes. The memory has the size of the local file of markers, and a hash of its content. If
+local markers were removed since, the memory is ignored.
 """
 
 from __future__ import annotations
@@ -59,12 +59,13 @@ def encode(marker: Marker) -> bytes:
 
 
 def stream(encoded: bytes) -> bytes:
-    """Return received markers in the form that the part of a bundle has."""
+    """Return received markers in the form of a bundle's part."""
     return VERSION + encoded
 
 
 class MarkerMemory:
-    """The memory of the markers of one URL, as long as the local repository is locked."""
+    """Remembers which local markers the repository at one URL has. The object is valid while the local repository stays
+    locked."""
 
     def __init__(self, repository: Any, url: bytes) -> None:
         self._repository = repository.unfiltered()

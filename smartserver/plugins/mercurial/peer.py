@@ -106,8 +106,8 @@ class HpssPeer(BasePeer):
         self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
     def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
-        """Send the request, once, and return the remote. A command that names changesets requests their history,
-        too."""
+        """Request data up to a level, once, and return the remote. A command that names changesets requests their
+        history in any case; a push requests nothing."""
         if not self.is_pushed_to:
             self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
@@ -160,8 +160,8 @@ class HpssPeer(BasePeer):
         bundlecaps: object = None,
         **wanted: Any,
     ) -> Any:
-        """Return the received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`
-        does not read today's bundles, and gets a changegroup."""
+        """Return the received changesets as a bundle, which Mercurial's own pull applies. Without `bundlecaps` (`hg
+        debuggetbundle`), return a changegroup."""
         remote = self._ask(RequestLevel.HISTORY)
         count, chunks = remote.incoming(heads) if wanted.get("cg", True) else (0, iter(()))
         if bundlecaps is None:
@@ -191,7 +191,7 @@ class HpssPeer(BasePeer):
             raise
 
     def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
-        """Change a bookmark or a phase, and return whether that was done."""
+        """Change a bookmark or a phase. Return True if it was changed."""
         from smartserver.plugins.mercurial.push import change_bookmark, change_phase
 
         if namespace == b"phases":

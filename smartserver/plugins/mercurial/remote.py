@@ -130,7 +130,7 @@ class Remote:
         self._error: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
-        """Return a context for requests, which raises Mercurial's errors."""
+        """Return a context for requests, which converts errors to Mercurial's."""
         return in_mercurials_words(self.location, self.url)
 
     def progress(self, topic: bytes, total: int | None = None) -> Any:
@@ -148,7 +148,7 @@ class Remote:
 
     @property
     def version(self) -> KnownVersion | None:
-        """The newest known version; None if no version is known."""
+        """The newest known version of the server's repository; None if no version is known."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
@@ -178,8 +178,8 @@ class Remote:
     # ---- asking
 
     def ask(self, level: RequestLevel) -> None:
-        """Request data up to a level, once; of the history only the part that the command named. Received changesets
-        wait in a file."""
+        """Request data up to a level, unless it was requested before. If the command names changesets, only their
+        history is requested."""
         if self._error is not None:
             raise self._error
         if self.level >= level:
@@ -314,8 +314,8 @@ class Remote:
             received.receive()
 
     def incoming(self, heads: Collection[bytes] | None) -> tuple[int, Iterator[bytes]]:
-        """Return how many of the received changesets `heads` reach and are still missing here, and the changegroup of
-        these. A clone receives them while the changegroup is read."""
+        """Return the number of received changesets that `heads` reach and that are still missing here, and their
+        changegroup. In a clone, they are received while the changegroup is read."""
         received = self.received
         if received is None:
             return 0, iter(())
@@ -333,7 +333,7 @@ class Remote:
 
     @property
     def graph(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The changesets and parents that the server named, even if it did not send the changesets."""
+        """The changesets in the server's answers, each with its parents, including those that were not sent."""
         return {**self._graph, **self.came}
 
     def branches(self) -> dict[bytes, list[bytes]]:
@@ -343,8 +343,8 @@ class Remote:
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def in_order(self, nodes: Sequence[bytes]) -> list[bytes]:
-        """Return some nodes, the received ones last and in the order of arrival. An unread answer is not received for
-        it."""
+        """Return some nodes, the received nodes last and in the order of arrival. If the answer is still unread, keep
+        their order."""
         if len(nodes) < 2 or self.received is None or self.received.is_unread:
             return list(nodes)
         places = {node: place for place, node in enumerate(self.came)}
@@ -408,7 +408,7 @@ class Remote:
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
 
     def common(self) -> list[bytes]:
-        """Return the heads of the common changesets."""
+        """Return the heads of the changesets that both repositories are known to have."""
         local = self.local
         if local is None or not len(local.changesets):
             return []

@@ -35,7 +35,7 @@ from smartserver.vcs.stream import FILE, HEADS, LINK, NOTES, PROGRAM, TAGS, File
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
-"""The field by which changesets in the branch of tags are recognized."""
+"""The field in the extras of the changesets in the branch of tags, by which they are recognized."""
 
 _MODES: Final = {b"": FILE, b"x": PROGRAM, b"l": LINK}
 
@@ -142,7 +142,7 @@ class _Texts:
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
-        """Store a text. Return its place."""
+        """Store a text. Return its offset and length in the file."""
         place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
@@ -158,7 +158,7 @@ class _Texts:
 
 
 class StreamImport:
-    """Makes changesets of the commits of a stream."""
+    """Creates changesets from the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
         """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: bookmarks may
@@ -177,7 +177,7 @@ class StreamImport:
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream."""
+        """Import a stream into the local repository. `stream`: returns the commands of the stream."""
         repository = self._repository
         repository.ui.pushbuffer(error=True)  # Hide Mercurial's messages at the end of a transaction.
         try:
@@ -330,7 +330,7 @@ class StreamImport:
     # ---- tags
 
     def _write_tags(self) -> None:
-        """Make a changeset with the tags that are new or have moved."""
+        """Create a changeset with the tags that are new or have moved, if any."""
         repository = self._repository
         tags = {ref.removeprefix(TAGS): node for ref, node in self._refs.changed().items() if ref.startswith(TAGS)}
         if not tags:
@@ -381,7 +381,7 @@ def _message(cause: Any) -> str:
 
 
 def _utf8(text: bytes) -> bytes:
-    """Return a text in UTF-8; any other text is read as Latin-1."""
+    """Return a text in UTF-8. A text that is not valid UTF-8 is converted from Latin-1."""
     try:
         text.decode()
     except UnicodeDecodeError:
