@@ -1,4 +1,4 @@
-"""The types that every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
+"""Declares the types and errors that the adapters of all version-control systems share with the client.
 
 VcsError
 ├── BadStream       a stream in the format of git fast-import cannot be read

@@ -1,4 +1,4 @@
-"""`Child`: a forked process that does a part of the work. `streamed`: runs an iterator in such a process."""
+"""`Child` is a forked process that does a part of the work. `streamed` runs an iterator in such a process."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from smartserver.records.varint import MAX_BYTES, Malformed
 from smartserver.vcs.base import WrongContent
 
 CACHE: Final = 64 << 20
-"""Bytes of texts that are cached as bases."""
+"""The most bytes of texts that are cached as possible bases."""
 
 
 class ReceivedRecord(NamedTuple):
@@ -67,7 +67,7 @@ class ReceivedRecords(ABC):
 
     @property
     def objects(self) -> int:
-        """The number of records, without copies."""
+        """The number of different records that were received."""
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:

@@ -15,7 +15,8 @@ from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 
 HELD: Final = 4 << 20
-"""If a revision's texts have fewer bytes than this, all of them are read before its segment is begun."""
+"""The writer's thread makes the segment of a revision whose texts have fewer bytes than this, because all of them can
+be in memory. The caller's thread makes any other segment."""
 
 
 class Job(NamedTuple):

@@ -39,7 +39,7 @@ _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
 _PATH: Final = re.compile(_QUOTED)
 _PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|(?<=/)\.|//|[./]$|\.lock(?=/|$)")
-"""The parts that a ref of git cannot have (git check-ref-format)."""
+"""Matches what git forbids in the name of a ref (git-check-ref-format(1))."""
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
 _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
@@ -285,7 +285,7 @@ class FilesBefore(Protocol):
         """Return all files below a folder; the empty path names the top folder."""
 
     def file(self, path: bytes) -> FileVersion:
-        """Return a file that exists."""
+        """Return the file at `path`, which must exist."""
 
 
 class FileChanges:
@@ -297,7 +297,7 @@ class FileChanges:
         self._control = control
         self._files: Files = {}
         self._folders: set[bytes] = set()
-        """The folders of new files, even if these files no longer exist."""
+        """The folders into which files were put, even if these files were removed later."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
         """Apply a change. Return False if the change is ignored because it adds a submodule. `text_of`: returns a
@@ -343,8 +343,8 @@ class FileChanges:
         self._files[path] = file
 
     def _remove(self, path: bytes) -> None:
-        """Remove a file, or a folder and all files in it. If a folder replaces a file, git writes the removal of the
-        file after the folder: then the folder is kept."""
+        """Remove a file, or a folder and all files in it. If a folder replaces a file, git removes the file after it
+        has put files into the folder; these files are kept."""
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
@@ -369,7 +369,7 @@ class FileChanges:
         return self._files[path] is not None if path in self._files else self._before.has(path)
 
     def _below(self, path: bytes) -> list[bytes]:
-        """Return the files in a folder. If the folder does not exist, no file is read."""
+        """Return all files below a folder; none if the folder does not exist."""
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""

@@ -84,7 +84,7 @@ class Store(Protocol):
         """Yield the records of `keys`, in an order that suits the store (`unordered`)."""
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
-        """Return the parents of the `keys` that are here."""
+        """Return the parents of each of `keys` that the store has."""
 
 
 class Repository(Protocol):
@@ -108,10 +108,10 @@ class Repository(Protocol):
         """Return the graph of revisions."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
-        """Return the parents of the revisions that are here."""
+        """Return the parents of each of these revisions that the repository has."""
 
     def all_revision_ids(self) -> list[bytes]:
-        """Return the ids of all revisions that are here."""
+        """Return the ids of all revisions of the repository."""
 
     def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> Any:
         """Return the graph of these revisions and all their ancestors."""
@@ -198,7 +198,7 @@ Read = tuple[StoreKey, bytes, tuple[StoreKey, ...] | None]
 
 
 def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
-    """Yield the texts of the `keys` that are here, in an order that suits the store."""
+    """Yield the texts of those `keys` that the store has, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
         # After any error (a pack was joined to others meanwhile, or Breezy stores texts differently), the store's own

@@ -48,7 +48,8 @@ class References:
         self._texts: set[Key] = set()
 
     def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
-        """Add a page, and return the texts in `page_references`. `base`: the text of a page that was added before.
+        """Add a page, and return the texts to which it refers, as `page_references` does. `base`: the text of a page
+        that was added before, or None.
 
         Raises:
             ValueError: the page cannot be parsed.

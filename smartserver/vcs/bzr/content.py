@@ -1,4 +1,4 @@
-"""`BzrContents`: the trees and revisions of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`BzrContents` reads trees and revisions from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
 A name is looked up in one branch: the first that exists of the branch at the request's path, the branch at the
 repository's own path, and `trunk`, else the only branch. It is, in Breezy's order, a number in the left-hand history, a
@@ -134,7 +134,7 @@ class BzrContents:
         return found
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text without reading it."""
+        """Return the size of a node's text in bytes, without reading the text."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the text of {shown(node.path)} is missing")

@@ -32,7 +32,7 @@ from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
-"""Bytes of texts from which a second process is used, if there is a second core."""
+"""If a pull has at least this many bytes of texts, and the machine has a second core, a second process is used."""
 
 
 def insert(
@@ -76,7 +76,7 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
 
 
 class _Arrived(ReceivedRecords):
-    """The received records, in the order in which they are inserted."""
+    """Receives the records of a pull, checks them, and puts them into Breezy's stores."""
 
     def __init__(self, repository: BrzRepository, progress: Progress, *, looks: bool) -> None:
         """`looks`: True if this object checks the references of the records, and Breezy does not."""
@@ -170,7 +170,7 @@ class _Arrived(ReceivedRecords):
                 del expected[key]
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
-        """Keep a segment. Return the keys of the pages that were not received before, and of its texts."""
+        """Store a segment. Return the keys of its pages that were not received before, and of all its texts."""
         segment, new = self._take(block)
         own = [entry for entry in segment.entries if entry.kind in (REVISION, SIGNATURE, INVENTORY)]
         for entry in own:

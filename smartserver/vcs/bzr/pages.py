@@ -17,7 +17,7 @@ from smartserver.vcs.patterns import compile_pattern
 
 ENTRY_PARTS: Final = 1
 NAME_PARTS: Final = 2
-"""Parts of a key in `id_to_entry` and in `by_name`."""
+"""The number of parts of a key in `id_to_entry` and in `by_name`."""
 
 MAX_PAGE: Final = 4 << 20
 """The most bytes of a page that is read, since small items take fourteen times as many in memory. Breezy splits a page
@@ -68,7 +68,7 @@ class InventoryEntry(NamedTuple):
 
 
 CHILD_BYTES: Final = 48
-"""Bytes of one line in a page of pages."""
+"""The number of bytes of each line in a page of pages."""
 
 MAX_CHILDREN: Final = 255
 """The most lines of a page of pages: one for each byte but the newline."""

@@ -67,12 +67,12 @@ class BrzRepository:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Revisions, signatures, inventories, pages of maps, texts."""
+        """The kinds of records: revisions, signatures, inventories, pages of maps, and texts."""
         return BzrSystem.kinds
 
     @property
     def stores(self) -> dict[int, Store]:
-        """The store of each kind."""
+        """Breezy's store of each kind of records, by the number of the kind."""
         return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
 
     def check_format(self) -> None:
@@ -139,7 +139,7 @@ class BrzRepository:
             return len(new)
 
     def signatures(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, bytes]:
-        """Return the signatures of `revisions` that are here."""
+        """Return the signatures that the repository has, of the given revisions."""
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)

@@ -28,7 +28,7 @@ _BLOCK: Final = 1 << 20
 
 _TYPES: Final = {meta: number for number, meta in METAS.items()}
 _KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
-"""The kinds that decode a segment. They are the same for both object formats."""
+"""The kinds of records by which a segment is decoded. They are the same for both object formats."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -45,10 +45,10 @@ def unnamed_file(folder: str) -> int:
 
 
 class _Record(NamedTuple):
-    """A record, and the place of its frame and of its entry."""
+    """The header of a received record, and the places of its frame and of its entry in the pack."""
 
     kind: int = 0
-    """The type of the object; 0 if it is only known as a base and was not received."""
+    """Git's type number; 0 if the object is the base of a received record, but was not received itself."""
     encoding: int = STORED
     length: int = 0
     at: int = 0
@@ -76,8 +76,8 @@ class PackBuilder:
     def __init__(
         self, width: int, spool: int, entries: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
-        """`width`: bytes of a key. `spool`, `entries`: empty files. `outside`: returns the text of an object of the
-        repository, which may be a base. `cache`: bytes of texts to cache. `level`: the level of zlib."""
+        """`width`: the bytes of a key. `spool`, `entries`: descriptors of empty files. `outside`: returns the text of
+        an object of the repository, which may be a base. `cache`: the most bytes of cached texts. `level`: of zlib."""
         self._width = width
         self._spool = spool
         self._spooled = 0
@@ -90,7 +90,7 @@ class PackBuilder:
         self._records: dict[Key, _Record] = {}
         self._texts = Cache[Key, bytes](cache, len)
         self.objects = 0
-        """The number of records that were received, without copies."""
+        """The number of different records that were received."""
 
     def __contains__(self, key: object) -> bool:
         found = self._records.get(key) if isinstance(key, bytes) else None
@@ -129,7 +129,8 @@ class PackBuilder:
         self._records[key] = record._replace(place=place, check=check)
 
     def _entry(self, record: _Record, text: bytes, base: bytes) -> Iterator[bytes]:
-        """Yield the entry of a record in pieces. Of a large record, only the text is in memory at once."""
+        """Yield the entry of a record in pieces, so that the compressed form of a large text is never whole in
+        memory."""
         on = self._records[record.base] if record.base else _Record()
         # Commits are written whole: deltas would save a tenth of their bytes, but double the deltas to make and to
         # resolve.
@@ -212,7 +213,7 @@ def whole_segment(block: bytes) -> Segment:
 
 
 def type_of(meta: bytes, key: Key, width: int) -> int:
-    """Return the number of a record's type."""
+    """Return git's type number of a record. Raises WrongContent if it is no git object with a key of `width` bytes."""
     kind = _TYPES.get(meta)
     if kind is None or len(key) != width:
         raise WrongContent(key, "it is not a git object of this repository's format")

@@ -1,4 +1,4 @@
-"""`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`GitContents` reads trees and commits from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
 A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag denotes
 its target. Expressions such as `main~2` are not names here.
@@ -38,7 +38,7 @@ OBJECT: Final = 0
 """The kind of all records."""
 
 RECENT: Final = 1 << 20
-"""Bytes of trees and commits that a request caches itself: a look-up in the store's cache takes several steps."""
+"""The most bytes of trees and commits that one request caches itself, because the store's cache is slower."""
 
 OF_RECORD: Final = 500
 """Bytes of memory that a cached record takes in addition to its text."""
@@ -100,7 +100,7 @@ class GitContents:
         return found
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text without reading a blob."""
+        """Return the size of a node's text in bytes, without reading a blob."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the object at {shown(node.path)} is missing")
@@ -129,7 +129,8 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that is equal for equal types and objects at a path; None if the path does not exist."""
+        """Return a value that differs between revisions if the type or object at a path differs; None if the path does
+        not exist."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 

@@ -59,6 +59,6 @@ def _copy(start: int, length: int) -> bytes:
 
 
 def _insert(text: bytes) -> bytes:
-    """Encode instructions that insert bytes."""
+    """Encode instructions that insert `text`."""
     pieces = [text[at : at + _MAX_INSERT] for at in range(0, len(text), _MAX_INSERT)]
     return b"".join([bytes((len(piece),)) + piece for piece in pieces])

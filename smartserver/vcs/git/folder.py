@@ -175,7 +175,7 @@ class FolderCommit:
 
     @property
     def graph(self) -> Sequence[GraphNode]:
-        """The commit alone, as a graph."""
+        """The graph of the push, which has only this commit."""
         return [GraphNode(self.id, self._parents)]
 
     def without_bases(self, keys: Collection[Key]) -> Self:

@@ -97,7 +97,8 @@ _HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Compile the spellings of `.NAME` on HFS+ and NTFS. `short`: the beginning of another short name on NTFS."""
+    """Return patterns that match the spellings of `.NAME` on HFS+ and on NTFS. `short`: the beginning of the other
+    short name that NTFS may give the file."""
     forms = [
         rb"\.%b" % name.encode(),
         rb"%b~[1-4]" % name[:6].encode(),
@@ -127,8 +128,8 @@ class GitFaults(FaultChecker):
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only if it
-        is such a file."""
+        """Return the faults of an object, and the roles of those files in a tree that git itself reads. A blob can have
+        faults only in such a role, which `role_faults` checks."""
         if meta == BLOB:
             return NONE
         if meta == TREE:

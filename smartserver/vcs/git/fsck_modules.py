@@ -42,11 +42,11 @@ _KEY: Final = compile_pattern(rb"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+")
 _ESCAPED: Final = compile_pattern(rb"\\(.)")
 
 _EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
-"""The bytes in front of a value."""
+"""Matches the bytes before a value."""
 _VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
-"""A value, up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
+"""Matches a value up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
 _PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
-"""A piece of a value; quotes are left out."""
+"""Matches a piece of a value without its quotes."""
 _PIECES: Final = {
     b"\\n": b"\n",
     b"\\t": b"\t",

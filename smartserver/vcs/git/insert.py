@@ -33,8 +33,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 
 CACHE = 64 << 20
-"""Bytes of texts that are cached as bases. With half as many, a clone decodes a tenth more texts; with twice as many, 3
-% fewer."""
+"""The most bytes of texts that are cached as possible bases. With half as many, a clone decodes a tenth more texts;
+with twice as many, 3 % fewer."""
 
 LEVEL = 1
 """The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""

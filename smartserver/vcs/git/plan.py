@@ -142,7 +142,7 @@ class PathDifference(NamedTuple):
 
 
 def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
-    """Return the refusal to push because an object is missing or broken."""
+    """Return the error that refuses a push because an object is missing or damaged."""
     partial = " (a partial clone cannot push what it did not fetch)" if repository.is_partial else ""
     return CannotSend(f"cannot push: {why}{partial}")
 
@@ -368,7 +368,7 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
+        """Return the entries, keyed by name and by whether they are trees, because git compares the two separately."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:

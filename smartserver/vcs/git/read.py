@@ -47,7 +47,8 @@ FEW = 64
 long. The writer then uses the direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""Bytes of texts that are cached as bases. Git must read evicted texts again. Twice as much saves no time."""
+"""The most bytes of texts that are cached as possible bases. Git must read evicted texts again. Twice as much saves no
+time."""
 
 _CHUNK = 5_000
 """The number of objects that are requested at once from a process that reads ahead. With fewer, git caches too few of

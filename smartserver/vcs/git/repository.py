@@ -111,7 +111,7 @@ class GitRepository:
 
     @property
     def id_length(self) -> int:
-        """Bytes of an object id: 20 or 32."""
+        """The number of bytes of an object id: 20 or 32."""
         return self.format.id_bytes
 
     @property
@@ -135,7 +135,7 @@ class GitRepository:
 
     @property
     def shallow_file(self) -> str:
-        """The file that names shallow commits."""
+        """The path of the file that lists the shallow commits."""
         return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
 
     def shallow(self) -> set[RevisionId]:
@@ -292,7 +292,7 @@ class GitRepository:
         return [refs[name] for name in sorted(refs, key=weight)]
 
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        """Return the ids and types of the `names` (ids or expressions) that are here."""
+        """Return the ids and types of those objects of `names` (ids or expressions) that the repository has."""
         asked = b"".join([name + b"\n" for name in names])
         if not asked:
             return []
@@ -305,7 +305,7 @@ class GitRepository:
         ]
 
     def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
-        """Return the members of `keys` that are here."""
+        """Return the members of `keys` whose objects the repository has. None is fetched into a partial clone."""
         if not self.is_partial or not keys:
             return {key for key, _ in self.existing([hexlify(key) for key in keys])}
         # Git before 2.44 has no other command that reports a missing object instead of fetching it.

@@ -37,16 +37,16 @@ _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
 
 _IDENT: Final = rb"[^<>\n]* <[^<>\n]*>  *-?[0-9]{1,19} [+-][0-9]{1,19}\n"
-"""A person and a date as git reads them in a stream."""
+"""Matches a person and a date that git can read in a stream."""
 
 _COMMIT: Final = re.compile(
     rb"tree [^\n]*\n(?:parent [^\n]*\n)*author %bcommitter %b(?:encoding [^\n]*\n)?(?:\n|\Z)" % (_IDENT, _IDENT)
 )
 _TAG: Final = re.compile(rb"object [^\n]*\ntype commit\ntag ([^\n]*)\n(?:tagger %b)?(?:\n|\Z)" % _IDENT)
-"""The heads of a commit and a tag that a stream represents completely."""
+"""These match the header of a commit and of a tag that a stream can represent completely."""
 
 _OF_TAG: Final = re.compile(rb"object [^\n]*\ntype tag\n")
-"""The beginning of a tag of a tag."""
+"""Matches the beginning of a tag of a tag."""
 
 
 _FOLDER: Final = b"40000"

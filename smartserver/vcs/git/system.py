@@ -79,7 +79,7 @@ class GitSystem(System):
         return GitFaults(self._format)
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """Return the parents of a commit, or the target of a tag."""
+        """Return the parents of a commit, or the commit or tag that a tag names; empty for other objects."""
         if meta == COMMIT:
             return self._format.commit(key, text)[1]
         if meta == TAG:

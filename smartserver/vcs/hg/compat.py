@@ -57,17 +57,17 @@ class Revlog(Protocol):
 
 
 def changesets(repository: Repository) -> Any:
-    """Return the store of changesets, which has more methods than a `Revlog`."""
+    """Return the changelog, which has more methods than `Revlog` declares."""
     return repository.unfiltered().changelog
 
 
 def manifests(repository: Repository) -> Revlog:
-    """Return the store of manifests."""
+    """Return the revlog of manifests."""
     return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
 
 
 def file_versions(repository: Repository, path: bytes) -> Revlog:
-    """Return the store of a file's versions."""
+    """Return the revlog of a file's versions. Mercurial does not hash the texts that are read from it."""
     store: Any = _revlog(repository.unfiltered().file(path))
     store.checkhash = _unchecked  # This object is not shared.
     found: Revlog = store
@@ -76,7 +76,7 @@ def file_versions(repository: Repository, path: bytes) -> Revlog:
 
 @contextlib.contextmanager
 def unchecked(*stores: Any) -> Iterator[None]:
-    """Keep Mercurial from hashing the texts that it reads from some stores: the receiver checks them."""
+    """Keep Mercurial from hashing the texts that it reads from these revlogs, because the receiver checks them."""
     for store in stores:
         store.checkhash = _unchecked
     try:

@@ -1,7 +1,7 @@
-"""`HgContents`: the trees and changesets of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`HgContents` reads trees and changesets from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
-Names are those of `vcs.hg.reading`. A manifest names files alone: folders follow from their paths. A subrepository is
-no node: `.hgsub` and `.hgsubstate` are files.
+Names are looked up as in `vcs.hg.reading`. A manifest lists only files; folders follow from the paths of files. A
+subrepository is not shown, but its files `.hgsub` and `.hgsubstate` are.
 """
 
 from __future__ import annotations
@@ -105,7 +105,7 @@ class HgContents:
         return bytes(gathered)
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text. The text must be read, because it may begin with metadata."""
+        """Return the size of a node's text in bytes. The text must be read, because it may begin with metadata."""
         return self.text(node).length
 
     def header(self, revision: RevisionId) -> Header:
@@ -123,7 +123,8 @@ class HgContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return the line of a file, or a hash of the lines of a folder's files; None if neither is at the path."""
+        """Return a value that differs between revisions if the file or folder at a path differs: the manifest's line of
+        a file, or a hash of the lines below a folder. None if the path does not exist."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
@@ -170,7 +171,7 @@ def _missing(key: Key) -> ValueError:
 
 
 def _line_at(manifest: bytes, path: bytes) -> bytes:
-    """Return the line of a file; empty if no file is at the path."""
+    """Return the manifest's line of a file; empty if no file is at the path."""
     return lines_starting(manifest, path + b"\0")[:-1] if path else b""
 
 

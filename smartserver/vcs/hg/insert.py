@@ -28,7 +28,7 @@ from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.received import ReceivedRecord, ReceivedRecords
 
 FEW: Final = 5_000
-"""The most records for which no second process is started."""
+"""A clone with more records than this uses a second process."""
 
 STORES: Final = 500
 """The most files whose revlogs are kept open."""
@@ -59,7 +59,7 @@ class Arrived(ReceivedRecords):
 
     @property
     def objects(self) -> int:
-        """The number of records, without copies."""
+        """The number of different records that were received."""
         return super().objects if self._writer is None else int(self._writer.records)
 
     def add(self, block: bytes) -> RevisionId:

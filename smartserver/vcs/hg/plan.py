@@ -29,7 +29,7 @@ FEW = 64
 """The most changesets for which the writer uses the direct predecessor as base."""
 
 _CACHE: Final = 32 << 20
-"""Bytes of texts that are cached as bases."""
+"""The most bytes of texts that are cached as possible bases."""
 
 _MANIFESTS: Final = 16 << 20
 """The most bytes of cached manifests. Deltas of the next manifests are computed against these."""
@@ -45,7 +45,7 @@ _ELSEWHERE: Final = 0xE000
 describe how a text is stored, such as the flag of 7.2 for a merged file with copy metadata."""
 
 _PART: Final = 1 << 20
-"""Bytes of a part of a large text."""
+"""The size of each part of a large text, in bytes; the last part may be smaller."""
 
 Candidates = dict[Key, None]
 

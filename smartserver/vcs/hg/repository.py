@@ -54,7 +54,7 @@ class HgRepository:
 
     @property
     def changesets(self) -> Any:
-        """The store of changesets. Mercurial reads it again after it acquires a lock that another process has held."""
+        """The changelog. Mercurial replaces the object after it acquires a lock that another process has held."""
         return changesets(self.mercurial)
 
     @property
@@ -63,11 +63,11 @@ class HgRepository:
         return HgSystem.kinds
 
     def manifests(self) -> Revlog:
-        """Return the store of manifests."""
+        """Return the revlog of manifests."""
         return manifests(self.mercurial)
 
     def file(self, path: bytes) -> Revlog:
-        """Return the store of a file's versions."""
+        """Return the revlog of a file's versions."""
         return file_versions(self.mercurial, path)
 
     def check_format(self) -> None:
