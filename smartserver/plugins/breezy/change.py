@@ -1,4 +1,4 @@
-"""The request of a change: the difference between two states of a branch, as updates with conditions.
+"""Makes the updates of a request that changes a branch, each with its conditions.
 
 The server refuses a change if the branch has changed meanwhile. The conditions are a lease on the tip, and the old
 values of tags and options. A change of the tip also requires that the options are as known, since they may forbid it.

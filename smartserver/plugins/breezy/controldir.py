@@ -59,7 +59,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
-        """Accept the format."""
+        """Do nothing, because the format is supported."""
 
     def is_initializable(self) -> bool:
         """Return False: the first push creates a control directory."""
@@ -161,7 +161,7 @@ class HpssDir(BzrDir):
         """Return None, because a server has no branch references."""
 
     def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
-        """Refuse: a server has no branch references."""
+        """Raise an error, because a server has no branch references."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
@@ -193,17 +193,17 @@ class HpssDir(BzrDir):
         return self.open_repository()
 
     def destroy_repository(self) -> NoReturn:
-        """Refuse: branches of other users may be in the repository."""
+        """Raise an error, because branches of other users may be in the repository."""
         repository = self.open_repository()
         repository.remote.look()  # The answer tells where the repository begins.
         raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise errors.NoWorkingTree(self.root_transport.base)
 
     def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise NoTrees(self.root_transport.base)
 
     def has_workingtree(self) -> bool:

@@ -1,4 +1,4 @@
-"""Push, pull and fetch between a branch or repository on a server and another one: classes for Breezy's registries."""
+"""Registers the classes by which Breezy pushes, pulls and fetches between a server and other branches."""
 
 from __future__ import annotations
 

@@ -123,7 +123,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return not (runs("info") or runs("init-shared-repository"))
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise NoTreePolicy(NO_POLICY)
 
     def get_physical_lock_status(self) -> bool:

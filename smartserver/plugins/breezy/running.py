@@ -1,4 +1,4 @@
-"""The running command of brz, for cases where Breezy's own interfaces do not tell what it is about to do.
+"""Tells which command of brz is running, for cases where Breezy's own interfaces do not tell what it is about to do.
 
 A caller checks the name of a command only where Breezy's call is the same in two cases: `push --no-remember` and a
 program's `remember=False` are the same call.

@@ -71,7 +71,7 @@ TOOL = Tool(f"brz smartserver/{smartserver.__version__}", _breezys_ssh, BreezyCr
 
 
 class Server:
-    """The connection and the cache that all transports of one server share."""
+    """The connection that all transports of one server share."""
 
     def __init__(self, location: Place) -> None:
         self.location = location

@@ -1,4 +1,4 @@
-"""A history as a stream of git fast-import, into and out of Breezy's branches on a server.
+"""Imports a stream of git fast-import into Breezy's branches on a server, and exports such branches.
 
 Breezy's own plugin `fastimport` works on a local repository. So branches are received from the server one by one, and
 each changed branch is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. `refs/heads/master` is
@@ -237,7 +237,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """End the write group only. Branches are created later, and the push reads packs once, so none are joined."""
+        """End the write group only. Branches are created later, and packs are not joined: the push reads them once."""
         self.repo.commit_write_group()
 
     def _save_id_map(self) -> None:

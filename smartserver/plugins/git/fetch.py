@@ -63,7 +63,7 @@ class Fetch:
                 os.unlink(keep)
 
     def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Receive the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
+        """Request the predicted wants and the refs. The objects stay in the unread stream until `bring`."""
         options = self._options
         with span(Part.LOCAL, "find what is here"):
             shallow = local.shallow()
@@ -191,7 +191,7 @@ class Fetch:
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
-    """Return the parents that commits name, whether they are here or not."""
+    """Return the parents of commits, including those that the repository lacks."""
     found = dict.fromkeys(
         parent for commit in commits for parent in local.format.commit(commit, local.objects.read(commit).text)[1]
     )

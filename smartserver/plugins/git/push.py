@@ -69,7 +69,7 @@ class GitPush:
         self._options = options
 
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
-        """Push. Return the lines that report the outcome of each command to git.
+        """Push the commands in `batch`. Return the lines that report the outcome of each command to git.
 
         `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
         then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes

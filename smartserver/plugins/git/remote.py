@@ -136,7 +136,7 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Remove the files that keep fetched packs. This must be called after the last possible interrupt."""
+        """Remove the `.keep` files of fetched packs. This must be called after the last possible interrupt."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:

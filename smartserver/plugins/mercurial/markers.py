@@ -1,4 +1,4 @@
-"""Obsolescence markers that a local repository and one on a server exchange.
+"""Remembers the obsolescence markers that a local repository has exchanged with a server.
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
 URL which markers the server has, and the server's version at the last exchange. The memory is a file in its cache
@@ -37,7 +37,7 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """The server's version at the last exchange of markers. Only the incarnation is set if no markers were
     exchanged."""
     size: int = 0
-    """The number of bytes, at the start of the local file of markers, that `lacking` is about."""
+    """The number of bytes at the start of the local file of markers that this record describes."""
     digest: bytes = b""
     """A hash of the first `size` bytes of the local file of markers."""
     lacking: list[bytes] = []
@@ -92,7 +92,7 @@ class MarkerMemory:
         return {}
 
     def _is_of(self, incarnation: bytes) -> None:
-        """Delete the memory if it is of another repository that was at the URL before."""
+        """Drop the memory if it is about an earlier repository at the URL, which had another incarnation."""
         if self.version[0] != incarnation:
             self.version, self._there = (incarnation, 0, 0), set()
 

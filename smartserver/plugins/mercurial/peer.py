@@ -1,4 +1,5 @@
-"""`HpssPeer`: a repository on a server as Mercurial's commands see it. One snapshot answers all their calls."""
+"""`HpssPeer`: a repository on a server as Mercurial's commands see it. The answer to one request mostly serves all
+calls of a command."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class HpssPeer(BasePeer):
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
-        """Tell whether a message was not printed yet. A push runs its discovery again after the server's answer."""
+        """Return True on the first call with a message, so that the caller prints it once only. A push runs its
+        discovery again after the server's answer."""
         is_first = message not in self._said
         self._said.add(message)
         return is_first
@@ -119,7 +121,7 @@ class HpssPeer(BasePeer):
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
-        """Return for each of some changesets whether the server has it."""
+        """Return a boolean for each of `nodes`: True if the server has the changeset."""
         remote = self._ask(RequestLevel.GRAPH)
         return [remote.has(node) for node in nodes]
 
@@ -205,12 +207,12 @@ class HpssPeer(BasePeer):
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:
-        """Refuse: this is a push in the format before bundle2, for `devel.legacy.exchange`."""
+        """Raise an error, because a push in the format before bundle2 (`devel.legacy.exchange`) is not supported."""
         raise error.Abort(_(b"operation not supported over hpss"))
 
 
 class Scheme:
-    """Makes the peers of our URLs for Mercurial."""
+    """Creates peers for hpss:// URLs when Mercurial asks for them."""
 
     @staticmethod
     def make_peer(

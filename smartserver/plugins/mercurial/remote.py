@@ -143,7 +143,7 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """Return the memory of the obsolescence markers that both a local repository and this one have."""
+        """Return the memory of the obsolescence markers that a local repository has exchanged with this one."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property

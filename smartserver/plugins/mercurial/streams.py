@@ -1,6 +1,6 @@
-"""A history as a stream of git fast-import, into and out of a repository of Mercurial's on a server.
+"""Imports a stream of git fast-import into a Mercurial repository on a server, and exports such a repository.
 
-A local repository is pulled from the server. Mercurial makes the changesets of the stream in it, and they are pushed
+A local repository is pulled from the server. Mercurial creates the changesets of the stream in it, and they are pushed
 in one request.
 
 | stream | Mercurial |
@@ -44,7 +44,7 @@ Marks = dict[bytes, bytes]
 
 
 class LocalCopy:
-    """A local repository, and its remote, from which it was received."""
+    """A local copy of a repository on a server, and the peer to which changes are pushed."""
 
     def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
         """`bookmarks`: the bookmarks of the server."""
@@ -138,7 +138,7 @@ class _Texts:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
         self.marked: dict[bytes, tuple[int, int]] = {}
-        """The places of the texts that have marks."""
+        """The offset and length of each text with a mark, by its mark."""
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
