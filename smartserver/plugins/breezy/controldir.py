@@ -88,7 +88,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
 
 
 class HpssDir(BzrDir):
-    """The control directory at a URL: that of a branch and the branches below it, or that of a repository."""
+    """The control directory at a URL. It has a repository, or a branch and the branches below the URL."""
 
     root_transport: HpssTransport
 

@@ -104,8 +104,8 @@ MOST_COPIED: Final = 2000
 
 
 def mirrors() -> Mirrors | None:
-    """Return the mirrors of this user; None without a home. With the limit 0 no mirror is kept, but older ones may
-    exist."""
+    """Return the mirrors of this user; None if no folder for caches is known. With the limit 0, no mirror is kept, but
+    older mirrors may exist."""
     remotes = cache_folder()
     limit: int | None = GlobalStack().get(SIZE.name)
     return None if remotes is None else Mirrors(os.path.join(os.path.dirname(remotes), FOLDER), limit or 0)

@@ -67,7 +67,7 @@ class Place:
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         self.named = b""
-        """The name of the branch from a refusal, which is used until another answer names it."""
+        """The branch's name in a refusal. It is used until another answer has the name."""
         self.seen: BranchState | None = None
         """The state, once it was received or assumed."""
         self.is_assumed = False
@@ -81,7 +81,7 @@ class Place:
 
     @property
     def is_remembered(self) -> bool:
-        """True if the last answer had a branch of exactly that name."""
+        """True if the last answer contained a branch at exactly this path."""
         known = self.knowledge
         return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
 

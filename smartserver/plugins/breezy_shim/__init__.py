@@ -66,7 +66,7 @@ running: list[RunningCommand] = []
 
 
 def directory_format() -> Any:
-    """Import the adapter, which registers our formats with Breezy, and return that of a URL's control directory."""
+    """Import the adapter, which registers itself with Breezy, and return the class of control directories' formats."""
     return get_named_object(CONTROLDIR, "HpssDirFormat")
 
 

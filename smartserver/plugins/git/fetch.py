@@ -1,5 +1,5 @@
-"""Inserts a pull into the repository. The pull is sent before git names its wants, because git names them only after it
-has the refs."""
+"""Pulls the objects that git will probably want, and inserts them into the repository. The pull is sent before git
+names its wants, because git names them only after it has the refs."""
 
 from __future__ import annotations
 

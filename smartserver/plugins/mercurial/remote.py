@@ -95,7 +95,7 @@ class RequestLevel(enum.IntEnum):
     NOTHING = 0
     REFS = 1
     GRAPH = 2
-    """The refs, and the ids and parents of the changesets that are missing here."""
+    """The refs, and the ids and parents of the changesets that are missing locally."""
     HISTORY = 3
     """The graph, and the content of the missing changesets."""
 
@@ -198,7 +198,7 @@ class Remote:
         return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
-        """Tell whether all heads that the server named in this command are here."""
+        """Tell whether the local repository has all heads of the server that this command has received."""
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
@@ -284,8 +284,8 @@ class Remote:
             self._graph[revision] = tuple([parent.id for parent in parents])
 
     def ask_beside_history(self) -> None:
-        """Request the graph of all changesets that are missing here, if the request for history named a part of
-        them."""
+        """Request the graph of all changesets that are missing locally, if the request for history was limited to a
+        part of them."""
         if self.level is RequestLevel.HISTORY and self.wanted is not None:
             with self.words():
                 self._ask_graph()
@@ -314,7 +314,7 @@ class Remote:
             received.receive()
 
     def incoming(self, heads: Collection[bytes] | None) -> tuple[int, Iterator[bytes]]:
-        """Return the number of received changesets that `heads` reach and that are still missing here, and their
+        """Return the number of received changesets that `heads` reach and that are still missing locally, and their
         changegroup. In a clone, they are received while the changegroup is read."""
         received = self.received
         if received is None:
@@ -364,7 +364,7 @@ class Remote:
         return [head for head in known if head in tops or head not in mine]
 
     def has_unknown_heads(self) -> bool:
-        """Tell whether the server has a head that is not here."""
+        """Tell whether the server has a head that the local repository lacks."""
         return any(self.local is None or not self.local.has(head) for head in self.heads())
 
     def bookmarks(self) -> dict[bytes, bytes]:
@@ -392,7 +392,7 @@ class Remote:
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
-        """Request the graph of public changesets that are missing here, because their ancestors are public, too."""
+        """Request the graph of public changesets that are missing locally, because their ancestors are public, too."""
         local = self.local
         if local is None:
             return
@@ -467,7 +467,8 @@ class Remote:
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:
-        """Return the received changesets that `heads` reach and that are still missing here, parents first."""
+        """Return the received changesets that `heads` reach and that are still missing locally, parents first. None
+        for `heads` means all of them."""
         came = self.came
         if heads is None:
             reached = set(came)

@@ -56,7 +56,7 @@ class BzrContents:
         self._kept_bytes = 0
 
     def find(self, name: str) -> RevisionId:
-        """Return the revision of a name."""
+        """Return the revision that a name denotes. An empty name denotes the tip of the branch."""
         refs = self._stored.refs()
         branch = next((ref for ref in (self._branch, HERE, TRUNK) if ref in refs), None)
         if branch is None and len(refs) == 1:

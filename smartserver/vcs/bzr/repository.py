@@ -90,7 +90,7 @@ class BrzRepository:
         return self.breezy.lock_read()
 
     def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of the members of `revisions` that are stored here."""
+        """Return the parents of each of `revisions` that the repository has."""
         found = self.breezy.get_parent_map(revisions)
         return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
 
@@ -148,7 +148,7 @@ class BrzRepository:
     # ---- the graph
 
     def _ancestry(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of `revisions` and of all their ancestors that are here, parents first."""
+        """Return `revisions` and their ancestors that the repository has, each with its parents, parents first."""
         here = [revision for revision in self.parents(revisions) if revision != NULL]
         if not here:
             return {}
@@ -159,9 +159,9 @@ class BrzRepository:
     def ancestry(
         self, tips: Iterable[RevisionId], haves: Sequence[RevisionId]
     ) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of the ancestors of `tips` that are not ancestors of `haves`, parents first.
+        """Return the ancestors of `tips` that are not ancestors of `haves`, each with its parents, parents first.
 
-        Haves that are missing here are ignored. The caller holds a lock.
+        Haves that the repository lacks are ignored. The caller must hold a lock.
         """
         common = list(self.parents(haves))
         if not common:

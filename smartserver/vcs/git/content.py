@@ -65,7 +65,7 @@ class GitContents:
         """Recently read objects except blobs. A commit's objects are read again to compare its child with it."""
 
     def find(self, name: str) -> RevisionId:
-        """Return the revision that a name denotes. A tag is returned unpeeled."""
+        """Return the revision that a name denotes; an empty name denotes HEAD. A tag is returned unpeeled."""
         refs = self._stored.refs()
         head = self._stored.setting(HEAD) or b""
         raw = head if name in ("", "HEAD", "@") else name.encode()

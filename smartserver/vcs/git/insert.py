@@ -141,7 +141,7 @@ class Inserter:
 
 
 class _Check:
-    """Git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
+    """Runs git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
 
     def __init__(
         self, repository: GitRepository, say: Callable[[str], object], shallow_file: str, *, promised: bool

@@ -133,7 +133,7 @@ class ObjectReader:
         """Return the object of a key. With `most`, a large text is returned in parts.
 
         Raises:
-            MissingObject: the object is not here.
+            MissingObject: the repository lacks the object.
             TooLarge: the object has more than `most` bytes.
         """
         found = self._ask(hexlify(key), most)
@@ -202,7 +202,7 @@ class ObjectStream(Iterator[GitObject]):
     """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
 
     Iterating over it raises:
-        MissingObject: an object is missing here.
+        MissingObject: the repository lacks an object.
         ReadingEnded: the process failed.
     """
 

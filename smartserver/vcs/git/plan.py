@@ -203,7 +203,7 @@ def _add_tip(
 def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
     """Return the commits reachable from `tips` and not from `haves`, parents first.
 
-    A have or one of its ancestors may be missing here. Then only haves with all their ancestors end the walk.
+    The repository may lack a have or an ancestor of one. Then only haves with all their ancestors end the walk.
     """
     wanted = b"".join([hexlify(key) + b"\n" for key in tips])
     known = [key for key in haves if len(key) == repository.id_length]
@@ -301,7 +301,7 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
-    """Return the objects that a commit introduced, its own first, from its parents' trees and its changed paths."""
+    """Return the objects that a commit introduced, itself first. `before`: the root trees of its parents."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records

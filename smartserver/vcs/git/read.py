@@ -51,8 +51,8 @@ _CACHE = 32 << 20
 time."""
 
 _CHUNK = 5_000
-"""The number of objects that are requested at once from a process that reads ahead. With fewer, git caches too few of
-its own bases."""
+"""The least number of objects that are requested at once from a process that reads ahead. With fewer, git caches too
+few of its own bases."""
 
 
 class _Chunk(NamedTuple):

@@ -243,7 +243,7 @@ class GitRepository:
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Tell whether `revision` is `ancestor` or descends from it. The result is False if either is missing here."""
+        """Tell whether `revision` is `ancestor` or descends from it; False if the repository lacks one of them."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 

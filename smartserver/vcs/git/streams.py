@@ -142,7 +142,7 @@ def export_stream(
 
 
 class _Feed:
-    """The last part of the stream that was written to git, with its line numbers."""
+    """Keeps the last part of the stream that was written to git, and finds the numbers of lines in it."""
 
     def __init__(self) -> None:
         self._blocks: deque[bytes] = deque()

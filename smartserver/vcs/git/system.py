@@ -154,7 +154,7 @@ class GitSystem(System):
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return the reason why HEAD must not name a ref; empty if it may."""
+        """Return the reason why a setting must not have this value; empty if it may. HEAD must name a valid ref."""
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:

@@ -41,7 +41,7 @@ MAX_SECONDS: Final = 1 << 53
 """The most seconds from 1970 to a date that is shown. Mercurial's own commands accept only dates of 32 bits."""
 
 MAX_METADATA: Final = 1 << 20
-"""The most bytes of a file version's metadata, which name only one other file."""
+"""The most bytes of a file version's metadata. Mercurial writes only the path and version of one other file into it."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 
@@ -55,7 +55,7 @@ class HgContents:
         self._branch = branch
 
     def find(self, name: str) -> RevisionId:
-        """Return the changeset of a name."""
+        """Return the changeset that a name denotes. An empty name denotes the changeset that a clone checks out."""
         raw = name.encode()
         finder = Finder(self._stored, [raw])
         found = finder.find(raw) if raw else self._default(finder)

@@ -47,7 +47,7 @@ _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
 
 _NO_PARENTS: Final = 3
-"""The number of parents of a marker that does not name its parents."""
+"""The value in place of the number of parents, in a marker that does not record the parents of its predecessor."""
 
 _HASH_BYTES: Final = 8
 

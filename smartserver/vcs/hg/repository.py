@@ -30,7 +30,7 @@ REFUSED: Final = {
     b"largefiles": "files elsewhere (largefiles)",
     b"remotefilelog": "a part of its files' history (remotefilelog)",
 }
-"""Requirements of repositories that cannot be sent, and their names for users."""
+"""Requirements with which a repository cannot be sent, each with a description for the user."""
 
 
 class WrongFormat(VcsError):
@@ -91,7 +91,7 @@ class HgRepository:
     def missing(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> list[Node]:
         """Return the ancestors of `tips` that are not ancestors of `haves`, parents first.
 
-        Haves that are missing here are ignored.
+        Haves that the repository lacks are ignored.
         """
         common = [have for have in haves if self.has(have)]
         found: list[Node] = self.changesets.findmissing(common, list(tips))
