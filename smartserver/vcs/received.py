@@ -115,7 +115,8 @@ class ReceivedRecords(ABC):
             at += size
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """Return the text of a received or local record, checked against its key or header."""
+        """Return the text of a record. A received record is checked against its key or header; any other is read from
+        the local repository."""
         came = self._rows[kind]
         chain: list[tuple[Key, ReceivedRecord]] = []
         text = self._cache.get((kind, key))

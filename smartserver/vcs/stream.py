@@ -230,7 +230,7 @@ class Refs:
         self.gone.discard(ref)
 
     def reset(self, ref: bytes) -> None:
-        """Let the next commit of a ref have no parent; the ref stays."""
+        """Let the next commit of a ref have no parent unless it has a `from`. The ref is not deleted."""
         self._begun[ref] = None
 
     def delete(self, ref: bytes) -> None:
@@ -260,7 +260,7 @@ class Refs:
 
 
 class FileVersion(NamedTuple):
-    """A version of a file."""
+    """A version of a file. `text` returns its content."""
 
     text: Callable[[], bytes]
     mode: int

@@ -38,7 +38,7 @@ class HpssBranchFormat(BzrBranchFormat8):
         return "branch of an hpss server"
 
     def network_name(self) -> bytes:
-        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
+        """Return the name of the format in Breezy's smart protocol. No server of Breezy's knows this name."""
         return b"hpss"
 
     def supports_stacking(self) -> bool:

@@ -55,7 +55,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return "hpss server"
 
     def network_name(self) -> bytes:
-        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
+        """Return the name of the format in Breezy's smart protocol. No server of Breezy's knows this name."""
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
@@ -265,7 +265,7 @@ class HpssDir(BzrDir):
 
 
 def options_of_new(parent: str) -> bytes:
-    """Return the options of a new branch: the location from which it is created."""
+    """Return the content of a new branch's options file, with the location from which the branch is created."""
     place = MemoryTransport()
     store = TransportIniFileStore(place, OPTIONS_FILE)
     store.get_mutable_section().set("parent_location", store.quote(parent))

@@ -142,8 +142,8 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _check_place(repository: Any) -> None:
-    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes a subrepository first, and the
-    server would then refuse the parent, because there is a repository below the parent's URL."""
+    """Refuse to push a subrepository to a URL below that of its parent. Mercurial pushes a subrepository first, and the
+    server would then refuse the parent, because a repository exists below the parent's URL."""
     if hasattr(repository, "_subparent"):
         parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):

@@ -24,8 +24,8 @@ MAX_PAGE: Final = 4 << 20
 of more than 64 KiB, so that only one very long item makes a longer one."""
 
 SHARED_BYTES: Final = 1 << 26
-"""The most bytes that the common prefix of a leaf's keys may take in all of them together. Breezy splits a page of more
-than 64 KiB; other programs may not."""
+"""The most bytes that the common prefix may have in all keys of a leaf together. Breezy splits a page of more than 64
+KiB; other programs may not."""
 
 
 class InternalNode(NamedTuple):

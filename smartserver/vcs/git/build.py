@@ -81,10 +81,10 @@ class PackBuilder:
         self._width = width
         self._spool = spool
         self._spooled = 0
-        """Bytes of frames in the spool file."""
+        """The number of bytes in the spool file."""
         self._entries = entries
         self._written = 0
-        """Bytes in the file of entries."""
+        """The number of bytes in the file of entries."""
         self._outside = outside
         self._level = level
         self._records: dict[Key, _Record] = {}

@@ -117,11 +117,11 @@ class _History:
         self._asked = asked
         self._flags: dict[int, int] = {}
         self._known = set(_stored(stored, asked.shallow))
-        """Commits that are shallow at the client."""
+        """The ordinals of the commits that are shallow at the client now."""
         self.shallow: list[int] = []
-        """Commits that become shallow at the client."""
+        """The ordinals of the commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow for the client."""
+        """The ordinals of the commits that are no longer shallow at the client afterwards."""
         self.selected: list[int] = []
         """The ordinals of the revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()
