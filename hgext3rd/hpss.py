@@ -33,7 +33,8 @@ COMPILED = ("msgspec._core", "zstandard.backend_c")
 
 
 class Scheme:
-    """Makes peers for Mercurial until smartserver is loaded, which registers another object."""
+    """Loads smartserver when Mercurial asks for the first peer. Smartserver then registers its own object for the
+    scheme."""
 
     def __init__(self, scheme: bytes, load: Callable[[], Any]) -> None:
         self._scheme = scheme

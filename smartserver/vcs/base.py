@@ -1,4 +1,4 @@
-"""The types that every version-control adapter gives the client, and the errors it may raise; nothing here names a VCS.
+"""Declares the types and errors that the adapters of all version-control systems share with the client.
 
 VcsError
 ├── BadStream       a stream in the format of git fast-import cannot be read
@@ -17,11 +17,11 @@ from smartserver.programs import exit_reason
 from smartserver.records.model import Key
 
 Progress = Callable[[int, int], None]
-"""Called with the number of objects done and the number of all objects, which is 0 while it is not known."""
+"""Called with the number of objects done and the total number of objects, which is 0 while it is unknown."""
 
 
 class VcsError(Exception):
-    """A local repository does not support a request or failed. The message is one line for the user."""
+    """An operation on a local repository failed or is not supported. The message is one line for the user."""
 
 
 class BadStream(VcsError):

@@ -1,4 +1,4 @@
-"""`Child`: a forked process that does a part of the work. `streamed`: runs an iterator in such a process."""
+"""`Child` is a forked process that does a part of the work. `streamed` runs an iterator in such a process."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _FAILED = 2
 
 
 _PIECE: Final = 1 << 16
-"""Bytes that are written and read at once."""
+"""The most bytes in one read or write of the pipe."""
 
 
 class Child:
@@ -38,7 +38,7 @@ class Child:
                 self._live(work, before)
 
     def wait(self) -> bytes:
-        """Wait for the process to end, and return its answer."""
+        """Wait for the process to end, and return its answer. Raises VcsError if `work` failed."""
         status = self._reap()
         answer = os.pread(self._answer, os.fstat(self._answer).st_size, 0)
         if status == _REFUSED:
@@ -65,7 +65,7 @@ class Child:
         return status
 
     def _live(self, work: Callable[[], bytes], unmasked: Iterable[int]) -> NoReturn:
-        """Run the process to its end. `unmasked`: the signals that were blocked before the fork."""
+        """Run `work` in the forked process, and exit. `unmasked`: the signals that were blocked before the fork."""
         status = _FAILED
         try:
             be_ended_by_signals()
@@ -91,8 +91,8 @@ class Child:
 
 
 def _why(error: BaseException) -> str:
-    """Return the reason why a worker failed. If a disk is full, it has the folder of temporary files, in which a worker
-    writes."""
+    """Return a message for an error of a worker. For a full disk, the message has the folder of temporary files, to
+    which workers write."""
     import tempfile
 
     if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT) and error.filename is None:
@@ -101,7 +101,7 @@ def _why(error: BaseException) -> str:
 
 
 def streamed(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes of `chunks`, divided differently. A child process generates them meanwhile."""
+    """Iterate over `chunks` in a child process, and yield their bytes as they arrive, in pieces of other sizes."""
     import tempfile  # Most commands of git fork no child.
 
     with tempfile.TemporaryFile() as answer:

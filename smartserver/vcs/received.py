@@ -18,7 +18,7 @@ from smartserver.records.varint import MAX_BYTES, Malformed
 from smartserver.vcs.base import WrongContent
 
 CACHE: Final = 64 << 20
-"""Bytes of texts that are cached as bases."""
+"""The most bytes of texts that are cached as possible bases."""
 
 
 class ReceivedRecord(NamedTuple):
@@ -39,13 +39,14 @@ class ReceivedRecord(NamedTuple):
 
 
 class ReceivedRecords(ABC):
-    """The received records, by kind and in order. It is a context manager that removes their file."""
+    """Stores received records in a temporary file, and finds them by kind and key, in the order of their receipt. As a
+    context manager, it removes the file."""
 
     def __init__(self, kinds: Sequence[Kind]) -> None:
         self._kinds = kinds
         self._rows: list[dict[Key, ReceivedRecord]] = [{} for _ in kinds]
         self._copies: dict[tuple[int, Key], list[RevisionId]] = {}
-        """The further revisions that introduced a record."""
+        """For a record (kind and key) that several revisions introduced, these revisions except the first."""
         self.parents: dict[RevisionId, tuple[RevisionId, ...]] = {}
         """The parents of each received revision, in order."""
         self._cache = Cache[tuple[int, Key], bytes](CACHE, len)
@@ -66,7 +67,7 @@ class ReceivedRecords(ABC):
 
     @property
     def objects(self) -> int:
-        """The number of records, without copies."""
+        """The number of different records that were received."""
         return sum(map(len, self._rows))
 
     def _take(self, block: bytes) -> tuple[Segment, list[Entry]]:
@@ -86,7 +87,7 @@ class ReceivedRecords(ABC):
             raise
 
     def _note(self, block: bytes, at: int) -> tuple[Segment, list[Entry]]:
-        """Decode the segment at `at` in the file."""
+        """Decode a segment that lies at `at` in the file, and register its records. Returns the same as `_take`."""
         segment = decode_segment(block, 0, self._kinds)
         revision = segment.revision
         self.parents[revision] = tuple([parent.id for parent in segment.parents])
@@ -106,7 +107,7 @@ class ReceivedRecords(ABC):
         return segment, new
 
     def _note_all(self) -> None:
-        """Decode all segments in the file."""
+        """Register the records of all segments in the file."""
         at = 0
         while at < self._size:
             size = sum(read_length(os.pread(self._spool.fileno(), MAX_BYTES, at)))
@@ -114,7 +115,8 @@ class ReceivedRecords(ABC):
             at += size
 
     def _text(self, kind: int, key: Key) -> bytes:
-        """Return the text of a received or local record, checked against its key or header."""
+        """Return the text of a record. A received record is checked against its key or header; any other is read from
+        the local repository."""
         came = self._rows[kind]
         chain: list[tuple[Key, ReceivedRecord]] = []
         text = self._cache.get((kind, key))

@@ -1,4 +1,4 @@
-"""Builds the segments of a push: each at once, or by the writer's thread while the next records are read."""
+"""Builds the segments of a push, in the caller's thread or in the writer's thread while the next records are read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from smartserver.records.varint import decode
 from smartserver.vcs.base import CannotSend
 
 HELD: Final = 4 << 20
-"""If a revision's texts have fewer bytes than this, all of them are read before its segment is begun."""
+"""The writer's thread makes the segment of a revision whose texts have fewer bytes than this, because all of them can
+be in memory. The caller's thread makes any other segment."""
 
 
 class Job(NamedTuple):
@@ -30,10 +31,10 @@ class Job(NamedTuple):
 
 
 def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
-    """Return the segment of a revision, with a large text in parts.
+    """Return the segment of a revision as one or more pieces: a large text is not joined with the rest.
 
     Raises:
-        CannotSend: a server would refuse it.
+        CannotSend: the segment exceeds a limit of the server.
     """
     try:
         parts = writer.parts(job.revision, job.parents, job.records)
@@ -43,11 +44,11 @@ def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
 
 
 def segments_in_thread(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[bytes]:
-    """Yield segments, those with a large text in parts. The writer's thread makes small segments while the next
-    revisions are read. The caller must call `writer.abandon` at the end.
+    """Yield the segments of `jobs` in order, each as one or more pieces. The writer's thread makes small segments while
+    the next revisions are read. The caller must call `writer.abandon` at the end.
 
     Raises:
-        CannotSend: a server would refuse a segment.
+        CannotSend: a segment exceeds a limit of the server.
     """
     waiting: deque[Job] = deque()
     for job in jobs:
@@ -70,7 +71,7 @@ def segments_in_thread(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[b
 
 
 def _take(writer: SegmentWriter, waiting: deque[Job], *, wait: bool) -> Iterator[bytes]:
-    """Yield the segments that the writer's thread has made. With `wait`, wait for all, so that the writer is free."""
+    """Yield the segments that the writer's thread has made. With `wait`, wait until it has made all of them."""
     while True:
         try:
             made = writer.take(wait)

@@ -39,7 +39,7 @@ _QUOTED: Final = rb'"((?:[^"\\]|\\.)*)"'
 _PATH: Final = re.compile(_QUOTED)
 _PAIR: Final = re.compile(rb"(?:%b|([^ \"][^ ]*)) (?:%b|([^\"].*))" % (_QUOTED, _QUOTED), re.DOTALL)
 _FORBIDDEN: Final = re.compile(rb"[\x00-\x20~^:?*\[\\\x7f]|\.\.|@\{|(?<=/)\.|//|[./]$|\.lock(?=/|$)")
-"""The parts that a ref of git cannot have (git check-ref-format)."""
+"""Matches what git forbids in the name of a ref (git-check-ref-format(1))."""
 _ESCAPE: Final = re.compile(rb'\\([0-7]{3}|[abfnrtv\\"])')
 _ESCAPES: Final = dict(zip(b'abfnrtv\\"', b'\a\b\f\n\r\t\v\\"', strict=True))
 
@@ -69,7 +69,7 @@ class StreamParser(ImportParser):
     """Yields the commands of a stream (`fastimport.commands`)."""
 
     def __init__(self, source: IO[bytes], moved: Callable[[int], object] = lambda size: None) -> None:
-        """`moved` is called with the bytes read so far."""
+        """`moved` is called with the number of bytes read so far."""
         super().__init__(_Lines(source, moved))  # type: ignore[arg-type]
         self.notes = 0
         """The number of notes that were left out."""
@@ -90,7 +90,7 @@ class StreamParser(ImportParser):
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """Yield the commands of the stream, but raise the library's errors."""
+        """Yield the commands except `feature` and `option`. Raises the library's own errors, and ValueError."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -130,7 +130,7 @@ class StreamParser(ImportParser):
         return super().read_bytes(count)
 
     def read_until(self, terminator: bytes) -> bytes:
-        """Read the lines before the line `terminator`."""
+        """Read and return the lines up to the line `terminator`, which is read, too."""
         lines: list[bytes] = []
         while (line := self.input.readline()) != terminator + b"\n":
             self.lineno += 1
@@ -206,7 +206,7 @@ class StreamParser(ImportParser):
 
 
 class Refs:
-    """The refs of a stream and those of the server, for systems that name a commit by an id."""
+    """Tracks the refs of a stream, and finds the commits that it names. A commit is given by its id on the server."""
 
     def __init__(self, there: Mapping[bytes, bytes], marks: dict[bytes, bytes]) -> None:
         """`there`: the refs of the server. `marks`: the marks of earlier streams, to which the marks of this stream are
@@ -214,22 +214,23 @@ class Refs:
         self.there = there
         self.marks = marks
         self.moved: dict[bytes, bytes] = {}
-        """The refs that the stream set, with their commits."""
+        """The refs that the stream set and did not delete, with their commits."""
         self.gone: set[bytes] = set()
-        """The refs that the stream deleted."""
+        """The refs that the stream deleted and did not set again."""
         self._begun: dict[bytes, bytes | None] = {}
 
     def parent(self, ref: bytes) -> bytes | None:
-        """Return the parent of the ref's next commit without a `from`: its last commit in this stream, as in git."""
+        """Return the ref's last commit in this stream: as in git, it is the parent of the next commit without `from`.
+        None if the next commit has no parent."""
         return self._begun.get(ref)
 
     def set(self, ref: bytes, commit: bytes) -> None:
-        """Move a ref."""
+        """Set a ref to a commit."""
         self._begun[ref] = self.moved[ref] = commit
         self.gone.discard(ref)
 
     def reset(self, ref: bytes) -> None:
-        """Let the next commit of a ref have no parent; the ref stays."""
+        """Let the next commit of a ref have no parent unless it has a `from`. The ref is not deleted."""
         self._begun[ref] = None
 
     def delete(self, ref: bytes) -> None:
@@ -259,7 +260,7 @@ class Refs:
 
 
 class FileVersion(NamedTuple):
-    """A version of a file."""
+    """A version of a file. `text` returns its content."""
 
     text: Callable[[], bytes]
     mode: int
@@ -284,11 +285,11 @@ class FilesBefore(Protocol):
         """Return all files below a folder; the empty path names the top folder."""
 
     def file(self, path: bytes) -> FileVersion:
-        """Return a file that exists."""
+        """Return the file at `path`, which must exist."""
 
 
 class FileChanges:
-    """Collects the files of a commit from its changes. A path is a file or a folder, as in git."""
+    """Collects the files of a commit from its changes. As in git, a path cannot be both a file and a folder."""
 
     def __init__(self, before: FilesBefore, control: bytes) -> None:
         """`control`: the same as in `path_problem`."""
@@ -296,11 +297,11 @@ class FileChanges:
         self._control = control
         self._files: Files = {}
         self._folders: set[bytes] = set()
-        """The folders of new files, even if these files no longer exist."""
+        """The folders into which files were put, even if these files were removed later."""
 
     def apply(self, change: Any, text_of: Callable[[Any], Callable[[], bytes]]) -> bool:
-        """Apply a change. Return False if it is left out because it is a submodule. `text_of`: returns a function that
-        reads the text of a FileModifyCommand.
+        """Apply a change. Return False if the change is ignored because it adds a submodule. `text_of`: returns a
+        function that reads the text of a FileModifyCommand.
 
         Raises:
             ValueError: the change is impossible.
@@ -342,8 +343,8 @@ class FileChanges:
         self._files[path] = file
 
     def _remove(self, path: bytes) -> None:
-        """Remove a file, or a folder and all files in it. If a folder replaces a file, git writes the removal of the
-        file after the folder: then the folder is kept."""
+        """Remove a file, or a folder and all files in it. If a folder replaces a file, git removes the file after it
+        has put files into the folder; these files are kept."""
         if self._before.has(path) and self._files.get(path) is None:
             self._files[path] = None
             return
@@ -368,7 +369,7 @@ class FileChanges:
         return self._files[path] is not None if path in self._files else self._before.has(path)
 
     def _below(self, path: bytes) -> list[bytes]:
-        """Return the files in a folder. If the folder does not exist, no file is read."""
+        """Return all files below a folder; none if the folder does not exist."""
         if path and path not in self._folders and not self._before.has_folder(path):
             return []
         start = path + b"/" if path else b""
@@ -377,7 +378,7 @@ class FileChanges:
 
 
 def path_problem(path: bytes, control: bytes) -> str:
-    """Return why a stream may not have this path, or an empty string. `control`: a system's own folder (`.hg`)."""
+    """Return the reason why a path is forbidden, or an empty string. `control`: the system's own folder (`.hg`)."""
     for part in path.split(b"/"):
         if part in (b"", b".", b"..") or part.lower() == control:
             return f"no file can be {path.decode('utf-8', 'replace')!r}"
@@ -387,8 +388,8 @@ def path_problem(path: bytes, control: bytes) -> str:
 
 
 def claim(refs: dict[bytes, bytes], ref: bytes, commit: bytes, otherwise: bytes) -> None:
-    """Add a ref of a stream for a commit, under a name that git allows. If the name conflicts with another ref in git,
-    `otherwise` is appended."""
+    """Add a ref to `refs` under a name that git allows. If git could not store that name beside the other refs, `-` and
+    `otherwise` are appended."""
     wanted = _FORBIDDEN.sub(b"_", ref)
     is_taken = refs.get(wanted, commit) != commit or any(
         other.startswith(wanted + b"/") or wanted.startswith(other + b"/") for other in refs

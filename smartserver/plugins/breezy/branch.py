@@ -38,7 +38,7 @@ class HpssBranchFormat(BzrBranchFormat8):
         return "branch of an hpss server"
 
     def network_name(self) -> bytes:
-        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
+        """Return the name of the format in Breezy's smart protocol. No server of Breezy's knows this name."""
         return b"hpss"
 
     def supports_stacking(self) -> bool:
@@ -50,7 +50,7 @@ class HpssBranchFormat(BzrBranchFormat8):
         return HpssTags(branch)
 
     def initialize(self, controldir: object, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: the first push creates a branch."""
+        """Raise an error, because a branch is created by its first push."""
         raise errors.UninitializableFormat(self)
 
 
@@ -146,18 +146,18 @@ class HpssBranch(BzrBranch8):
         """Return None, because a branch on a server is not bound to another branch."""
 
     def get_old_bound_location(self) -> NoReturn:
-        """Refuse: a branch on a server was never bound."""
+        """Raise an error, because a branch on a server was never bound."""
         raise errors.UpgradeRequired(self.user_url)
 
     def get_master_branch(self, possible_transports: object = None) -> None:
         """Return None, because a branch on a server is not bound to another branch."""
 
     def bind(self, other: Branch) -> NoReturn:
-        """Refuse: a branch on a server cannot be bound."""
+        """Raise an error, because a branch on a server cannot be bound."""
         raise BindingUnsupported(self)
 
     def set_bound_location(self, location: str | None) -> NoReturn:
-        """Refuse: a branch on a server cannot be bound."""
+        """Raise an error, because a branch on a server cannot be bound."""
         raise BindingUnsupported(self)
 
     def unbind(self) -> bool:
@@ -165,11 +165,11 @@ class HpssBranch(BzrBranch8):
         return False
 
     def get_stacked_on_url(self) -> NoReturn:
-        """Refuse: the branch is not stacked."""
+        """Raise an error, as Breezy expects of a branch that is not stacked."""
         raise UnstackableBranchFormat(self._format, self.base)
 
     def set_stacked_on_url(self, url: str) -> NoReturn:
-        """Refuse: a branch on a server cannot be stacked."""
+        """Raise an error, because a branch on a server cannot be stacked."""
         raise UnstackableBranchFormat(self._format, self.base)
 
     def get_physical_lock_status(self) -> bool:
@@ -181,7 +181,7 @@ class HpssBranch(BzrBranch8):
         trace.note("There are no locks to break: a push to %s locks nothing.", self.base)
 
     def store_uncommitted(self, creator: object) -> NoReturn:
-        """Refuse: a server stores no uncommitted changes (`brz switch --store`)."""
+        """Raise an error, because a server stores no uncommitted changes (`brz switch --store`)."""
         raise errors.StoringUncommittedNotSupported(self)
 
     def get_unshelver(self, tree: object) -> None:

@@ -1,5 +1,5 @@
-"""`BranchFiles`: the files of a branch (tip, tags, options), in memory. A read gets them from the server, a write is
-sent to it."""
+"""`BranchFiles` holds the files of a branch (tip, tags, options) in memory. A read gets their content from the server
+if necessary, and a write sends it to the server."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Owner(Protocol):
     url: str
 
     def look_to_read(self) -> None:
-        """Learn the state of the branch, and load the files."""
+        """Get the state of the branch, and load the files."""
 
     def write(self, name: str, content: bytes) -> None:
         """Change a file."""

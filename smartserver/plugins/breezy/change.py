@@ -1,4 +1,4 @@
-"""The request of a change: the difference between two states of a branch, as updates with conditions.
+"""Makes the updates of a request that changes a branch, each with its conditions.
 
 The server refuses a change if the branch has changed meanwhile. The conditions are a lease on the tip, and the old
 values of tags and options. A change of the tip also requires that the options are as known, since they may forbid it.
@@ -130,7 +130,7 @@ def options_change(content: bytes, before: bytes) -> MapUpdateRequest:
 def tags_updates(
     entries: Sequence[EntryChange], branch: bytes = HERE, *, strict: bool = False
 ) -> list[MapUpdateRequest]:
-    """Return changes of a branch's tags as calls, each with as many as one call accepts. With `strict` a conflict
+    """Return the calls that change a branch's tags, each with at most `MAX_IDS` changes. With `strict`, a conflict
     refuses the request."""
     parts = [entries[at : at + MAX_IDS] for at in range(0, len(entries), MAX_IDS)]
     return [MapUpdateRequest(TAGS, MapKind.IDS, list(part), branch, strict) for part in parts]

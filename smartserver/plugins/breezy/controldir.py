@@ -55,11 +55,11 @@ class HpssDirFormat(BzrDirMetaFormat1):
         return "hpss server"
 
     def network_name(self) -> bytes:
-        """Return the name for Breezy's smart protocol, which no server of Breezy's knows."""
+        """Return the name of the format in Breezy's smart protocol. No server of Breezy's knows this name."""
         return NAME.encode()
 
     def check_support_status(self, *arguments: object, **options: object) -> None:
-        """Accept the format."""
+        """Do nothing, because the format is supported."""
 
     def is_initializable(self) -> bool:
         """Return False: the first push creates a control directory."""
@@ -88,7 +88,7 @@ class HpssDirFormat(BzrDirMetaFormat1):
 
 
 class HpssDir(BzrDir):
-    """The control directory at a URL: that of a branch and the branches below it, or that of a repository."""
+    """The control directory at a URL. It has a repository, or a branch and the branches below the URL."""
 
     root_transport: HpssTransport
 
@@ -112,10 +112,10 @@ class HpssDir(BzrDir):
     # -- branches
 
     def open_branch(self, name: str | None = None, *arguments: object, **options: object) -> HpssBranch:
-        """Open a branch. The server is not asked for a branch that is remembered.
+        """Open a branch. No request is sent for a remembered branch, except by `brz bind` and `brz switch`.
 
         Raises:
-            NotBranchError: there is no branch.
+            NotBranchError: the branch does not exist.
         """
         name = self._get_selected_branch() if name is None else name
         remote = self.remote(name)
@@ -161,7 +161,7 @@ class HpssDir(BzrDir):
         """Return None, because a server has no branch references."""
 
     def set_branch_reference(self, target_branch: Branch, name: str | None = None) -> NoReturn:
-        """Refuse: a server has no branch references."""
+        """Raise an error, because a server has no branch references."""
         raise errors.IncompatibleFormat(target_branch._format, self._format)
 
     def create_branch(self, name: str | None = None, repository: object = None, **options: object) -> NoReturn:
@@ -193,17 +193,17 @@ class HpssDir(BzrDir):
         return self.open_repository()
 
     def destroy_repository(self) -> NoReturn:
-        """Refuse: branches of other users may be in the repository."""
+        """Raise an error, because branches of other users may be in the repository."""
         repository = self.open_repository()
         repository.remote.look()  # The answer tells where the repository begins.
         raise NotOnServer(deleted_by(repository.user_url.rstrip("/")))
 
     def open_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise errors.NoWorkingTree(self.root_transport.base)
 
     def create_workingtree(self, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise NoTrees(self.root_transport.base)
 
     def has_workingtree(self) -> bool:
@@ -265,7 +265,7 @@ class HpssDir(BzrDir):
 
 
 def options_of_new(parent: str) -> bytes:
-    """Return the options of a new branch: the location from which it is created."""
+    """Return the content of a new branch's options file, with the location from which the branch is created."""
     place = MemoryTransport()
     store = TransportIniFileStore(place, OPTIONS_FILE)
     store.get_mutable_section().set("parent_location", store.quote(parent))
@@ -288,8 +288,7 @@ def _remember(source: Branch, target: HpssBranch, remember: bool | None) -> None
 
 
 def _sprout_there(source: BzrDir, url: str, asked: Mapping[str, Any], *, clones: bool = False) -> HpssDir:
-    """Create a branch on a server from another branch. It is done by a push, unless both branches are in one repository
-    of the server.
+    """Create a branch on a server from another branch: by a copy within one repository of the server, else by a push.
 
     `asked`: the arguments of `BzrDir.sprout`, or with `clones` those of `BzrDir.clone_on_transport`, which keeps the
     parent.

@@ -86,7 +86,7 @@ class EffectiveConfig(config.TransportConfig):  # type: ignore[misc]
 
 
 class _Options:
-    """The part of a branch from which Breezy's stack of configurations reads its options."""
+    """Takes the place of a branch with the options `content`, for Breezy's stack of configurations."""
 
     def __init__(self, url: str, content: bytes) -> None:
         self.base = url

@@ -1,4 +1,4 @@
-"""Push, pull and fetch between a branch or repository on a server and another one: classes for Breezy's registries."""
+"""Registers the classes by which Breezy pushes, pulls and fetches between a server and other branches."""
 
 from __future__ import annotations
 
@@ -171,7 +171,7 @@ class FromMirror(InterSameDataRepository):
         )
 
     def _bring(self, revision_id: RevisionId | None, fetch_spec: Any) -> None:
-        """Receive the requested revisions. If there are several, some are those of tags, which may be missing
+        """Receive the requested revisions. If there are several, some come from tags, whose revisions may be missing
         everywhere.
 
         Raises:

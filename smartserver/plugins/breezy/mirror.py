@@ -91,7 +91,7 @@ option_registry.register(LARGE)
 
 FOLDER: Final = "mirrors"
 OLDER: Final = 8
-"""Revisions that are named to the server in addition to the heads."""
+"""The most haves that a pull sends in addition to the heads."""
 
 MAKING: Final = 2.0
 """Seconds that a process waits for a mirror that another process creates."""
@@ -101,8 +101,8 @@ MOST_COPIED: Final = 2000
 
 
 def mirrors() -> Mirrors | None:
-    """Return the mirrors of this user; None without a home. With the limit 0 no mirror is kept, but older ones may
-    exist."""
+    """Return the mirrors of this user; None if no folder for caches is known. With the limit 0, no mirror is kept, but
+    older mirrors may exist."""
     remotes = cache_folder()
     limit: int | None = GlobalStack().get(SIZE.name)
     return None if remotes is None else Mirrors(os.path.join(os.path.dirname(remotes), FOLDER), limit or 0)
@@ -146,7 +146,8 @@ class Mirror:
         """Breezy's repositories on this mirror, which must be notified of received revisions."""
         self._is_full = False
         self._adds = False
-        """True while this process holds the lock under which revisions are added."""
+        """True while this process holds the lock that makes other processes wait to add revisions. A commit does not
+        take this lock."""
         self.is_shared = False
         """True if all objects of this process that read the repository use this mirror."""
 
@@ -219,14 +220,15 @@ class Mirror:
         return MirrorRepository(self._control, self._transport)
 
     def whole(self) -> Any:
-        """Return the mirror as a Breezy repository, with the received revisions that are not in it."""
+        """Return a Breezy repository with the revisions of the mirror and of the repositories that extend it."""
         made = self.open()
         for repository in self._above:
             made.add_fallback_repository(repository)
         return made
 
     def attach(self, repository: Any) -> Any:
-        """Tell a repository on the mirror's files of revisions received now or later. Return the repository."""
+        """Let a repository on the mirror's files see the revisions that are received now or later. Return the
+        repository."""
         self._attached.add(repository)
         for above in self._above:
             repository.add_fallback_repository(above)
@@ -307,8 +309,8 @@ class Mirror:
 
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
         """Copy the history of some revisions from a local repository, because they are parents of received revisions.
-        Return True if it was copied. Packs are copied as files if the mirror is empty and the repository has nothing
-        else. Otherwise the history must be short."""
+        Return True if it was copied. Packs are copied as files if the mirror is empty and this history is all that the
+        repository has. Otherwise at most `MOST_COPIED` revisions are copied."""
         self._find()
         folder = self._folder
         if folder is None or self._is_full:
@@ -387,8 +389,8 @@ class Mirror:
 
     @contextmanager
     def writing(self, *, commits: bool) -> Iterator[None]:
-        """Hold the lock for one of Breezy's write groups. The lock may be held for long: a commit adds revisions that
-        no other process adds."""
+        """Hold the locks for one of Breezy's write groups. With `commits`, other processes may add revisions meanwhile:
+        a commit may last long, and no other process adds its revision."""
         if self._folder is None:
             yield
             return
@@ -397,7 +399,8 @@ class Mirror:
 
     @contextmanager
     def _adding(self, folder: MirrorFolder, *, known: bool = True) -> Iterator[None]:
-        """Hold the lock for additions to the folder, unless a write group of this process has it already."""
+        """Hold the locks for adding to the folder, unless this process already does. `known`: as in
+        `MirrorFolder.adding`."""
         if self._adds:
             yield
             return

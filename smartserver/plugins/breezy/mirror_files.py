@@ -1,4 +1,4 @@
-"""The files of a mirror on the disk: its lock, the checks that find damage, and the removal of remains.
+"""Locks the files of a mirror on the disk, checks them for damage, and removes those that killed processes left.
 
 Breezy names a pack by the MD5 of its content and writes the sizes of indexes into `pack-names`. `check_files` compares
 sizes and ends whenever a mirror is opened; `check_packs` reads everything, and runs after a command has failed.
@@ -27,10 +27,10 @@ from smartserver.vcs.bzr.repository import BrzRepository
 NO_ROOM: Final = (
     errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EACCES, errno.EPERM, errno.ENOTDIR, errno.EEXIST,
 )  # fmt: skip
-"""Errors of a sound disk that cannot be written to."""
+"""Errors of writing that do not mean that the disk or a file is damaged."""
 
 LONGEST: Final = 200
-"""Characters of an error from Breezy that a message shows."""
+"""The most characters of an error from Breezy that a message shows."""
 
 
 class Damaged(Exception):
@@ -151,7 +151,7 @@ def tidy(path: str) -> None:
 
 
 def size_of_packs(repository: Any) -> int:
-    """Return the bytes of the packs of a local repository."""
+    """Return the total size of a local repository's packs, in bytes."""
     transport = repository._pack_collection._pack_transport
     return sum(transport.stat(name).st_size for name in transport.list_dir("."))
 

@@ -1,4 +1,4 @@
-"""Changes of Breezy's own classes while the plugin is loaded, all made by `put_around`.
+"""Changes Breezy's own classes while the plugin is loaded, by `put_around`.
 
 Each change is made because no hook, registry or subclass of Breezy's covers the case. It is made once, passes
 everything that does not concern an hpss:// server on to Breezy, and is skipped in a release without that method.

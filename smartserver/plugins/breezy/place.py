@@ -67,7 +67,7 @@ class Place:
         self.server = transport.server
         self.repository = RemoteRepository(self.server.client, self.path, self.knowledge, below=True)
         self.named = b""
-        """The name of the branch from a refusal, which is used until another answer names it."""
+        """The branch's name in a refusal. It is used until another answer has the name."""
         self.seen: BranchState | None = None
         """The state, once it was received or assumed."""
         self.is_assumed = False
@@ -76,12 +76,12 @@ class Place:
         """The result of a verification of the repository; None before."""
 
     def words(self) -> AbstractContextManager[None]:
-        """Return the context for requests, which raises Breezy's errors."""
+        """Return a context for requests, which converts errors to Breezy's."""
         return in_breezys_words(self.url, self.location)
 
     @property
     def is_remembered(self) -> bool:
-        """True if the last answer had a branch of exactly that name."""
+        """True if the last answer contained a branch at exactly this path."""
         known = self.knowledge
         return known.vcs == VCS and bool(known.named) and known.ref(known.named or b"") is not None
 
@@ -99,7 +99,7 @@ class Place:
         return seen
 
     def learn_refusal(self) -> None:
-        """Store the state in a refusal as knowledge, and request the rest if it is incomplete."""
+        """Use the state in a refusal. If the refusal does not have the branch's state, request it."""
         self.learned()
         if self.seen is None or self.seen.tip is None:
             self.look_again()
@@ -123,14 +123,14 @@ class Place:
         return self.knowledge.branch or self.knowledge.named or self.named or HERE
 
     def learned(self) -> None:
-        """Store the state of this branch from the last answer."""
+        """Set `seen` to the state of this branch in the last answer."""
         self.is_assumed = False
         if self.knowledge.vcs != VCS:
             raise WrongVcs(self.knowledge.at or "", self.knowledge.vcs, VCS)
         self.seen = self.remembered()
 
     def ask(self, verb: AnyVerb, arguments: Arguments) -> Any:
-        """Make one call on the repository, store the state in its answer as knowledge, and return the result."""
+        """Make one call on the repository, use the state in its answer, and return the result."""
         with self.words():
             (result,) = self.repository.ask((verb, arguments)).results
             if isinstance(result, CodedError):
@@ -159,7 +159,7 @@ class Place:
     def change(
         self, updates: Sequence[RefUpdate], maps: Sequence[MapUpdateRequest] = (), source: PushSource | None = None
     ) -> PushOutcome:
-        """Send a change atomically, and store the state in the answer as knowledge; call this in `words`.
+        """Send a change atomically, and use the state in the answer; call this in `words`.
 
         Raises:
             CodedError: the change was refused.

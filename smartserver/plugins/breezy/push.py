@@ -197,7 +197,8 @@ class _Push:
         return made(self.tip, update.attributes), [*options_become(self.new), *tags]
 
     def _conditions(self) -> Changes:
-        """Return conditions that the branch is as assumed, if a tree is changed by the difference to that state."""
+        """Return the conditions on the target: that its tip is `at`, or that it is as assumed if Breezy changes a
+        checkout's tree by the difference to the assumed state."""
         remote: Remote = self.target.remote
         if self.at is not None:
             revno, tip = self.at

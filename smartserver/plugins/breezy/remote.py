@@ -137,7 +137,7 @@ class Remote(Place):
         self.writes = 0
         """The number of objects in `branches` that are locked for writing."""
         self.told: set[RevisionId] = set()
-        """Revisions other than tips that answers have named."""
+        """Ids of revisions, other than tips, that answers of the server contained."""
         self._loaded: dict[str, bytes] = {}
         """The content of the files for the state in `seen`."""
         self._written: dict[str, bytes] = {}
@@ -155,7 +155,7 @@ class Remote(Place):
             self.ask_for(RequestLevel.REFS if self._is_copied_there() else RequestLevel.HISTORY)
 
     def look_to_read(self) -> None:
-        """Learn the state for a read of the files.
+        """Get the state before the files are read, as `look` does.
 
         Raises:
             NotBranchError: a branch that was opened from its remembered state no longer exists.
@@ -205,7 +205,7 @@ class Remote(Place):
         return True
 
     def confirm(self) -> bool:
-        """Ask the server if the state is assumed, and return True if the branch has changed."""
+        """If the state is assumed, replace it by the current one. Return True if the branch has changed."""
         if not self.is_assumed:
             return False
         before = self.seen
@@ -219,7 +219,7 @@ class Remote(Place):
         return not _is_same(before, self.seen)
 
     def ask_for(self, level: RequestLevel, ids: Sequence[RevisionId] = ()) -> None:
-        """Ask the server, in one request. `ids`: revisions to receive even if the branch does not reach them.
+        """Request the data of a level. `ids`: revisions whose history is requested instead of the branch's history.
 
         Raises:
             Outdated: the branch is not as assumed.
@@ -287,7 +287,7 @@ class Remote(Place):
             branch.forget_files()
 
     def forget(self) -> None:
-        """Drop the state: the last lock of a program has ended."""
+        """Drop the state, unless a change was not sent yet. It is called when the last lock of a program has ended."""
         if not self._written:
             self.seen, self.level, self.is_assumed = None, None, False
 
@@ -312,8 +312,8 @@ class Remote(Place):
         """Receive the history if it was not requested yet, else revisions by their ids. Return False if no request was
         sent.
 
-        `by_name`: True if a user or a program named the revisions. Other revisions are asked for only if an answer has
-        named them.
+        `by_name`: True if a user or a program named the revisions. Other revisions are requested only if an earlier
+        answer of the server contained their ids.
         """
         refused, ghosts = self.history.refused, self.history.checkouts.ghosts
         wanted = [revision for revision in revisions if revision not in refused and revision not in ghosts]
@@ -361,7 +361,7 @@ class Remote(Place):
     # -- changes
 
     def write(self, name: str, content: bytes) -> None:
-        """Change one of the files."""
+        """Change one of the branch's files. The change is sent at once, or at the end of `gathering`."""
         self.look()
         self._written[name] = content
         if _gathered is None:

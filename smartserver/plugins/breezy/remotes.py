@@ -1,4 +1,4 @@
-"""The branches on servers that the running command uses, one `Remote` for each, and the explanation of its failure."""
+"""Keeps one `Remote` for each branch on a server that the running command uses, and explains why a command failed."""
 
 from __future__ import annotations
 
@@ -42,7 +42,8 @@ def share(transport: HpssTransport, remote: Remote) -> None:
 
 
 def explain(error: Exception) -> None:
-    """Explain a failed command by a damaged mirror, or by a missing base of its tree."""
+    """Raise CommandError with the cause if a damaged mirror, or a missing parent of a lightweight checkout, may have
+    caused `error`. Otherwise return."""
     is_plain = isinstance(error, errors.BzrError) and not error.internal_error
     if is_plain and not (isinstance(error, UNREAD) or type(error).__module__.startswith("breezy.bzr.")):
         return

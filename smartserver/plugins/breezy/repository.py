@@ -118,11 +118,12 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return True
 
     def make_working_trees(self) -> bool:
-        """Return True for clones. A server has no working trees, with or without `--no-trees`."""
+        """Return True, so that clones get working trees. Return False in commands that show or create a repository on a
+        server, which has no working trees."""
         return not (runs("info") or runs("init-shared-repository"))
 
     def set_make_working_trees(self, new_value: bool) -> NoReturn:
-        """Refuse: a server has no working trees."""
+        """Raise an error, because a server has no working trees."""
         raise NoTreePolicy(NO_POLICY)
 
     def get_physical_lock_status(self) -> bool:
@@ -193,7 +194,7 @@ class HpssRepository(CHKInventoryRepository):  # type: ignore[misc]
         return found
 
     def get_revisions(self, revision_ids: Iterable[RevisionId]) -> Any:
-        """Return the objects of revisions."""
+        """Return Breezy's `Revision` objects for some ids."""
         wanted = [*revision_ids]
         self.have(wanted)
         return super().get_revisions(wanted)

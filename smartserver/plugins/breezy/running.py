@@ -1,7 +1,7 @@
-"""The running command of brz, for cases where Breezy's own interfaces do not tell what it is about to do.
+"""Tells which command of brz is running, for cases where Breezy's own interfaces do not tell what it is about to do.
 
-Nothing here tells what a command reads. A command is named only where only its arguments can decide: `push
---no-remember` and `remember=False` of a program are the same call.
+A caller checks the name of a command only where Breezy's call is the same in two cases: `push --no-remember` and a
+program's `remember=False` are the same call.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def runs(name: str) -> bool:
 
 
 def asks_itself() -> bool:
-    """Tell whether the command only makes the server do something, without reading a branch first."""
+    """Tell whether the command only starts work on the server, and needs no state of a branch before that."""
     return any(map(runs, ("check", "pack", "reconcile", "remove-branch")))
 
 

@@ -62,7 +62,7 @@ VARIABLES = (
 
 
 def _breezys_ssh() -> list[str]:
-    """Return the program that BRZ_SSH gives the path of, else `ssh`. Names of programs in BRZ_SSH are ignored."""
+    """Return the program whose path is in BRZ_SSH, else `ssh`. A name without a slash in BRZ_SSH is ignored."""
     found: str | None = Option("BRZ_SSH", override_from_env=["BRZ_SSH"]).get_override()
     return [found if found and "/" in found else "ssh"]
 
@@ -71,7 +71,7 @@ TOOL = Tool(f"brz smartserver/{smartserver.__version__}", _breezys_ssh, BreezyCr
 
 
 class Server:
-    """The connection and the cache that all transports of one server share."""
+    """The connection that all transports of one server share."""
 
     def __init__(self, location: Place) -> None:
         self.location = location

@@ -1,8 +1,8 @@
-"""A history as a stream of git fast-import, into and out of Breezy's branches on a server.
+"""Imports a stream of git fast-import into Breezy's branches on a server, and exports such branches.
 
 Breezy's own plugin `fastimport` works on a local repository. So branches are received from the server one by one, and
-each changed one is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. As in Breezy's
-`fast-import`, `refs/heads/master` is the branch `trunk`, but if there is a branch at the URL itself, it is that one.
+each changed branch is pushed in one request. `refs/heads/NAME` is the branch NAME below the URL. `refs/heads/master` is
+the branch at the URL itself, if there is one, else the branch `trunk`, as in Breezy's `fast-import`.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """The number of submodules, notes and tags that were left out."""
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream."""
+        """Import a stream into the local copy. `stream`: returns the commands of the stream."""
         with contextlib.redirect_stdout(io.StringIO()):  # Breezy prints there why it stops.
             self.process(stream)
         changed = self._refs.changed()
@@ -203,7 +203,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.tags = len(tags) - len(placed)
 
     def _set_branch(self, graph: Any, ref: bytes, tip: bytes, tags: Mapping[str, bytes]) -> set[str]:
-        """Create the local branch that is pushed later. Return the tags that it has."""
+        """Set the local branch of a ref, which is pushed later. Return the names of those `tags` that it reaches."""
         name = name_of(ref, self._local.branches)
         before = self._refs.there.get(ref)
         if before is not None and not self._force and not graph.is_ancestor(before, tip):
@@ -237,7 +237,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         self.cache_mgr.marks = {b"0": NULL_REVISION, **self._refs.marks}
 
     def post_process(self) -> None:
-        """End the write group only. Branches are created later, and the push reads packs once, so none are joined."""
+        """End the write group only. Branches are created later, and packs are not joined: the push reads them once."""
         self.repo.commit_write_group()
 
     def _save_id_map(self) -> None:
@@ -247,7 +247,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         """Print nothing."""
 
     def commit_handler(self, cmd: Any) -> None:
-        """Make a revision of a commit."""
+        """Create a revision from a commit of the stream."""
         if cmd.ref.startswith(NOTES):
             self.notes += 1
             return
@@ -328,7 +328,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
         return b":" + name
 
     def reset_handler(self, cmd: Any) -> None:
-        """Move a ref."""
+        """Set, reset or delete a ref."""
         if cmd.from_ is None:
             self._refs.reset(cmd.ref)
         elif cmd.from_ == b"0" * len(cmd.from_):
@@ -337,7 +337,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             self._set(cmd.ref, self._find(cmd.from_, cmd), cmd)
 
     def tag_handler(self, cmd: Any) -> None:
-        """Make a tag."""
+        """Set a tag."""
         self._set(TAGS + cmd.id, self._find(cmd.from_, cmd), cmd)
 
     def _set(self, ref: bytes, revision: bytes, cmd: Any) -> None:
@@ -418,7 +418,7 @@ class _Exporter(BzrFastExporter):  # type: ignore[misc]
         return [revision for revision in super().interesting_history() if revision not in self.revid_to_mark]
 
     def preprocess_commit(self, revid: bytes, revobj: Any, ref: bytes) -> Any:
-        """Return the next mark. Breezy's own mark is the number of marks, as if none were missing."""
+        """Give a revision the next unused mark. Breezy's own method uses the number of marks, which may be in use."""
         is_new = revid not in self.revid_to_mark
         found = super().preprocess_commit(revid, revobj, ref)
         if is_new and self.revid_to_mark.get(revid):

@@ -1,4 +1,4 @@
-"""The progress of transfers and of the server, in the form of brz."""
+"""Shows the progress of transfers and of the server on Breezy's progress bars."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def moving(what: str) -> Iterator[OnSent]:
 
 
 class ServerProgress:
-    """Shows messages of the server on a progress bar of their own."""
+    """Shows the progress that the server reports, on a progress bar of its own."""
 
     def __init__(self) -> None:
         self._bar: ui.ProgressTask | None = None

@@ -74,7 +74,7 @@ class HpssTransport(ConnectedTransport):
         return self.base
 
     def get_smart_medium(self) -> NoReturn:
-        """Refuse: the server does not speak Bazaar's own protocol."""
+        """Raise an error, because the server does not speak Bazaar's own protocol."""
         raise NoBazaarProtocol(self)
 
     def disconnect(self) -> None:
@@ -93,13 +93,13 @@ class HpssTransport(ConnectedTransport):
         return False
 
     def get(self, relpath: str) -> NoReturn:
-        """Raise an error: a server has no files."""
+        """Raise the error of a missing file, because a server has no files."""
         raise NoSuchFile(self.abspath(relpath))
 
     get_bytes = stat = readlink = get
 
     def put_file(self, relpath: str, *arguments: object, **options: object) -> NoReturn:
-        """Refuse: a server has no files."""
+        """Raise an error, because a server has no files to change."""
         raise errors.TransportNotPossible(f"there are no files on an hpss:// server: {self.abspath(relpath)}")
 
     append_file = open_write_stream = rename = delete = rmdir = put_file
@@ -108,14 +108,15 @@ class HpssTransport(ConnectedTransport):
         """Do nothing: a push creates the folders that it needs."""
 
     def delete_tree(self, relpath: str) -> None:
-        """Do nothing. Breezy undoes `mkdir` if the revision of a new branch does not exist."""
+        """Do nothing for the place itself, because Breezy undoes `mkdir` if the revision of a new branch does not
+        exist. Raise an error in any other case."""
         if relpath not in (".", "") or current() is None:
             raise errors.TransportNotPossible(
                 f"a folder on an hpss:// server cannot be deleted: {self.abspath(relpath)}"
             )
 
     def ensure_base(self, mode: int | None = None) -> bool:
-        """Do nothing, like `mkdir`."""
+        """Create nothing, like `mkdir`, and return False. `brz checkout` into a server is refused."""
         if runs("checkout"):
             raise NoTrees(self.base)
         return False

@@ -1,4 +1,4 @@
-"""Packing and checking of a repository by the server, and the results for Breezy's commands."""
+"""Lets the server pack or check a repository, and reports the results to Breezy's commands."""
 
 from __future__ import annotations
 

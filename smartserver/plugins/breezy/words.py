@@ -1,5 +1,5 @@
-"""Errors of a server as Breezy's own errors, which Breezy's commands catch: they end with the message and Breezy's
-status."""
+"""Converts errors of a server to Breezy's own errors. Breezy's commands catch these, print the message and exit with
+Breezy's status."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ PAGES = "the inventory pages of a repository on an hpss:// server cannot be rewr
 
 
 class NotOnServer(errors.UnsupportedOperation):  # type: ignore[misc]  # Breezy is not typed.
-    """An operation that a server does not do; a command shows only the reason."""
+    """An operation that a server does not support. A command shows only the reason."""
 
     _fmt = "%(why)s"
 
@@ -128,10 +128,10 @@ def check_has(repository: Repository, revision: RevisionId, named: object = None
 
 
 def deleted_by(url: str) -> str:
-    """Return the message which says that Breezy's command does not delete a repository on a server."""
+    """Return the message of a refusal to delete a repository on a server by Breezy's own command."""
     return f"a repository on an hpss:// server has other branches, too: `smartserver delete {url}` deletes all of it"
 
 
 def made_by_a_push(url: str) -> str:
-    """Return the message which says that a branch on a server begins with its first revision."""
+    """Return the message of a refusal to create a branch without a revision on a server."""
     return f"a branch on an hpss:// server begins with its first revision: commit it here, then `brz push {url}`"

@@ -28,7 +28,8 @@ CONTROLDIR = "smartserver.plugins.breezy.controldir"
 REMOTES = "smartserver.plugins.breezy.remotes"
 
 opened: list[weakref.ref[Any]] = []
-"""The branches that this process has opened and not closed, the newest last. Their revisions need not be sent."""
+"""The branches that this process has opened and that still exist as objects, the newest last. A server need not send
+their revisions."""
 
 
 class RunningCommand:
@@ -65,7 +66,7 @@ running: list[RunningCommand] = []
 
 
 def directory_format() -> Any:
-    """Import the adapter, which registers our formats with Breezy, and return that of a URL's control directory."""
+    """Import the adapter, which registers itself with Breezy, and return the class of control directories' formats."""
     return get_named_object(CONTROLDIR, "HpssDirFormat")
 
 

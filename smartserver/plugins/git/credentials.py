@@ -1,4 +1,4 @@
-"""The user's token as a password of git, stored by the helpers that `git credential` is configured with."""
+"""Gets the user's token from git's credential helpers, which store it as a password, or lets git ask the user."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ class RunProgram(Protocol):
     """Runs a program at the user's terminal. It returns the program's output, which is empty if the program failed."""
 
     def __call__(self, words: Sequence[str], variables: Mapping[str, str], said: bytes, *, quiet: bool) -> bytes:
-        """`variables`: are added to those of the environment. `said`: the input of the program. `quiet`: True to hide
-        its error messages."""
+        """Run the program and arguments in `words`. `variables`: added to the environment. `said`: the input of the
+        program. `quiet`: True to hide its error messages."""
 
 
 class GitCredentials:
-    """The token that git has for one server."""
+    """Gets the token for one server from git, and tells git whether the server accepted it."""
 
     def __init__(self, scheme: str, where: str, run: RunProgram) -> None:
         """`where`: the host and port of the server."""
@@ -33,7 +33,7 @@ class GitCredentials:
         self._about = about.encode("utf-8", "surrogateescape")
         self._run = run
         self._found = b""
-        """Git's description of the last token that it returned."""
+        """The output of the last `git credential fill`, if it had a token."""
 
     def stored(self) -> str:
         """Return the token that one of git's credential helpers has stored; empty if none has a token."""

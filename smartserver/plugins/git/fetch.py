@@ -1,5 +1,5 @@
-"""Inserts a pull into the repository. The pull is sent before git names its wants, because git names them only after it
-has the refs."""
+"""Pulls the objects that git will probably want, and inserts them into the repository. The pull is sent before git
+names its wants, because git names them only after it has the refs."""
 
 from __future__ import annotations
 
@@ -57,13 +57,13 @@ class Fetch:
         at the end."""
 
     def close(self) -> None:
-        """Remove the files that keep new packs. By now refs name the packs, or never will."""
+        """Remove the `.keep` files. Git has written the refs that name the new packs by now, or never will."""
         for keep in self.keeps:
             with contextlib.suppress(OSError):
                 os.unlink(keep)
 
     def pull(self, local: GitRepository, wanted: Wants) -> None:
-        """Receive the refs and pull the predicted wants. The objects stay in the unread stream until `bring`."""
+        """Request the predicted wants and the refs. The objects stay in the unread stream until `bring`."""
         options = self._options
         with span(Part.LOCAL, "find what is here"):
             shallow = local.shallow()
@@ -191,7 +191,7 @@ class Fetch:
 
 
 def parents_of(local: GitRepository, commits: Collection[bytes]) -> list[bytes]:
-    """Return the parents that commits name, whether they are here or not."""
+    """Return the parents of commits, including those that the repository lacks."""
     found = dict.fromkeys(
         parent for commit in commits for parent in local.format.commit(commit, local.objects.read(commit).text)[1]
     )
@@ -203,6 +203,7 @@ def segments_of(pulled: Arrival, kinds: Sequence[Kind], moved: OnSent) -> Iterat
 
     Raises:
         Malformed: the body cannot be read.
+        CannotGoOn: the number of segments differs from the announced number.
     """
     stream = SegmentStream(graph_first=False, limit=MAX_TAKEN)
     count = size = 0

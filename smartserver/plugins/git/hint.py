@@ -1,4 +1,4 @@
-"""Reads the user's command from the parent's command line: git tells a remote helper too little.
+"""Reads the user's command from the command line of a parent process, because git tells a remote helper too little.
 
 At `list` a helper cannot tell `ls-remote` from `fetch`, nor one branch from all. This is a hint and nothing more: a
 wrong or missing one costs bytes or a round trip, never correctness.
@@ -68,7 +68,7 @@ class Hint(msgspec.Struct, frozen=True):
 
     @property
     def refspecs(self) -> tuple[str, ...]:
-        """The words behind the repository on the command line."""
+        """The words after the repository on the command line."""
         return self.words[1:]
 
     @property
@@ -97,7 +97,7 @@ def parse(command_line: Sequence[str]) -> Hint:
 
 
 class _Words:
-    """The words after the command, parsed like git's own parser does."""
+    """The words after the command, parsed as git's own parser does."""
 
     def __init__(self, words: list[str], valued: Set[str], read: Set[str]) -> None:
         self.options: set[str] = set()
@@ -173,8 +173,8 @@ def proc_command_line(process: int) -> tuple[int, list[str]] | None:
 
 
 def ps_command_line(process: int) -> tuple[int, list[str]] | None:
-    """Return a process's parent and command line from `ps`, for systems without /proc. Words with spaces are split,
-    which a hint survives."""
+    """Return a process's parent and command line from `ps`, for systems without /proc. A word with spaces is split into
+    several, which a hint tolerates."""
     import subprocess
 
     try:

@@ -30,8 +30,8 @@ NO_TIP = b""
 
 
 def must_ask(refspecs: Refspecs, known: Collection[bytes]) -> bool:
-    """Tell whether the refs must be requested, because git with these cached refs could send a wrong ref, or refuse one
-    that the server allows."""
+    """Tell whether the refs must be requested, because git, given these cached refs, could send a wrong ref or refuse a
+    ref that the server allows."""
     return refspecs.compares_all or not all(refspecs.target(*pair, known) for pair in refspecs.short)
 
 
@@ -61,14 +61,14 @@ class Leases:
             self._add(lease, names)
         tips = [(self._value(source), target) for source, target in self._pairs]
         self.settled = {target: tip for tip, target in tips if tip and self.expected.get(target) == tip}
-        """Refs that git regards as up to date, because they are listed with the tips that their leases expect. Each has
-        the tip that it should have."""
+        """Refs that git regards as up to date, because their leases expect the tips that are to be pushed. Each with
+        that tip."""
         self._unsettled = [target for tip, target in tips if self.expected.get(target) != tip]
 
     @property
     def must_ask(self) -> bool:
-        """True if the refs must be requested, because git with these values could find nothing to send, or decide
-        differently on another ref."""
+        """True if the refs must be requested, because git, given the expected tips, could find nothing to send or
+        decide differently on another ref."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property

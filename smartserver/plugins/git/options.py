@@ -1,4 +1,4 @@
-"""The options that git sets, in the words of its remote-helper protocol."""
+"""Parses the options that git sets with `option` lines of its remote-helper protocol."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class Options(msgspec.Struct):
     """Unsupported options about which the user was warned."""
 
     def set(self, argument: str, terminal: Terminal) -> bytes:
-        """Take an option as `NAME VALUE`, and return the answer for git."""
+        """Set an option that is given as `NAME VALUE`. Return the answer for git: `ok` or `unsupported`."""
         name, _, value = argument.partition(" ")
         if name == "progress":
             terminal.shows_progress = value == "true"

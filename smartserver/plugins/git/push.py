@@ -52,9 +52,9 @@ class PushCommand(msgspec.Struct, frozen=True):
     """One of git's `push` commands."""
 
     source: bytes
-    """The name of the source; empty if the ref is deleted."""
+    """A local ref or expression that denotes the object to push; empty to delete the remote ref."""
     listed: bytes
-    """The ref that git named, and that answers to git must name."""
+    """The remote ref in git's command, which the answer to git must repeat."""
     ref: bytes
     force: bool = False
 
@@ -69,12 +69,12 @@ class GitPush:
         self._options = options
 
     def run(self, batch: Sequence[bytes], refspecs: Refspecs | None, listed: Collection[bytes]) -> list[bytes]:
-        """Push. Return the lines that report the outcome of each command to git.
+        """Push the commands in `batch`. Return the lines that report the outcome of each command to git.
 
         `refspecs`: the refspecs if git chose the target refs from the cached refs `listed`; else None. Each request
         then requires, for the refs that decide a target, that they are as cached. If one is not, the server changes
         nothing and its answer has the current refs. The targets are chosen again from these, in at most `ATTEMPTS`
-        requests.
+        attempts.
 
         Raises:
             CodedError, MediumError, ProtocolError: as in `RemoteRepository.push`.

@@ -1,4 +1,4 @@
-"""The meaning of a push's refspecs: git's rules (`match_push_refs` in its remote.c), on refs that the caller gives.
+"""Resolves a push's refspecs by git's rules (`match_push_refs` in its remote.c), on refs that the caller gives.
 
 Git matches refspecs with the refs that a remote lists. A helper that lists cached refs must know which of git's
 decisions depend on them: the target of a short name (`target`), and comparisons of all refs of both sides
@@ -23,7 +23,7 @@ COMPARING = frozenset({"--mirror", "--prune"})
 """Options that delete the remote's refs that are missing locally."""
 
 UPSTREAM = frozenset({b"upstream", b"tracking"})
-"""Values of `push.default` with which a branch is pushed to the ref that it is merged with."""
+"""Values of `push.default` with which a branch is pushed to its upstream branch."""
 
 IS_HEAD = frozenset({b"HEAD", b"@"})
 
@@ -147,7 +147,7 @@ class Refspecs:
         return source, b""
 
     def upstream(self, ref: bytes) -> bytes:
-        """Return the ref that a branch is merged with; empty if none or several are configured."""
+        """Return the upstream of a branch (`branch.NAME.merge`); empty if none or several are configured."""
         branch = ref.removeprefix(HEADS).decode("utf-8", "surrogateescape")
         merge = self._settings.get(f"branch.{branch}.merge", ())
         return merge[0] if len(merge) == 1 else b""

@@ -69,8 +69,8 @@ if TYPE_CHECKING:
     from smartserver.client.places import Place
 
 FORMATS = frozenset({"git sha1", "git sha256"})
-"""The systems that a remote may have. Only the object formats of these are passed on, as a word of a line that git
-reads."""
+"""The systems that a remote may have. Git gets the object format as a word of a line, so no other text may be
+passed on."""
 
 BY_ID = ": by its id, only a commit, a tag or the object of a ref can be fetched"
 
@@ -136,7 +136,7 @@ class GitRemote:
                     self._opened.close()
 
     def close(self) -> None:
-        """Remove the files that keep fetched packs. This must be called after the last possible interrupt."""
+        """Remove the `.keep` files of fetched packs. This must be called after the last possible interrupt."""
         self._fetched.close()
 
     def advised(self, found: Sequence[Advice]) -> None:

@@ -1,4 +1,4 @@
-"""Output for the user of git: the progress of a command, and the one line with which it fails."""
+"""Shows the progress of a command to the user of git, and declares the error that ends a command with one line."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Terminal:
         self._told = 0.0
 
     def moved(self, what: str, size: int, done: int, total: int) -> None:
-        """Show how many bytes and revisions were moved: now and then, and always at the end, like git. An unknown
-        `total` is 0; then `done` is 0 at the end."""
+        """Show how many bytes and revisions were transferred, at most every `INTERVAL` seconds and at the end. `total`
+        is 0 if it is unknown; then `done` is 0 at the end."""
         now = time.monotonic()
         moves = done < total or (not total and done)
         if not self.shows_progress or (moves and now - self._told <= INTERVAL):

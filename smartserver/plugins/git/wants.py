@@ -11,7 +11,7 @@ from smartserver.vcs.git.names import HEADS, TAGS
 
 
 class Wants(msgspec.Struct, frozen=True):
-    """The arguments of a pull. `refs`: None for all refs. `follow`: prefixes of refs to be followed."""
+    """The arguments of a pull. `refs`: None for all refs. `follow`: as in `PullRequest`."""
 
     refs: tuple[bytes, ...] | None
     ids: tuple[bytes, ...] = ()

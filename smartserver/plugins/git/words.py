@@ -1,4 +1,4 @@
-"""Error messages for users of git: the repository that the error is about, and how to resolve it."""
+"""Makes error messages for users of git, which name the repository and say how to resolve the error."""
 
 from __future__ import annotations
 

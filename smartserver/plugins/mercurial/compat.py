@@ -1,4 +1,4 @@
-"""Names inside Mercurial that moved or changed between its releases 6.3 and 7.2. No other module looks for them.
+"""Finds the names inside Mercurial that moved or changed between its releases 6.3 and 7.2, for all other modules.
 
 These are the same in all releases: `localrepo.localcommandexecutor`, `setdiscovery.findcommonheads`,
 `bundlerepo.getremotechanges`, `discovery.outgoing`, `discovery.checkheads`, `exchange.push` and `pull` with their
@@ -67,8 +67,8 @@ class BranchMap(dict[bytes, list[bytes]]):
 
 
 class BasePeer:
-    """The methods that Mercurial calls of every peer. Mercurial's own base class moves, and its abstract methods differ
-    between releases; nothing checks whether a peer is an instance of it. A subclass defines `capabilities`."""
+    """The methods that Mercurial calls on every peer. Mercurial's own base class is not used, because its module and
+    abstract methods differ between releases, and nothing requires it. A subclass defines `capabilities`."""
 
     def __init__(self, ui: Any, path: Any) -> None:
         self.ui = ui

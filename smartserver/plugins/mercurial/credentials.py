@@ -1,4 +1,4 @@
-"""The user's token, from Mercurial's section `[auth]` or by asking the user."""
+"""Gets the user's token from Mercurial's section `[auth]`, or by asking the user."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smartserver.client.credentials import TokenSource, token_in
 
 
 class MercurialCredentials:
-    """The token that Mercurial has for one server. Only the user writes the section."""
+    """Gets the token for one server. The section `[auth]` is read and never written."""
 
     def __init__(self, ui: Any, scheme: str, where: str) -> None:
         """`where`: the host and port of the server."""
@@ -53,7 +53,7 @@ class MercurialCredentials:
         """Do nothing, because only the user writes the section."""
 
     def reject(self) -> None:
-        """Do not return the last token again: the server refused it."""
+        """Record that the server refused the last token, so that it is not returned again."""
         self._refused = self._found
 
 

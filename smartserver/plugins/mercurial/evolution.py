@@ -1,4 +1,4 @@
-"""The heads on a server that the markers of a push make obsolete."""
+"""Finds the heads on a server that the markers of a push make obsolete, and reports the effect of the markers."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from smartserver.verbs.map_update import Verdict
 
 
 def report_markers(operation: Any, outcome: PushOutcome, heads: Collection[bytes]) -> None:
-    """Print how many markers are new on the server, and how many of its changesets they make obsolete, as a server
-    would.
+    """Print how many markers are new on the server, and how many of its changesets they make obsolete, as Mercurial's
+    own server would.
 
     `heads`: the heads of the server before the push.
     """
@@ -75,7 +75,7 @@ def dropped_heads(operation: Any, local: HgRepository) -> dict[bytes, DroppedHea
 
 
 def uncounted_heads(operation: Any, branch: bytes, dropped: Collection[bytes]) -> set[bytes]:
-    """Return the heads of a branch that stay on the server, but that Mercurial's check does not count as they are
+    """Return the heads of a branch that stay on the server, but that Mercurial's check ignores because they are
     obsolete here."""
     discarded = (operation.pushbranchmap or {}).get(branch, (None, (), (), ()))[3]
     return set(discarded).difference(dropped)

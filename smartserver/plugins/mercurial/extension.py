@@ -48,7 +48,7 @@ def extsetup(ui: Any) -> None:
 
 
 def _peer(original: Original, source: Any, options: Any, *arguments: Any, **named: Any) -> Any:
-    """Pass its local repository, and the names in the command's options, to a peer."""
+    """Give a peer the local repository, and the names in the command's options."""
     peer = original(source, options, *arguments, **named)
     if isinstance(peer, HpssPeer):
         if hasattr(source, "changelog"):
@@ -142,8 +142,8 @@ def _get_remote_changes(original: Original, ui: Any, repository: Any, peer: Any,
 
 
 def _check_place(repository: Any) -> None:
-    """Refuse to push a subrepository to a place below its parent's. Mercurial pushes a subrepository first, and the
-    server would then refuse the parent, because there is a repository below the parent's URL."""
+    """Refuse to push a subrepository to a URL below that of its parent. Mercurial pushes a subrepository first, and the
+    server would then refuse the parent, because a repository exists below the parent's URL."""
     if hasattr(repository, "_subparent"):
         parent, place = (subrepoutil._abssource(member, True) for member in (repository._subparent, repository))
         if place.startswith(parent.rstrip(b"/") + b"/"):

@@ -1,9 +1,9 @@
-"""Obsolescence markers that a local repository and one on a server exchange.
+"""Remembers the obsolescence markers that a local repository has exchanged with a server.
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
-URL which markers the server has, and the server's version whose markers were taken last. The memory is a file in its
-cache folder, whose loss costs only bytes. It has the size of the local file of markers, and a hash of its content. If
-local markers were removed since, the memory does not count.
+URL which markers the server has, and the server's version at the last exchange. The memory is a file in its cache
+folder, whose loss costs only bytes. The memory has the size of the local file of markers, and a hash of its content. If
+local markers were removed since, the memory is ignored.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Exchanged(msgspec.Struct, frozen=True, array_like=True):
     """The server's version at the last exchange of markers. Only the incarnation is set if no markers were
     exchanged."""
     size: int = 0
-    """The number of bytes, at the start of the local file of markers, that `lacking` is about."""
+    """The number of bytes at the start of the local file of markers that this record describes."""
     digest: bytes = b""
     """A hash of the first `size` bytes of the local file of markers."""
     lacking: list[bytes] = []
@@ -59,12 +59,13 @@ def encode(marker: Marker) -> bytes:
 
 
 def stream(encoded: bytes) -> bytes:
-    """Return received markers in the form that the part of a bundle has."""
+    """Return received markers in the form of a bundle's part."""
     return VERSION + encoded
 
 
 class MarkerMemory:
-    """The memory of the markers of one URL, as long as the local repository is locked."""
+    """Remembers which local markers the repository at one URL has. The object is valid while the local repository stays
+    locked."""
 
     def __init__(self, repository: Any, url: bytes) -> None:
         self._repository = repository.unfiltered()
@@ -91,7 +92,7 @@ class MarkerMemory:
         return {}
 
     def _is_of(self, incarnation: bytes) -> None:
-        """Delete the memory if it is of another repository that was at the URL before."""
+        """Drop the memory if it is about an earlier repository at the URL, which had another incarnation."""
         if self.version[0] != incarnation:
             self.version, self._there = (incarnation, 0, 0), set()
 

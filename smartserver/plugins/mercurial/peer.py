@@ -1,4 +1,5 @@
-"""`HpssPeer`: a repository on a server as Mercurial's commands see it. One snapshot answers all their calls."""
+"""`HpssPeer`: a repository on a server as Mercurial's commands see it. The answer to one request mostly serves all
+calls of a command."""
 
 from __future__ import annotations
 
@@ -72,7 +73,8 @@ class HpssPeer(BasePeer):
         return localrepo.localcommandexecutor(self)
 
     def says_first(self, message: bytes) -> bool:
-        """Tell whether a message was not printed yet. A push runs its discovery again after the server's answer."""
+        """Return True on the first call with a message, so that the caller prints it once only. A push runs its
+        discovery again after the server's answer."""
         is_first = message not in self._said
         self._said.add(message)
         return is_first
@@ -106,8 +108,8 @@ class HpssPeer(BasePeer):
         self.remote.wanted = RevisionNames([*before, FRAGMENT + in_utf8(name)])
 
     def _ask(self, level: RequestLevel = RequestLevel.REFS) -> Remote:
-        """Send the request, once, and return the remote. A command that names changesets requests their history,
-        too."""
+        """Request data up to a level, once, and return the remote. A command that names changesets requests their
+        history in any case; a push requests nothing."""
         if not self.is_pushed_to:
             self.remote.ask(RequestLevel.HISTORY if self.remote.wanted is not None else level)
         return self.remote
@@ -119,7 +121,7 @@ class HpssPeer(BasePeer):
         return self._ask().heads() or [NULL]
 
     def known(self, nodes: Iterable[bytes]) -> list[bool]:
-        """Return for each of some changesets whether the server has it."""
+        """Return a boolean for each of `nodes`: True if the server has the changeset."""
         remote = self._ask(RequestLevel.GRAPH)
         return [remote.has(node) for node in nodes]
 
@@ -160,8 +162,8 @@ class HpssPeer(BasePeer):
         bundlecaps: object = None,
         **wanted: Any,
     ) -> Any:
-        """Return the received changesets as a bundle, made here: Mercurial's own pull applies it. `hg debuggetbundle`
-        does not read today's bundles, and gets a changegroup."""
+        """Return the received changesets as a bundle, which Mercurial's own pull applies. Without `bundlecaps` (`hg
+        debuggetbundle`), return a changegroup."""
         remote = self._ask(RequestLevel.HISTORY)
         count, chunks = remote.incoming(heads) if wanted.get("cg", True) else (0, iter(()))
         if bundlecaps is None:
@@ -191,7 +193,7 @@ class HpssPeer(BasePeer):
             raise
 
     def pushkey(self, namespace: bytes, key: bytes, old: bytes, new: bytes) -> bool:
-        """Change a bookmark or a phase, and return whether that was done."""
+        """Change a bookmark or a phase. Return True if it was changed."""
         from smartserver.plugins.mercurial.push import change_bookmark, change_phase
 
         if namespace == b"phases":
@@ -205,12 +207,12 @@ class HpssPeer(BasePeer):
         return b""
 
     def unbundle(self, *_arguments: object, **_named: object) -> Any:
-        """Refuse: this is a push in the format before bundle2, for `devel.legacy.exchange`."""
+        """Raise an error, because a push in the format before bundle2 (`devel.legacy.exchange`) is not supported."""
         raise error.Abort(_(b"operation not supported over hpss"))
 
 
 class Scheme:
-    """Makes the peers of our URLs for Mercurial."""
+    """Creates peers for hpss:// URLs when Mercurial asks for them."""
 
     @staticmethod
     def make_peer(

@@ -1,5 +1,5 @@
-"""Phases of changesets on a server. All are public, or, in a repository that does not publish, those in a map and their
-ancestors.
+"""Computes the phases of changesets on a server. If its repository publishes, all are public. Otherwise those in the
+map `public` and their ancestors are public, and all others are drafts.
 
 Public changesets stay public: entries are only ever added to the map, so those of two users cannot conflict.
 """
@@ -21,9 +21,9 @@ def draft_roots(
     common: Collection[bytes],
     public: Collection[bytes],
 ) -> list[bytes]:
-    """Return the draft changesets on the server that have no draft parent, of those that are local or received.
-    `received`: changesets and their parents; they may be local by now. `common`: heads of the changesets on both sides.
-    `public`: heads of the public changesets."""
+    """Return the changesets, of those that are local or received, that are drafts on the server and have no draft
+    parent. `received`: changesets and their parents; they may be local by now. `common`: heads of the changesets on
+    both sides. `public`: heads of the public changesets."""
     public_received = _public_received(received, public)
     drafts: dict[bytes, tuple[bytes, ...]] = {}
     if local is not None and common:

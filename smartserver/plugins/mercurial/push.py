@@ -323,7 +323,7 @@ class HgPush:
     # ---- its outcome
 
     def _report(self, outcome: PushOutcome, view: View) -> None:
-        """Print the server's results as Mercurial's own server would, and store them as knowledge."""
+        """Print the server's results as Mercurial's own server would, and remember which markers it has now."""
         operation, version = self._operation, self._remote.version
         is_moved = any(done.outcome is Outcome.DONE for done in outcome.refs)
         if self._missing:
@@ -341,8 +341,8 @@ class HgPush:
             self._memory.sent(operation.outobsmarkers, view.version, version, is_changed=is_changed)
 
     def _report_changesets(self, count: int, *, is_new: bool) -> None:
-        """Print how many changesets the server added. `is_new`: True if it added any, or shows one that it hid
-        before."""
+        """Print how many changesets the server added. `is_new`: False if the server had all of them before the push, so
+        that Mercurial reports that nothing was found."""
         operation = self._operation
         if is_new:
             operation.cgresult = 1

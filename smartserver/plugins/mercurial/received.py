@@ -62,7 +62,7 @@ class Received:
 
     @spent(Part.LOCAL, "keep what came")
     def receive(self) -> None:
-        """Receive all segments into the file, unless the answer was read."""
+        """Receive all segments into the file, unless the answer was read before."""
         with self._remembering():
             for segment in self._take():
                 self._arrived.add(segment)
@@ -91,7 +91,7 @@ class Received:
 
     @contextmanager
     def _remembering(self) -> Iterator[None]:
-        """Raise Mercurial's errors, and each of them again for every later question."""
+        """Convert errors to Mercurial's. After an error, each later use of this object raises it again."""
         self.check()
         try:
             with self._words():

@@ -95,7 +95,7 @@ class RequestLevel(enum.IntEnum):
     NOTHING = 0
     REFS = 1
     GRAPH = 2
-    """The refs, and the ids and parents of the changesets that are missing here."""
+    """The refs, and the ids and parents of the changesets that are missing locally."""
     HISTORY = 3
     """The graph, and the content of the missing changesets."""
 
@@ -130,7 +130,7 @@ class Remote:
         self._error: Exception | None = None
 
     def words(self) -> AbstractContextManager[None]:
-        """Return a context for requests, which raises Mercurial's errors."""
+        """Return a context for requests, which converts errors to Mercurial's."""
         return in_mercurials_words(self.location, self.url)
 
     def progress(self, topic: bytes, total: int | None = None) -> Any:
@@ -143,12 +143,12 @@ class Remote:
             self.local = HgRepository(repository)
 
     def marker_memory(self, local: HgRepository) -> MarkerMemory:
-        """Return the memory of the obsolescence markers that both a local repository and this one have."""
+        """Return the memory of the obsolescence markers that a local repository has exchanged with this one."""
         return MarkerMemory(local.mercurial, self.location.key.encode())
 
     @property
     def version(self) -> KnownVersion | None:
-        """The newest known version; None if no version is known."""
+        """The newest known version of the server's repository; None if no version is known."""
         known = self.knowledge.known
         return None if known is None else (known.incarnation, known.version, known.mark)
 
@@ -178,8 +178,8 @@ class Remote:
     # ---- asking
 
     def ask(self, level: RequestLevel) -> None:
-        """Request data up to a level, once; of the history only the part that the command named. Received changesets
-        wait in a file."""
+        """Request data up to a level, unless it was requested before. If the command names changesets, only their
+        history is requested."""
         if self._error is not None:
             raise self._error
         if self.level >= level:
@@ -198,7 +198,7 @@ class Remote:
         return self.takes_markers and self.evolves
 
     def _is_all_here(self) -> bool:
-        """Tell whether all heads that the server named in this command are here."""
+        """Tell whether the local repository has all heads of the server that this command has received."""
         local = self.local
         return local is not None and all(local.has(head) for heads in self.branches().values() for head in heads)
 
@@ -284,8 +284,8 @@ class Remote:
             self._graph[revision] = tuple([parent.id for parent in parents])
 
     def ask_beside_history(self) -> None:
-        """Request the graph of all changesets that are missing here, if the request for history named a part of
-        them."""
+        """Request the graph of all changesets that are missing locally, if the request for history was limited to a
+        part of them."""
         if self.level is RequestLevel.HISTORY and self.wanted is not None:
             with self.words():
                 self._ask_graph()
@@ -314,8 +314,8 @@ class Remote:
             received.receive()
 
     def incoming(self, heads: Collection[bytes] | None) -> tuple[int, Iterator[bytes]]:
-        """Return how many of the received changesets `heads` reach and are still missing here, and the changegroup of
-        these. A clone receives them while the changegroup is read."""
+        """Return the number of received changesets that `heads` reach and that are still missing locally, and their
+        changegroup. In a clone, they are received while the changegroup is read."""
         received = self.received
         if received is None:
             return 0, iter(())
@@ -333,7 +333,7 @@ class Remote:
 
     @property
     def graph(self) -> dict[bytes, tuple[bytes, ...]]:
-        """The changesets and parents that the server named, even if it did not send the changesets."""
+        """The changesets in the server's answers, each with its parents, including those that were not sent."""
         return {**self._graph, **self.came}
 
     def branches(self) -> dict[bytes, list[bytes]]:
@@ -343,8 +343,8 @@ class Remote:
         return {shown_here(name): [tip.id for tip in value] for name, value in self.knowledge.refs().items()}
 
     def in_order(self, nodes: Sequence[bytes]) -> list[bytes]:
-        """Return some nodes, the received ones last and in the order of arrival. An unread answer is not received for
-        it."""
+        """Return some nodes, the received nodes last and in the order of arrival. If the answer is still unread, keep
+        their order."""
         if len(nodes) < 2 or self.received is None or self.received.is_unread:
             return list(nodes)
         places = {node: place for place, node in enumerate(self.came)}
@@ -364,7 +364,7 @@ class Remote:
         return [head for head in known if head in tops or head not in mine]
 
     def has_unknown_heads(self) -> bool:
-        """Tell whether the server has a head that is not here."""
+        """Tell whether the server has a head that the local repository lacks."""
         return any(self.local is None or not self.local.has(head) for head in self.heads())
 
     def bookmarks(self) -> dict[bytes, bytes]:
@@ -392,7 +392,7 @@ class Remote:
         return [bytes.fromhex(name.decode()) for name in self.knowledge.map(PUBLIC)]
 
     def _learn_phases(self) -> None:
-        """Request the graph of public changesets that are missing here, because their ancestors are public, too."""
+        """Request the graph of public changesets that are missing locally, because their ancestors are public, too."""
         local = self.local
         if local is None:
             return
@@ -408,7 +408,7 @@ class Remote:
         return self.local is not None and self.local.has(node) and self.local.is_below(node, self.common())
 
     def common(self) -> list[bytes]:
-        """Return the heads of the common changesets."""
+        """Return the heads of the changesets that both repositories are known to have."""
         local = self.local
         if local is None or not len(local.changesets):
             return []
@@ -467,7 +467,8 @@ class Remote:
         return self._found.get(name, NULL)
 
     def wanted_of(self, heads: Collection[bytes] | None) -> list[bytes]:
-        """Return the received changesets that `heads` reach and that are still missing here, parents first."""
+        """Return the received changesets that `heads` reach and that are still missing locally, parents first. None
+        for `heads` means all of them."""
         came = self.came
         if heads is None:
             reached = set(came)

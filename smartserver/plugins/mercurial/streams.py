@@ -1,6 +1,6 @@
-"""A history as a stream of git fast-import, into and out of a repository of Mercurial's on a server.
+"""Imports a stream of git fast-import into a Mercurial repository on a server, and exports such a repository.
 
-A local repository is pulled from the server. Mercurial makes the changesets of the stream in it, and they are pushed
+A local repository is pulled from the server. Mercurial creates the changesets of the stream in it, and they are pushed
 in one request.
 
 | stream | Mercurial |
@@ -35,7 +35,7 @@ from smartserver.vcs.stream import FILE, HEADS, LINK, NOTES, PROGRAM, TAGS, File
 
 BRANCH_OF_TAGS: Final = b"tags"
 IMPORT_FIELD: Final = b"fast-import"
-"""The field by which changesets in the branch of tags are recognized."""
+"""The field in the extras of the changesets in the branch of tags, by which they are recognized."""
 
 _MODES: Final = {b"": FILE, b"x": PROGRAM, b"l": LINK}
 
@@ -44,7 +44,7 @@ Marks = dict[bytes, bytes]
 
 
 class LocalCopy:
-    """A local repository, and its remote, from which it was received."""
+    """A local copy of a repository on a server, and the peer to which changes are pushed."""
 
     def __init__(self, repository: Any, peer: Any, bookmarks: Mapping[bytes, bytes]) -> None:
         """`bookmarks`: the bookmarks of the server."""
@@ -138,11 +138,11 @@ class _Texts:
     def __init__(self) -> None:
         self._file = tempfile.TemporaryFile()  # noqa: SIM115 - closed with the import.
         self.marked: dict[bytes, tuple[int, int]] = {}
-        """The places of the texts that have marks."""
+        """The offset and length of each text with a mark, by its mark."""
         self._end = 0
 
     def add(self, text: bytes) -> tuple[int, int]:
-        """Store a text. Return its place."""
+        """Store a text. Return its offset and length in the file."""
         place = self._end, len(text)
         self._file.write(text)
         self._end += len(text)
@@ -158,7 +158,7 @@ class _Texts:
 
 
 class StreamImport:
-    """Makes changesets of the commits of a stream."""
+    """Creates changesets from the commits of a stream."""
 
     def __init__(self, local: LocalCopy, marks: Marks, *, force: bool) -> None:
         """`marks`: the marks of earlier streams, to which the marks of this stream are added. `force`: bookmarks may
@@ -177,7 +177,7 @@ class StreamImport:
         self._line = 0
 
     def read(self, stream: Callable[[], Iterable[Any]]) -> None:
-        """Read a stream."""
+        """Import a stream into the local repository. `stream`: returns the commands of the stream."""
         repository = self._repository
         repository.ui.pushbuffer(error=True)  # Hide Mercurial's messages at the end of a transaction.
         try:
@@ -330,7 +330,7 @@ class StreamImport:
     # ---- tags
 
     def _write_tags(self) -> None:
-        """Make a changeset with the tags that are new or have moved."""
+        """Create a changeset with the tags that are new or have moved, if any."""
         repository = self._repository
         tags = {ref.removeprefix(TAGS): node for ref, node in self._refs.changed().items() if ref.startswith(TAGS)}
         if not tags:
@@ -381,7 +381,7 @@ def _message(cause: Any) -> str:
 
 
 def _utf8(text: bytes) -> bytes:
-    """Return a text in UTF-8; any other text is read as Latin-1."""
+    """Return a text in UTF-8. A text that is not valid UTF-8 is converted from Latin-1."""
     try:
         text.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Converts our errors to Mercurial's own, which its commands catch: they end with the message and Mercurial's
+"""Converts our errors to Mercurial's own. Mercurial's commands catch these, print the message and exit with Mercurial's
 status."""
 
 from __future__ import annotations

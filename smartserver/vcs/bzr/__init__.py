@@ -1,1 +1,1 @@
-"""Breezy's format 2a: conversion between its records and ours, their references, its trees, and local repositories."""
+"""Converts Breezy's records of format 2a to ours and back, and reads their references, trees and local repositories."""

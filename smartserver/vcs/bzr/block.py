@@ -1,10 +1,10 @@
-"""Makes the content of a Breezy block (`groupcompress`), given the text that each text is a change of.
+"""Makes the content of a Breezy block (`groupcompress`) from texts, each with the earlier text on which it is based.
 
-A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, its length, the length of the
-text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127 that follow.
-Copies reach only bytes that are in the block unchanged, and no text that is itself a difference. So the pieces of each
-text are kept. A text that is changed in one place has the same pieces but for that place. All of it is done with slices
-of bytes.
+A text is stored whole: `f`, its length and itself. Or it is stored as a difference: `d`, the length of the difference,
+the length of the text, and instructions. An instruction copies bytes from a place in the block, or inserts the 1 to 127
+bytes that follow it. An instruction can copy only bytes that lie in the block unchanged, not the result of a
+difference. So the pieces of each text are kept: the places in the block from which it is copied. A text that is changed
+in one place has the pieces of its base except at that place. All of it is done with slices of bytes.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ _PIECE = 64 << 10
 """The most bytes that one instruction copies; this length is written as 0."""
 
 _WORTH = 96
-"""The fewest bytes that are copied from the middle of a text. A shorter match is not worth it, because all texts based
-on this one have the piece, too."""
+"""The fewest bytes that are copied from the middle of a text. A shorter match does not pay, because each further piece
+is also in all texts that are based on this one."""
 
 _FAR = 1 << 24
 """The end of the places that three bytes can address. Nothing is copied from beyond it."""
@@ -138,7 +138,7 @@ class Block:
         ends: list[int] = []
         out: list[bytes] = []
         inserted: list[tuple[int, int, int]] = []
-        """The insertions: the index of each piece, its place in the difference and its length."""
+        """The insertions: the index of each in `out`, the place of its bytes in the difference, and their number."""
         length = _take(known, 0, ahead, ends, out, 0)
         if len(middle) >= _WORTH and rest - ahead >= _WORTH and differences is not None:
             made = differences(base[ahead:rest], _INDEXED).make_delta(middle, len(text) // WHOLE_FROM)
@@ -191,7 +191,8 @@ def _copies(at: int, length: int, place: int, ends: list[int]) -> bytes:
 
 
 def _take(known: _Pieces, begin: int, end: int, ends: list[int], out: list[bytes], place: int) -> int:
-    """Copy the bytes from `begin` to `end` of a text to `place` of another. Return the length of the instructions."""
+    """Add instructions that copy the bytes `begin` to `end` of an earlier text to `place` in the new text. Return their
+    length in bytes."""
     if begin >= end:
         return 0
     first, last = bisect_right(known.ends, begin), bisect_left(known.ends, end)
@@ -263,7 +264,8 @@ def _found(made: bytes) -> list[tuple[int, int, int]]:
 def _insert(
     text: bytes, place: int, ends: list[int], out: list[bytes], inserted: list[tuple[int, int, int]], length: int
 ) -> int:
-    """Insert a text at `place`. Return the length of all instructions, which was `length` before."""
+    """Add instructions that insert `text` at `place` in the new text. Return the length of all instructions, which was
+    `length` before."""
     for at in range(0, len(text), _INSERTED):
         part = text[at : at + _INSERTED]
         inserted.append((len(out), length + 1, len(part)))

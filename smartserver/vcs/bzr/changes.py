@@ -1,7 +1,8 @@
 """Compares a page of Breezy's with its base, and reads only the items that differ.
 
-A page has some hundred items, of which a revision changes few. The rule of this file: the base was read whole once, or
-against another that was. So the common start and end of both, and a whole item that is in both, are not checked again.
+A page has some hundred items, of which a revision changes few. The rule of this file: the base was once read whole, or
+compared with a page that was. So the common start and end of both pages, and a whole item that is in both, are not
+checked again.
 """
 
 from __future__ import annotations
@@ -25,8 +26,7 @@ from smartserver.vcs.bzr.pages import (
 
 
 class KeyChanges(NamedTuple):
-    """The keys of texts, or of pages, that only one of two pages names: the new page (`now`) or the old one
-    (`before`)."""
+    """The keys of pages to which only the new node (`now`) or only the old node (`before`) refers."""
 
     now: frozenset[Key]
     before: frozenset[Key]
@@ -130,7 +130,7 @@ def other_items(new: bytes, start: int, old: bytes, old_start: int) -> tuple[byt
 
 
 def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Return the offsets behind the items that are the same in both leaves."""
+    """Return the offsets after the items at `at` and `old_at` that are the same in both leaves."""
     same = common_start(new, old, at, old_at)
     # Only the first line of an item has a NUL. The last item that begins in the common bytes may end differently.
     last = old.rfind(b"\0", old_at, old_at + same)
@@ -139,7 +139,7 @@ def _step(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
 
 
 def _ends(new: bytes, at: int, old: bytes, old_at: int) -> tuple[int, int]:
-    """Return the offsets at which the common items at the ends of both begin."""
+    """Return the offsets at which the items begin that are the same at the ends of both leaves."""
     behind = common_end(new, old, min(len(new) - at, len(old) - old_at))
     # The first item in the common bytes may begin differently; the key of a name has several NULs.
     first = old.find(b"\0", len(old) - behind)

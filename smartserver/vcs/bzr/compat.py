@@ -56,7 +56,7 @@ NETWORK_NAME = b"Bazaar repository format 2a (needs bzr 1.16 or later)\n"
 """The name of the format that Breezy itself uses on the wire."""
 
 NULL = b"null:"
-"""The name that graphs give the parent of a first revision."""
+"""The revision id that Breezy's graphs use as the parent of a revision without parents."""
 
 StoreKey = tuple[bytes, ...]
 """A key of Breezy's stores: a revision id, the key of a page, or a file id and a revision id."""
@@ -78,13 +78,13 @@ class ContentFactory(Protocol):
 
 
 class Store(Protocol):
-    """One of a repository's five stores."""
+    """One of a repository's five stores of texts, such as that of inventories."""
 
     def get_record_stream(self, keys: Keys, ordering: str, include_delta_closure: bool) -> Iterator[ContentFactory]:
         """Yield the records of `keys`, in an order that suits the store (`unordered`)."""
 
     def get_parent_map(self, keys: Keys) -> Mapping[StoreKey, tuple[StoreKey, ...] | None]:
-        """Return the parents of the `keys` that are here."""
+        """Return the parents of each of `keys` that the store has."""
 
 
 class Repository(Protocol):
@@ -108,10 +108,10 @@ class Repository(Protocol):
         """Return the graph of revisions."""
 
     def get_parent_map(self, revision_ids: Iterable[bytes]) -> Mapping[bytes, tuple[bytes, ...]]:
-        """Return the parents of the revisions that are here."""
+        """Return the parents of each of these revisions that the repository has."""
 
     def all_revision_ids(self) -> list[bytes]:
-        """Return the ids of all revisions that are here."""
+        """Return the ids of all revisions of the repository."""
 
     def get_known_graph_ancestry(self, revision_ids: Iterable[bytes]) -> Any:
         """Return the graph of these revisions and all their ancestors."""
@@ -147,7 +147,7 @@ VersionedFiles: Any = versionedfile.VersionedFiles
 AbsentContentFactory: Any = versionedfile.AbsentContentFactory
 ChunkedContentFactory: Any = versionedfile.ChunkedContentFactory
 FulltextContentFactory: Any = versionedfile.FulltextContentFactory
-"""The records that a store gives: no record of a key, a text in pieces, a whole text."""
+"""The classes of records in a stream: of a missing key, of a text in pieces, and of a whole text."""
 
 ExistingContent: type[BaseException] = versionedfile.ExistingContent
 """The error that a store raises for a text that must not be stored."""
@@ -198,7 +198,7 @@ Read = tuple[StoreKey, bytes, tuple[StoreKey, ...] | None]
 
 
 def read_texts(store: Store, keys: Keys) -> Iterator[Read]:
-    """Yield the texts of the `keys` that are here, in an order that suits the store."""
+    """Yield the texts of those `keys` that the store has, in an order that suits the store."""
     left = set(keys)
     if _is_plain(store):
         # After any error (a pack was joined to others meanwhile, or Breezy stores texts differently), the store's own

@@ -21,12 +21,12 @@ from smartserver.vcs.bzr.pages import is_node, leaf_texts, read_node
 from smartserver.vcs.bzr.revision import read_inventory
 
 _native: Final = native("page_references")
-"""The native form of the function below. It returns None for a page that Python must read."""
+"""The native form of `page_references`. It returns None for a page that Python must read."""
 
 
 def page_references(text: bytes, base: bytes | None) -> tuple[Collection[Key], dict[Key, bytes]]:
-    """Return the pages that a page names, or its texts and the SHA-1 that it gives for each; empty for a folder or
-    link. `base` was read before: what it names may be left out.
+    """Return the pages to which an internal node refers, and the texts to which a leaf refers with the SHA-1 of each,
+    which is empty for a folder or link. `base`: a page that was read before; its references may be left out.
 
     Raises:
         ValueError: the page cannot be parsed.
@@ -48,7 +48,8 @@ class References:
         self._texts: set[Key] = set()
 
     def page(self, text: bytes, base: bytes | None) -> dict[Key, bytes]:
-        """Add a page, and return the texts in `page_references`. `base`: the text of a page that was added before.
+        """Add a page, and return the texts to which it refers, as `page_references` does. `base`: the text of a page
+        that was added before, or None.
 
         Raises:
             ValueError: the page cannot be parsed.
@@ -86,8 +87,8 @@ def _check(store: Store, keys: Collection[Key], what: str) -> None:
 
 
 def is_alone(repository: Repository) -> bool:
-    """Tell whether a repository is stacked on no other. For a stacked repository, Breezy requires more than the
-    references."""
+    """Tell whether a repository is not stacked and this module can replace Breezy's check. For a stacked repository,
+    Breezy requires more than the references."""
     return not repository._fallback_repositories and hasattr(_collection(repository), "_check_new_inventories")
 
 

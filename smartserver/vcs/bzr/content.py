@@ -1,8 +1,8 @@
-"""`BzrContents`: the trees and revisions of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`BzrContents` reads trees and revisions from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
-A name is looked up in one branch: the one that the request's path names, or the only one. It is, in Breezy's order, a
-number in the left-hand history, a tag, a revision id, or another branch. The prefixes `revno:`, `tag:` and `revid:`
-select one of these.
+A name is looked up in one branch: the first that exists of the branch at the request's path, the branch at the
+repository's own path, and `trunk`, else the only branch. It is, in Breezy's order, a number in the left-hand history, a
+tag, a revision id, or another branch. The prefixes `revno:`, `tag:` and `revid:` select one of these.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from smartserver.vcs.bzr.tree import BzrTree, differing_leaves, entry_of, page_o
 from smartserver.vcs.patterns import compile_pattern
 
 TRUNK: Final = b"trunk"
-"""The branch that is used if a repository has several and none at its own path."""
+"""The branch that is used if no branch exists at the request's path or at the repository's own path."""
 
 MAX_NAMED: Final = 10
 """The most branches that an error names."""
@@ -56,7 +56,7 @@ class BzrContents:
         self._kept_bytes = 0
 
     def find(self, name: str) -> RevisionId:
-        """Return the revision of a name."""
+        """Return the revision that a name denotes. An empty name denotes the tip of the branch."""
         refs = self._stored.refs()
         branch = next((ref for ref in (self._branch, HERE, TRUNK) if ref in refs), None)
         if branch is None and len(refs) == 1:
@@ -106,7 +106,7 @@ class BzrContents:
         return b"" if found is None else self._stored.revision(found)
 
     def _branches(self) -> str:
-        """Return a line which says that a branch must be named, with the names of branches."""
+        """Return a message that asks for a branch and lists at most `MAX_NAMED` branches."""
         names = list(map(shown, sorted(self._stored.refs())))
         if not names:
             return "there is no branch yet"
@@ -134,7 +134,7 @@ class BzrContents:
         return found
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text without reading it."""
+        """Return the size of a node's text in bytes, without reading the text."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the text of {shown(node.path)} is missing")

@@ -1,9 +1,9 @@
 """Inserts the records of a pull into a Breezy repository: one write group, so one new pack, or nothing.
 
 Segments go to a spool file as they are received. Then they are inserted kind by kind, and texts by file, so that each
-block of the new pack holds similar texts. No more than the caches is in memory. A second process compresses texts
-meanwhile if they are many. Every record is checked against its key, its header and the records that name it. Any error,
-even after the last byte, leaves the repository as it was.
+block of the new pack holds similar texts. Only the caches are in memory. If there are many bytes of texts, a second
+process compresses them meanwhile. Every record is checked against its key, its header and the records that refer to it.
+Any error, even after the last byte, leaves the repository as it was.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.received import ReceivedRecords
 
 FORK_FROM = 8 << 20
-"""Bytes of texts from which a second process is used, if there is a second core."""
+"""If a pull has at least this many bytes of texts, and the machine has a second core, a second process is used."""
 
 
 def insert(
@@ -76,25 +76,26 @@ def _missing(repository: BrzRepository, missing: Iterable[StoreKey]) -> Iterator
 
 
 class _Arrived(ReceivedRecords):
-    """The received records, in the order in which they are inserted."""
+    """Receives the records of a pull, checks them, and puts them into Breezy's stores."""
 
     def __init__(self, repository: BrzRepository, progress: Progress, *, looks: bool) -> None:
-        """`looks`: whether the references of the records are checked here, and not by Breezy."""
+        """`looks`: True if this object checks the references of the records, and Breezy does not."""
         super().__init__(repository.kinds)
         self._stores = repository.stores
         self._progress = progress
         self._named: dict[Key, bytes] = {}
-        """The SHA-1 that a page gives for a file's text, and a revision's record for its inventory."""
+        """The expected SHA-1 of a text, by its key, from a page; that of an inventory, by its revision, from the
+        revision's record."""
         self._worker: Worker | None = None
         self._repository = repository.breezy
         self.looks = looks
         self._references = References(kept=looks)
 
     def streams(self, segments: Iterable[bytes]) -> Iterator[tuple[str, Iterator[ContentFactory]]]:
-        """Put the records into Breezy's stores, and yield nothing: Breezy has opened its write group when it asks for
-        streams.
+        """Put the records into Breezy's stores, and yield nothing. This is a generator, because Breezy opens its write
+        group before it iterates over the streams.
 
-        Pages come first, because they give the SHA-1 of each text.
+        Pages come first, because they have the SHA-1 of each text.
         """
         self._put(CHK, self._pages(segments))
         self._put(REVISION, self._revisions())
@@ -169,7 +170,7 @@ class _Arrived(ReceivedRecords):
                 del expected[key]
 
     def _spool_segment(self, block: bytes) -> tuple[list[Key], list[Key]]:
-        """Keep a segment. Return the keys of the pages that were not received before, and of its texts."""
+        """Store a segment. Return the keys of its pages that were not received before, and of all its texts."""
         segment, new = self._take(block)
         own = [entry for entry in segment.entries if entry.kind in (REVISION, SIGNATURE, INVENTORY)]
         for entry in own:

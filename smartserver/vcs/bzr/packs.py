@@ -1,7 +1,7 @@
 """Copies packs between Breezy's repositories, file by file, without reading a text.
 
 The name of a pack is the MD5 of its content. A pack has whole revisions if its repository is not stacked. All packs of
-the other repository are copied. They count for nothing until the list of packs names them.
+the source are copied. Breezy does not use the copies until the list of packs names them.
 """
 
 from __future__ import annotations

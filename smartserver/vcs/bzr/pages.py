@@ -1,9 +1,9 @@
 """Parses the pages of the two maps in an inventory of Breezy's format 2a, strictly.
 
 `id_to_entry` maps a file id to its entry. `by_name` (Breezy's `parent_id_basename_to_file_id`) maps a folder's id and a
-name, joined with NUL, to a file id. A page is a leaf of items or a node of pages. It has the number of parts of its
-keys, which distinguishes the maps. Every function takes time in proportion to the bytes, and raises nothing but
-`ValueError`.
+name, joined with NUL, to a file id. A page is a leaf, which has items, or an internal node ("a page of pages"), which
+has the keys of other pages. Its header has the number of parts of a key, 1 or 2, which distinguishes the maps. Every
+function takes time in proportion to the bytes, and raises nothing but `ValueError`.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from smartserver.vcs.patterns import compile_pattern
 
 ENTRY_PARTS: Final = 1
 NAME_PARTS: Final = 2
-"""Parts of a key in `id_to_entry` and in `by_name`."""
+"""The number of parts of a key in `id_to_entry` and in `by_name`."""
 
 MAX_PAGE: Final = 4 << 20
 """The most bytes of a page that is read, since small items take fourteen times as many in memory. Breezy splits a page
 of more than 64 KiB, so that only one very long item makes a longer one."""
 
 SHARED_BYTES: Final = 1 << 26
-"""The most bytes that the common prefix of a leaf's keys may take in all of them together. Breezy splits a page of more
-than 64 KiB; other programs may not."""
+"""The most bytes that the common prefix may have in all keys of a leaf together. Breezy splits a page of more than 64
+KiB; other programs may not."""
 
 
 class InternalNode(NamedTuple):
-    """A page of pages. `children`: by the byte that follows `prefix` in the search keys below."""
+    """A page of pages. `children`: the keys of its pages, by the byte that follows `prefix` in their search keys."""
 
     parts: int
     prefix: bytes
@@ -53,7 +53,7 @@ class InventoryEntry(NamedTuple):
     """The id of the folder; empty for the root."""
     name: bytes
     revision: RevisionId
-    """The revision that changed the entry last. The file id and this, joined with NUL, are the key of its text."""
+    """The revision that changed the entry last."""
     sha1: bytes = b""
     """The sha1 of a file's text, in hex."""
     size: int = 0
@@ -63,12 +63,12 @@ class InventoryEntry(NamedTuple):
 
     @property
     def text_key(self) -> Key:
-        """The key of the entry's text."""
+        """The key of the entry's text: the file id and the revision, joined with NUL."""
         return self.file_id + b"\0" + self.revision
 
 
 CHILD_BYTES: Final = 48
-"""Bytes of one line in a page of pages."""
+"""The number of bytes of each line in a page of pages."""
 
 MAX_CHILDREN: Final = 255
 """The most lines of a page of pages: one for each byte but the newline."""
@@ -88,20 +88,22 @@ _ENTRIES: Final = compile_pattern(
     rb"|4\ndir: " + _COMMON + rb"|5\n(?:symlink|tree): " + _COMMON + rb".*+\n"
     rb"))*+"
 )
-"""All items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
+"""Matches all items of a leaf of `id_to_entry`. Only the first line of an item has a NUL."""
 _TEXTS: Final = compile_pattern(
     rb"([^\0]*+)\0(?:7\n(f)ile|4\ndir|5\n(s)ymlink|5\n(t)ree): (.++)\n.*+\n.*+\n(.++)\n"
     rb"(?(2)(.++)\n.++\n.\n)(?(3).*+\n)(?(4).*+\n)"
 )
-"""An item of a leaf of `id_to_entry`: the rest of its key, its kind, file id, revision and a file's SHA-1."""
+"""Matches an item of a leaf of `id_to_entry`. The groups are the rest of its key after the common prefix, its kind (one
+of three groups), its file id, its revision, and the SHA-1 of a file."""
 _NAMES: Final = (
     compile_pattern(rb"(?:[^\0\n]*+\0[^\0\n]*+\0001\n.++\n)*+"),
     compile_pattern(rb"(?:[^\0\n]*+\0001\n.++\n)*+"),
 )
-"""All items of a leaf of `by_name`. The index is the number of NULs in the common prefix of its keys."""
+"""Each matches all items of a leaf of `by_name`. The index is the number of NULs in the common prefix of its keys."""
 _VALUES: Final = compile_pattern(rb"([^\0]*+)\0(?:7\n(f(?:.*+\n){7})|4\n(d(?:.*+\n){4})|5\n([st](?:.*+\n){5}))")
 _FILE_IDS: Final = compile_pattern(rb"([^\n]*)\0001\n(.++)\n")
-"""An item of a leaf of either map: the rest of its key, and its value."""
+"""`_VALUES` matches an item of a leaf of `id_to_entry`, `_FILE_IDS` one of `by_name`. The groups are the rest of its
+key after the common prefix, and its value."""
 
 
 def read_node(text: bytes) -> InternalNode:
@@ -127,7 +129,7 @@ class NodeHead(NamedTuple):
 
 
 def node_head(text: bytes) -> NodeHead | None:
-    """Parse the head of a page of pages, but not the pages. Return None if the text is none."""
+    """Parse the head of a page of pages, but not the pages. Return None if the text does not begin with such a head."""
     found = _NODE_HEAD.match(text)
     return None if found is None else NodeHead(found[1], found[2], found.end())
 
@@ -260,5 +262,5 @@ def read_entry(value: bytes) -> InventoryEntry:
 
 
 def search_key(*parts: bytes) -> bytes:
-    """Return the key by which a map finds an item: the CRC-32 of each part, joined with NUL, and `_` for newlines."""
+    """Return the key by which a map finds an item: the CRC-32 of each part, joined with NUL. A newline becomes `_`."""
     return b"\0".join([zlib.crc32(part).to_bytes(4, "big") for part in parts]).replace(b"\n", b"_")

@@ -32,10 +32,10 @@ CHUNK = 64
 """The number of revisions whose inventories and pages are read together."""
 
 BATCH = 32 << 20
-"""Bytes of texts that are read together."""
+"""The most bytes of new texts that are read together, unless one revision alone has more."""
 
 _CACHE = 32 << 20
-"""Bytes of texts that are cached as bases."""
+"""The most bytes of texts that are cached as possible bases."""
 
 _PAGES = 16 << 20
 """The most bytes of pages that are kept from one chunk to the next."""

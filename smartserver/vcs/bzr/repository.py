@@ -1,4 +1,4 @@
-"""Reads a Breezy repository on this machine: its format, and which of its revisions are whole.
+"""Reads a Breezy repository on this machine: its format, its graph of revisions, and their signatures.
 
 If a revision exists here, so do its ancestors except ghosts; Breezy guarantees this. A stacked repository reads the
 rest through the repository that it is stacked on.
@@ -20,8 +20,8 @@ _FAR = 4096
 """The distance of the farthest ancestor that is offered below a head."""
 
 _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
-"""Distances from a head to the ancestors that are sent as haves. The number of revisions sent in vain is at most the
-number that was added here."""
+"""Distances from a head to the ancestors that are sent as haves. Because they double, a pull receives at most as many
+revisions again as were added here since the newest common revision."""
 
 
 def _closer() -> Iterator[int]:
@@ -67,12 +67,12 @@ class BrzRepository:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """Revisions, signatures, inventories, pages of maps, texts."""
+        """The kinds of records: revisions, signatures, inventories, pages of maps, and texts."""
         return BzrSystem.kinds
 
     @property
     def stores(self) -> dict[int, Store]:
-        """The store of each kind."""
+        """Breezy's store of each kind of records, by the number of the kind."""
         return {kind: getattr(self.breezy, name) for kind, name in STORES.items()}
 
     def check_format(self) -> None:
@@ -90,18 +90,20 @@ class BrzRepository:
         return self.breezy.lock_read()
 
     def parents(self, revisions: Iterable[RevisionId]) -> Mapping[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of the members of `revisions` that are stored here."""
+        """Return the parents of each of `revisions` that the repository has."""
         found = self.breezy.get_parent_map(revisions)
         return {revision: tuple([p for p in parents if p != NULL]) for revision, parents in found.items()}
 
     def complete_haves(
         self, candidates: Iterable[RevisionId], limit: int, heads: Sequence[RevisionId] = ()
     ) -> list[RevisionId]:
-        """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
+        """Return at most `limit` revisions that the repository has with all ancestors and content, the most useful
+        first.
 
-        `candidates`: the last known tips of the remote. Those that are here come first, then `heads`, the tips of local
-        branches. If no candidate is here, ancestors of these heads (or else of the graph's) follow, in case they are
-        ahead of the remote. The haves may still lack a ghost: see `absent`.
+        `candidates`: the last known tips of the remote. Candidates that the repository has come first, then `heads`,
+        the tips of local branches. If it has no candidate, some ancestors of `heads` follow, in case these are ahead of
+        the remote; without `heads`, the heads of the graph are used. Ancestors that are ghosts may be missing: see
+        `absent`.
         """
         with self.locked():
             wanted = list(dict.fromkeys([*candidates, *heads]))
@@ -114,13 +116,13 @@ class BrzRepository:
             return list(haves)[:limit]
 
     def absent(self, haves: Iterable[RevisionId]) -> list[RevisionId]:
-        """Return the parents of `haves` and of their ancestors that are missing here; at most `MAX_ABSENT`."""
+        """Return the ghosts among the ancestors of `haves`; at most `MAX_ABSENT`."""
         with self.locked():
             graph = self._ancestry(haves)
             return list({p: None for parents in graph.values() for p in parents if p not in graph})[:MAX_ABSENT]
 
     def add_signatures(self, signatures: Mapping[RevisionId, bytes]) -> int:
-        """Add the signatures of revisions that are here and have none. Return the number of these revisions."""
+        """Add signatures to revisions that the repository has without one. Return the number of signatures added."""
         with self.breezy.lock_write():
             here = self.breezy.revisions.get_parent_map([(revision,) for revision in signatures])
             signed = self.breezy.signatures.get_parent_map(here)
@@ -137,7 +139,7 @@ class BrzRepository:
             return len(new)
 
     def signatures(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, bytes]:
-        """Return the signatures of `revisions` that are here."""
+        """Return the signatures that the repository has, of the given revisions."""
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)
@@ -146,7 +148,7 @@ class BrzRepository:
     # ---- the graph
 
     def _ancestry(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of `revisions` and of all their ancestors that are here, parents first."""
+        """Return `revisions` and their ancestors that the repository has, each with its parents, parents first."""
         here = [revision for revision in self.parents(revisions) if revision != NULL]
         if not here:
             return {}
@@ -157,9 +159,9 @@ class BrzRepository:
     def ancestry(
         self, tips: Iterable[RevisionId], haves: Sequence[RevisionId]
     ) -> dict[RevisionId, tuple[RevisionId, ...]]:
-        """Return the parents of the ancestors of `tips` that are not ancestors of `haves`, parents first.
+        """Return the ancestors of `tips` that are not ancestors of `haves`, each with its parents, parents first.
 
-        Haves that are missing here are ignored. The caller holds a lock.
+        Haves that the repository lacks are ignored. The caller must hold a lock.
         """
         common = list(self.parents(haves))
         if not common:
@@ -178,7 +180,7 @@ class BrzRepository:
         return [revision for revision in found if revision not in inner]
 
     def _ancestors(self, heads: Sequence[RevisionId]) -> list[RevisionId]:
-        """Return first-parent ancestors of `heads` at growing distances, the nearest of all heads first."""
+        """Return the first-parent ancestors at growing distances from each of `heads`, the nearest first."""
         found: list[tuple[int, RevisionId]] = []
         for number, head in enumerate(heads):
             steps = _STEPS if number else _FIRST_STEPS

@@ -1,4 +1,4 @@
-"""Reads the tree of an inventory of `bzr 2a`, and only those pages that a question needs."""
+"""Reads the tree that an inventory of `bzr 2a` describes. A call reads only the pages that it needs."""
 
 from __future__ import annotations
 
@@ -31,10 +31,10 @@ Read = Callable[[int, Key], Record | None]
 
 
 class BzrTree:
-    """A tree. `page` returns the text of the `chk` record of a key.
+    """The tree of one revision. `page` returns the text of the `chk` record of a key.
 
-    A path costs one way down `by_name` for each of its names and one down `id_to_entry`, each of one to three pages.
-    The whole tree is read from `id_to_entry` alone.
+    Finding a path descends `by_name` once for each of its names, and `id_to_entry` once; a descent reads one to three
+    pages. The whole tree is read from `id_to_entry` alone.
     """
 
     def __init__(
@@ -99,7 +99,7 @@ class BzrTree:
         return dict(sorted(found.items()))
 
     def entries(self) -> Iterator[InventoryEntry]:
-        """Yield every entry of the tree, in no order.
+        """Yield every entry of the tree, in no particular order.
 
         Raises:
             ValueError: a page cannot be read, or is not one of its map.

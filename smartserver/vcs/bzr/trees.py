@@ -69,7 +69,7 @@ def differing(new: bytes, old: bytes) -> tuple[list[Row], list[Row]]:
 
 
 class MapPage:
-    """A page, parsed as far as its content was needed."""
+    """A page of a map. An inner page is parsed at once, the items of a leaf only when they are read."""
 
     __slots__ = ("children", "size", "text")
 

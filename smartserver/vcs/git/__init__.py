@@ -1,1 +1,1 @@
-"""Git: conversion between its objects and records, their keys and references, and local repositories."""
+"""Converts git's objects to records and back, describes their keys and references, and reads local repositories."""

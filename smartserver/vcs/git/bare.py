@@ -1,5 +1,4 @@
-"""Opens a bare git repository, which exists for one command or is kept between its runs. The commands of other programs
-use the repository through git."""
+"""Opens the bare git repositories that smartserver creates, for one run of a command or to be kept between runs."""
 
 from __future__ import annotations
 
@@ -14,7 +13,7 @@ from smartserver.vcs.base import ToolFailed, VcsError
 from smartserver.vcs.git.repository import GitRepository, failure
 
 _KEPT: Final = "smartserver.kept"
-"""The setting that says that this module created a repository."""
+"""The setting that marks a repository as created by this module."""
 
 _SETTINGS: Final = {
     "core.alternateRefsCommand": "false",
@@ -50,8 +49,11 @@ def open_bare(folder: str, vcs: str, environment: Mapping[str, str]) -> GitRepos
 
 
 def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether `open_bare` created the repository in a folder; False if the folder is empty or missing. Any other
-    content raises VcsError."""
+    """Return True if `open_bare` created the repository in a folder, and False if the folder is empty or missing.
+
+    Raises:
+        VcsError: the folder has other content.
+    """
     if not has_content(folder, environment):
         return False
     with GitRepository(folder, _variables(environment)) as found:
@@ -63,7 +65,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether a folder exists and is not empty."""
+    """Tell whether a folder exists and is not empty. Raises VcsError if it belongs to another user."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:

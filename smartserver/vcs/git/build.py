@@ -28,7 +28,7 @@ _BLOCK: Final = 1 << 20
 
 _TYPES: Final = {meta: number for number, meta in METAS.items()}
 _KINDS: Final[Sequence[Kind]] = GIT["git sha1"].kinds
-"""The kinds that decode a segment. They are the same for both object formats."""
+"""The kinds of records by which a segment is decoded. They are the same for both object formats."""
 
 
 def unnamed_file(folder: str) -> int:
@@ -45,10 +45,10 @@ def unnamed_file(folder: str) -> int:
 
 
 class _Record(NamedTuple):
-    """A record, and the place of its frame and of its entry."""
+    """The header of a received record, and the places of its frame and of its entry in the pack."""
 
     kind: int = 0
-    """The type of the object; 0 if it is only known as a base and was not received."""
+    """Git's type number; 0 if the object is the base of a received record, but was not received itself."""
     encoding: int = STORED
     length: int = 0
     at: int = 0
@@ -56,8 +56,8 @@ class _Record(NamedTuple):
     frame_length: int = 0
     base: Key = b""
     is_outside: bool = False
-    """True if it was named as a base before it was received. Its text is then read from the repository, because the
-    base of the received record may depend on it."""
+    """True if the record was used as a base before it was received. Its text is then read from the repository, because
+    the base of the received record may depend on it."""
     place: int = 0
     """The place of the record's entry in the pack."""
     check: int = 0
@@ -76,21 +76,21 @@ class PackBuilder:
     def __init__(
         self, width: int, spool: int, entries: int, outside: Callable[[Key], bytes], *, cache: int, level: int
     ) -> None:
-        """`width`: bytes of a key. `spool`, `entries`: empty files. `outside`: returns the text of an object of the
-        repository, which may be a base. `cache`: bytes of texts to cache. `level`: the level of zlib."""
+        """`width`: the bytes of a key. `spool`, `entries`: descriptors of empty files. `outside`: returns the text of
+        an object of the repository, which may be a base. `cache`: the most bytes of cached texts. `level`: of zlib."""
         self._width = width
         self._spool = spool
         self._spooled = 0
-        """Bytes of frames in the spool file."""
+        """The number of bytes in the spool file."""
         self._entries = entries
         self._written = 0
-        """Bytes in the file of entries."""
+        """The number of bytes in the file of entries."""
         self._outside = outside
         self._level = level
         self._records: dict[Key, _Record] = {}
         self._texts = Cache[Key, bytes](cache, len)
         self.objects = 0
-        """The number of records that were received, without copies."""
+        """The number of different records that were received."""
 
     def __contains__(self, key: object) -> bool:
         found = self._records.get(key) if isinstance(key, bytes) else None
@@ -129,7 +129,8 @@ class PackBuilder:
         self._records[key] = record._replace(place=place, check=check)
 
     def _entry(self, record: _Record, text: bytes, base: bytes) -> Iterator[bytes]:
-        """Yield the entry of a record in pieces. Of a large record, only the text is in memory at once."""
+        """Yield the entry of a record in pieces, so that the compressed form of a large text is never whole in
+        memory."""
         on = self._records[record.base] if record.base else _Record()
         # Commits are written whole: deltas would save a tenth of their bytes, but double the deltas to make and to
         # resolve.
@@ -212,7 +213,7 @@ def whole_segment(block: bytes) -> Segment:
 
 
 def type_of(meta: bytes, key: Key, width: int) -> int:
-    """Return the number of a record's type."""
+    """Return git's type number of a record. Raises WrongContent if it is no git object with a key of `width` bytes."""
     kind = _TYPES.get(meta)
     if kind is None or len(key) != width:
         raise WrongContent(key, "it is not a git object of this repository's format")

@@ -1,4 +1,4 @@
-"""`GitContents`: the trees and commits of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`GitContents` reads trees and commits from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
 A name is a full or short ref, looked up in git's order, or a full id or unique prefix of an id in hex. A tag denotes
 its target. Expressions such as `main~2` are not names here.
@@ -38,13 +38,13 @@ OBJECT: Final = 0
 """The kind of all records."""
 
 RECENT: Final = 1 << 20
-"""Bytes of trees and commits that a request caches itself: a look-up in the store's cache takes several steps."""
+"""The most bytes of trees and commits that one request caches itself, because the store's cache is slower."""
 
 OF_RECORD: Final = 500
 """Bytes of memory that a cached record takes in addition to its text."""
 
 LONGEST_NAME: Final = 64
-"""The most bytes of an encoding's name that are looked at."""
+"""The most bytes of an encoding's name; a longer name is cut."""
 
 SLOW: Final = ("idna", "punycode")
 """Encodings of Python that no message uses. The time that they take grows with the square of the text."""
@@ -62,10 +62,10 @@ class GitContents:
         self._stored = stored
         self._format = form
         self._recent = Cache[Key, Record](RECENT, lambda record: len(record.text) + OF_RECORD)
-        """Recently read objects that are no blobs: the objects of a parent are read again for its child."""
+        """Recently read objects except blobs. A commit's objects are read again to compare its child with it."""
 
     def find(self, name: str) -> RevisionId:
-        """Return the revision of a name. A tag is peeled only when its tree is read."""
+        """Return the revision that a name denotes; an empty name denotes HEAD. A tag is returned unpeeled."""
         refs = self._stored.refs()
         head = self._stored.setting(HEAD) or b""
         raw = head if name in ("", "HEAD", "@") else name.encode()
@@ -100,7 +100,7 @@ class GitContents:
         return found
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text without reading a blob."""
+        """Return the size of a node's text in bytes, without reading a blob."""
         found = len(node.value) if node.place is None else self._stored.length(*node.place)
         if found is None:
             raise ValueError(f"the object at {shown(node.path)} is missing")
@@ -129,7 +129,8 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that is equal for equal types and objects at a path; None if the path does not exist."""
+        """Return a value that differs between revisions if the type or object at a path differs; None if the path does
+        not exist."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 
@@ -184,7 +185,7 @@ class GitContents:
                 paths.pop()
 
     def _differing(self, mine: Key, theirs: Key | None) -> Iterator[ChangedPath]:
-        """Yield the differences of the tree `mine` from `theirs`, which may be None. A path is made only if needed."""
+        """Yield the paths at which the trees differ, in the order of paths. `theirs`: None if there is no such tree."""
         levels = [iter(self._within(mine, theirs))]
         folders = [b""]
         while levels:
@@ -273,7 +274,7 @@ def _node(folder: bytes, entry: TreeEntry) -> Node:
 
 
 _Difference = tuple[str, bytes, Key | None, Key | None]
-"""An action, a name and two trees. If the action is empty, the name is that of a folder whose two trees differ."""
+"""An action (`A`, `D` or `M`), a name, None and None. Or an empty action, a folder's name, and its new and old tree."""
 
 
 def _difference(name: bytes, new: TreeEntry | None, old: TreeEntry | None) -> Iterator[_Difference]:
@@ -306,7 +307,8 @@ def _encodings() -> frozenset[str]:
 
 @functools.lru_cache(maxsize=64)
 def _encoding(coding: str) -> str:
-    """Return Python's name of a known encoding, else an empty string. `codecs` keeps each name that it is asked for."""
+    """Return Python's name of a known encoding, else an empty string. `codecs` gets no unknown name, because it would
+    cache each one."""
     name = encodings.normalize_encoding(coding).lower().replace(".", "_")
     return name if name in _encodings() and codecs.lookup(name).name not in SLOW else ""
 

@@ -8,7 +8,7 @@ from smartserver.records.alike import common_end, common_start
 from smartserver.records.varint import encode
 
 _LEAST: Final = 8
-"""A line of at most this many bytes is not looked up, because it occurs everywhere."""
+"""A line of at most this many bytes is not looked up in the base, because short lines occur in many places."""
 
 _MAX_COPY: Final = 0xFFFF
 _MAX_INSERT: Final = 127
@@ -59,6 +59,6 @@ def _copy(start: int, length: int) -> bytes:
 
 
 def _insert(text: bytes) -> bytes:
-    """Encode instructions that insert bytes."""
+    """Encode instructions that insert `text`."""
     pieces = [text[at : at + _MAX_INSERT] for at in range(0, len(text), _MAX_INSERT)]
     return b"".join([bytes((len(piece),)) + piece for piece in pieces])

@@ -58,7 +58,8 @@ class FolderTree:
     """The ids of all files and trees in a folder. Empty folders are left out, as in git."""
 
     def __init__(self, folder: str, vcs: str, seen: Callable[[int, int], object] = lambda size, files: None) -> None:
-        """Read `folder`. `vcs`: `git sha1` or `git sha256`. `seen` is called with the bytes and files read so far."""
+        """Read `folder`. `vcs`: `git sha1` or `git sha256`. `seen` is called with the number of bytes and of files read
+        so far."""
         self.vcs = vcs
         self._check = GIT[vcs].kinds[0].check
         self._hash = hash_of(FORMATS[vcs.partition(" ")[2]].id_bytes)
@@ -153,7 +154,7 @@ class FolderTree:
 
 
 class FolderCommit:
-    """A commit of a folder, as the source of a push and as its plan."""
+    """A commit of a folder's content. It is both the source of a push and its plan."""
 
     def __init__(self, tree: FolderTree, parents: Sequence[RevisionId], text: bytes, held: KeyTable) -> None:
         """`text`: the text of the commit. `held`: the keys of files and trees that the server has."""
@@ -168,13 +169,13 @@ class FolderCommit:
         """The files of the folder that are sent: one file for each different text."""
 
     def plan(self, tips: object, haves: Iterable[RevisionId]) -> Self:
-        """Return this plan, whatever the remote has: the commit is new."""
+        """Return this object as the plan. `haves` are ignored, because the commit is new."""
         del tips, haves
         return self
 
     @property
     def graph(self) -> Sequence[GraphNode]:
-        """The commit alone, as a graph."""
+        """The graph of the push, which has only this commit."""
         return [GraphNode(self.id, self._parents)]
 
     def without_bases(self, keys: Collection[Key]) -> Self:

@@ -119,7 +119,7 @@ class ObjectFormat:
 
     @functools.cached_property
     def _head(self) -> re.Pattern[bytes]:
-        """The pattern of whole entries, then the mode and name of the next. Up to there, the text must equal a tree."""
+        """Matches whole entries, then the mode and name of the next entry. So far, the text must be that of a tree."""
         return compile_pattern(rb"(?:[^\0]++\0%b)*+([0-7]++) ([^\0]++)\0" % self._raw, re.DOTALL)
 
 
@@ -127,7 +127,7 @@ FORMATS: Final = {"sha1": ObjectFormat(20), "sha256": ObjectFormat(32)}
 """The object formats by git's names for them."""
 
 _SAME: Final = re.compile(rb"\0*+")
-"""Matching a repeated literal is eight times as fast as searching for a class of bytes."""
+"""Matches NUL bytes. Matching a repeated literal is eight times as fast as searching for any other byte."""
 
 
 def _same_until(differs: bytes, at: int) -> int:

@@ -97,7 +97,8 @@ _HFS_DOTGIT: Final = compile_pattern(rb"(?i:\.git)(.*+)", re.DOTALL)
 
 
 def _named(name: str, short: str) -> tuple[re.Pattern[bytes], re.Pattern[bytes]]:
-    """Compile the spellings of `.NAME` on HFS+ and NTFS. `short`: the beginning of another short name on NTFS."""
+    """Return patterns that match the spellings of `.NAME` on HFS+ and on NTFS. `short`: the beginning of the other
+    short name that NTFS may give the file."""
     forms = [
         rb"\.%b" % name.encode(),
         rb"%b~[1-4]" % name[:6].encode(),
@@ -127,8 +128,8 @@ class GitFaults(FaultChecker):
         self._null = bytes(objects.id_bytes)
 
     def look(self, kind: int, meta: bytes, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults of an object, and the files in a tree that git itself reads. A blob has faults only if it
-        is such a file."""
+        """Return the faults of an object, and the roles of those files in a tree that git itself reads. A blob can have
+        faults only in such a role, which `role_faults` checks."""
         if meta == BLOB:
             return NONE
         if meta == TREE:
@@ -159,7 +160,8 @@ class GitFaults(FaultChecker):
         return [RecordFault("gitattributesLineLength", why)]
 
     def _look_at_tree(self, kind: int, text: bytes, base: bytes | None) -> Findings:
-        """Return the faults and roles of a tree. If `base` has the same names and modes, only changed objects count."""
+        """Return the faults and roles of a tree. If `base` has the same names and modes, only changed objects are
+        checked."""
         same = None if base is None else self._format.changed(text, base)
         if same is not None:
             return self._look_at(kind, [entry[:3] for entry in same], names=False)
@@ -227,12 +229,12 @@ _SUSPECT: Final = compile_pattern(rb"[~\\/\xe2\xef]|^\.\.?\Z|^\.(?i:git|mailmap)
 
 
 def _mode(mode: bytes) -> str:
-    """Return a mode for a message. It is cut, because any number of zeros may precede it."""
+    """Return the first 20 bytes of a mode for a message. Any number of zeros may precede a mode."""
     return mode[:20].decode()
 
 
 def _special(name: bytes) -> str | None:
-    """Return the file of git's for which some file system would take a name, or None."""
+    """Return the special file, such as `.gitmodules`, that some file system would open under a name, or None."""
     for special, (hfs, ntfs) in _SPECIAL.items():
         if _hfs(hfs, name) or ntfs.search(name):
             return special
@@ -240,7 +242,8 @@ def _special(name: bytes) -> str | None:
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
-    """Tell whether HFS+ takes a name for that of `pattern`. It ignores some code points and ends at bad UTF-8."""
+    """Tell whether HFS+ treats a name as the file of `pattern`. To HFS+, some code points do not count, and a name ends
+    at invalid UTF-8."""
     found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
     if found is None:
         return False
@@ -365,8 +368,8 @@ def _of_date(text: bytes) -> str | None:
 
 
 def _has_long_line(text: bytes, charge: Charge) -> bool:
-    """Tell whether a line is too long. Each byte is read at most once, because two steps advance by more than one
-    window."""
+    """Tell whether a line has `MAX_ATTRIBUTE_LINE` bytes or more. The time is proportional to the text, because two
+    steps together advance by more than one window."""
     at = steps = 0
     while len(text) - at >= MAX_ATTRIBUTE_LINE:
         last = text.rfind(b"\n", at, at + MAX_ATTRIBUTE_LINE)

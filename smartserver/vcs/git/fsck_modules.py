@@ -16,11 +16,11 @@ from smartserver.vcs.patterns import compile_pattern
 
 
 class BadConfig(ValueError):
-    """The text is no configuration. Git stops at the line that the message names."""
+    """The text cannot be parsed as a configuration. The message has the line at which git stops."""
 
 
 STEP_BYTES: Final = 256
-"""Bytes that an expression reads in the time of a step."""
+"""Bytes of text that a regular expression reads in the time of one charged step."""
 
 _BLANK: Final = b" \t\r"
 """The bytes that git treats as blanks in a line."""
@@ -42,11 +42,11 @@ _KEY: Final = compile_pattern(rb"([A-Za-z][A-Za-z0-9-]*+)[ \t]*+")
 _ESCAPED: Final = compile_pattern(rb"\\(.)")
 
 _EMPTY: Final = compile_pattern(rb'(?:[ \t\r]++|\\\n|"(?:\\\n)*+")*+')
-"""The bytes in front of a value."""
+"""Matches the bytes before a value."""
 _VALUE: Final = compile_pattern(rb'(?:[^"\\#;\n]++|\\(?:[ntb"\\\n]|\Z)|"(?:[^"\\\n]++|\\[ntb"\\\n])*+")*+(?=[#;\n]|\Z)')
-"""A value, up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
+"""Matches a value up to a comment or the end of its line. At the end of the file, git ignores a backslash."""
 _PIECE: Final = compile_pattern(rb'[^"\\]++|\\.?', re.DOTALL)
-"""A piece of a value; quotes are left out."""
+"""Matches a piece of a value without its quotes."""
 _PIECES: Final = {
     b"\\n": b"\n",
     b"\\t": b"\t",
@@ -59,7 +59,7 @@ _PIECES: Final = {
 
 
 def has_no_fault(text: bytes, charge: Charge = free) -> bool:
-    """Tell whether a file certainly has no fault. One expression over the whole text decides it."""
+    """Return True if one expression shows that a file has no fault. If False, the file may still have none."""
     charge(len(text) // STEP_BYTES)
     return _NO_FAULT.fullmatch(text) is not None
 

@@ -33,8 +33,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 """The errors of a full disk."""
 
 CACHE = 64 << 20
-"""Bytes of texts that are cached as bases. With half as many, a clone decodes a tenth more texts; with twice as many, 3
-% fewer."""
+"""The most bytes of texts that are cached as possible bases. With half as many, a clone decodes a tenth more texts;
+with twice as many, 3 % fewer."""
 
 LEVEL = 1
 """The level of zlib. Level 6 takes a tenth more CPU in total, and makes a clone 4 % smaller."""
@@ -141,7 +141,7 @@ class Inserter:
 
 
 class _Check:
-    """Git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
+    """Runs git's check of fetched objects, as the user configured it (`fetch.fsckObjects`, `fetch.fsck.<id>`)."""
 
     def __init__(
         self, repository: GitRepository, say: Callable[[str], object], shallow_file: str, *, promised: bool
@@ -171,8 +171,8 @@ class _Check:
     ) -> None:
         """Run a git command on a pack, with git's check of its objects if the user wants one.
 
-        `git fetch` ignores an unknown id in `fetch.fsck.<id>`. The command fails on one before it reads anything, and
-        names it. So it is run again without that id.
+        `git fetch` ignores an unknown id in `fetch.fsck.<id>`. This command fails on an unknown id before it reads any
+        object, and is then run again without that id.
         """
         options = [*self._options, *[word for setting in settings for word in ("-c", setting)]]
         while True:
@@ -271,8 +271,8 @@ def _install(
     *,
     promised: bytes | None,
 ) -> None:
-    """Write a pack and its index. Create a `.keep` file unless it exists, then rename both to their names. `promised`:
-    the content of a `.promisor` file to create, or None.
+    """Write a pack and its index under temporary names, create a `.keep` file unless it exists, and rename the pack,
+    then the index. `promised`: the content of a `.promisor` file to create, or None.
 
     If a check is requested, git writes the index and checks the objects.
     """

@@ -28,7 +28,7 @@ SHORT = 64 << 10
 """The most bytes of an unnamed file that is created in memory."""
 
 PART = 1 << 20
-"""Bytes of a part of a large text."""
+"""The size of each part of a large text, in bytes; the last part may be smaller."""
 
 Start = Callable[..., "subprocess.Popen[bytes]"]
 """Starts a git command on the repository: `start(*arguments, stdin=..., stdout=...)`."""
@@ -130,10 +130,11 @@ class ObjectReader:
             raise
 
     def read(self, key: Key, most: int | None = None) -> GitObject:
-        """Return the object of a key.
+        """Return the object of a key. With `most`, a large text is returned in parts.
 
         Raises:
-            MissingObject: the object is not here.
+            MissingObject: the repository lacks the object.
+            TooLarge: the object has more than `most` bytes.
         """
         found = self._ask(hexlify(key), most)
         if found is None:
@@ -158,7 +159,7 @@ class ObjectReader:
             self._process = self._start("cat-file", "--batch", stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 
     def close(self) -> None:
-        """End the process, and allow no new one, which would never be ended."""
+        """End the process. A later read raises RuntimeError, because nothing would end a new process."""
         self._is_closed = True
         self._end()
 
@@ -200,8 +201,8 @@ def _unnamed(size: int) -> IO[bytes]:
 class ObjectStream(Iterator[GitObject]):
     """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
 
-    Raises while it is read:
-        MissingObject: an object is missing here.
+    Iterating over it raises:
+        MissingObject: the repository lacks an object.
         ReadingEnded: the process failed.
     """
 

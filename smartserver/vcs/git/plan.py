@@ -128,7 +128,7 @@ class Introduced(NamedTuple):
     type: int
     path: bytes
     candidates: tuple[Key, ...]
-    """The objects at that path in the first two parents, or at a path this revision removed."""
+    """Possible bases, at most two: the objects at that path in the parents, or at paths that this revision removed."""
 
 
 class PathDifference(NamedTuple):
@@ -142,7 +142,7 @@ class PathDifference(NamedTuple):
 
 
 def cannot_send(repository: GitRepository, why: Exception) -> CannotSend:
-    """Return the refusal to push because an object is missing or broken."""
+    """Return the error that refuses a push because an object is missing or damaged."""
     partial = " (a partial clone cannot push what it did not fetch)" if repository.is_partial else ""
     return CannotSend(f"cannot push: {why}{partial}")
 
@@ -203,7 +203,7 @@ def _add_tip(
 def _list_commits(repository: GitRepository, tips: list[RevisionId], haves: Iterable[RevisionId]) -> Revisions:
     """Return the commits reachable from `tips` and not from `haves`, parents first.
 
-    A have or one of its ancestors may be missing here. Then only haves with all their ancestors end the walk.
+    The repository may lack a have or an ancestor of one. Then only haves with all their ancestors end the walk.
     """
     wanted = b"".join([hexlify(key) + b"\n" for key in tips])
     known = [key for key in haves if len(key) == repository.id_length]
@@ -301,7 +301,7 @@ def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key
 
 
 def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDifference]) -> list[Introduced]:
-    """Return the objects that a commit introduced, its own first, from its parents' trees and its changed paths."""
+    """Return the objects that a commit introduced, itself first. `before`: the root trees of its parents."""
     records = [Introduced(revision.id, COMMIT, b"", revision.parents[:2])]
     if revision.root in before:
         return records
@@ -368,7 +368,7 @@ class _Trees:
         return [_TreeEntry(name, canonical_mode(mode), entry, _type(mode)) for mode, name, entry in rows]
 
     def _by_name(self, key: Key) -> dict[tuple[bytes, bool], _TreeEntry]:
-        """Return the entries by name and whether they are trees: a folder and a file of one name are two paths."""
+        """Return the entries, keyed by name and by whether they are trees, because git compares the two separately."""
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
@@ -414,7 +414,7 @@ def _change(path: bytes, kind: int, key: Key, was: Sequence[_TreeEntry | None]) 
 
 
 def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
-    """Return the object of a tag, tree or blob, and the objects that it reaches unless a parent carries them."""
+    """Return a tag, tree or blob and all objects that it reaches. The commit or tag that a tag names is left out."""
     records = [Introduced(revision.id, revision.type, b"", ())]
     if not revision.root:
         return records

@@ -47,11 +47,12 @@ FEW = 64
 long. The writer then uses the direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""Bytes of texts that are cached as bases. Git must read evicted texts again. Twice as much saves no time."""
+"""The most bytes of texts that are cached as possible bases. Git must read evicted texts again. Twice as much saves no
+time."""
 
 _CHUNK = 5_000
-"""The number of objects that are requested at once from a process that reads ahead. With fewer, git caches too few of
-its own bases."""
+"""The least number of objects that are requested at once from a process that reads ahead. With fewer, git caches too
+few of its own bases."""
 
 
 class _Chunk(NamedTuple):
@@ -61,7 +62,7 @@ class _Chunk(NamedTuple):
     unread: set[Key]
     """The keys of the objects that were not read yet."""
     objects: ObjectStream | Generator[GitObject]
-    """The objects that no earlier chunk has."""
+    """Yields the objects of the chunk, except those of earlier chunks, in the order of `revisions`."""
 
 
 class GitPlan:

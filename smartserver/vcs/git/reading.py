@@ -1,5 +1,5 @@
-"""Answers `Repository.read` of git repositories: shallow fetches take a part of the commits, partial ones of the
-objects.
+"""Answers `Repository.read` of git repositories: a shallow fetch gets only some of the commits, a partial fetch only
+some of the objects.
 
 Commits are selected on the graph as git's own `upload-pack` selects them. Objects are found by comparing the trees of
 each selected commit with those of its parents that the client has or that are sent before. A commit whose parents are
@@ -28,7 +28,7 @@ EDGES: Final = 16
 """The number of the client's newest commits whose trees are read whole if the parents of a sent commit are cut off."""
 
 AHEAD: Final = 256
-"""The number of commits that one `prefetch` names."""
+"""The number of commits that one `prefetch` requests."""
 
 _WANT: Final = 1
 _HAVE: Final = 2
@@ -38,7 +38,8 @@ def read(stored: RepositoryView, form: ObjectFormat, selector: bytes, question: 
     """Return the objects that a fetch requests.
 
     Raises:
-        LimitExceeded, Unsupported: the selector names too much, or this release does not know its format.
+        LimitExceeded: the selector exceeds a limit.
+        Unsupported: this release does not know the selector's format.
         MissingRevision: a want is not stored.
         NoSuchPart: an excluded ref does not exist, or no commit is selected.
     """
@@ -116,13 +117,13 @@ class _History:
         self._asked = asked
         self._flags: dict[int, int] = {}
         self._known = set(_stored(stored, asked.shallow))
-        """Commits that are shallow at the client."""
+        """The ordinals of the commits that are shallow at the client now."""
         self.shallow: list[int] = []
-        """Commits that become shallow at the client."""
+        """The ordinals of the commits that become shallow at the client."""
         self.unshallow: list[int] = []
-        """Commits that are no longer shallow for the client."""
+        """The ordinals of the commits that are no longer shallow at the client afterwards."""
         self.selected: list[int] = []
-        """Revisions that are sent, parents first."""
+        """The ordinals of the revisions that are sent, parents first."""
         self.haves: Sequence[int] = ()
 
     def select(self, wants: Sequence[int], haves: Sequence[int]) -> None:
@@ -162,7 +163,8 @@ class _History:
         return self._objects.read(self._stored.revision(ordinal)).meta == COMMIT
 
     def _by_depth(self, starts: Iterable[int], depth: int) -> tuple[Collection[int], set[int]]:
-        """Return the commits at `depth`, and the set of commits above them. A commit's depth is its shortest path."""
+        """Return the commits at `depth`, and those at a smaller depth. `starts` have depth 1; of several paths to a
+        commit, the shortest counts."""
         level, above = dict.fromkeys(starts), set[int]()
         for _ in range(depth - 1):
             above.update(level)
@@ -279,7 +281,7 @@ class _History:
         self.selected.reverse()
 
     def _follow(self) -> None:
-        """Select the annotated tags below the followed prefixes whose targets are sent, or which the client has."""
+        """Select the annotated tags below the followed prefixes whose target is sent or is already at the client."""
         if not self._asked.follow:
             return
         prefixes = tuple(pattern.rstrip(b"*") for pattern in self._asked.follow)
@@ -433,7 +435,8 @@ class _Sending:
             left += reversed(folders)
 
     def _entries(self, key: Key, bases: Sequence[Key]) -> Iterator[tuple[bytes, Key, Sequence[Key]]]:
-        """Yield each entry that differs from all `bases`: its mode and object, and their objects of that name."""
+        """Yield each entry that differs from all `bases`: its mode, its key, and the keys that the bases have at its
+        name, if they are of the same type."""
         if len(bases) == 1:
             text, base = self._objects.read(key).text, self._objects.read(bases[0]).text
             same_names = self._format.changed(text, base)

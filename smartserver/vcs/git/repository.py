@@ -22,7 +22,8 @@ from smartserver.vcs.git.shallow import read as read_shallow
 from smartserver.vcs.git.system import GIT
 
 _MAX_CHECKS = 8
-"""The most processes that look for whole revisions among the candidates. Candidates left unchecked are not offered."""
+"""If not all candidates are complete, the most further runs of git that check groups of them. Candidates left unchecked
+are not offered."""
 
 _ANCESTOR_STEPS = tuple(1 << n for n in range(13))
 """Distances from a head to the ancestors that are sent as haves. The walk to the last one takes about 0.1 s."""
@@ -110,7 +111,7 @@ class GitRepository:
 
     @property
     def id_length(self) -> int:
-        """Bytes of an object id: 20 or 32."""
+        """The number of bytes of an object id: 20 or 32."""
         return self.format.id_bytes
 
     @property
@@ -134,11 +135,11 @@ class GitRepository:
 
     @property
     def shallow_file(self) -> str:
-        """The file that names shallow commits."""
+        """The path of the file that lists the shallow commits."""
         return self.environment.get("GIT_SHALLOW_FILE") or os.path.join(self.common_dir, "shallow")
 
     def shallow(self) -> set[RevisionId]:
-        """Return the commits whose parents are cut off here."""
+        """Return the shallow commits: those whose parents the repository leaves out."""
         return read_shallow(self.shallow_file)
 
     @property
@@ -242,16 +243,16 @@ class GitRepository:
         return self.objects.find(name)
 
     def is_ancestor(self, ancestor: RevisionId, revision: RevisionId) -> bool:
-        """Tell whether `revision` is `ancestor` or descends from it. The result is False if either is missing here."""
+        """Tell whether `revision` is `ancestor` or descends from it; False if the repository lacks one of them."""
         process = self.start("merge-base", "--is-ancestor", ancestor.hex(), revision.hex())
         return process.wait() == 0
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Return at most `limit` revisions that are here with all their ancestors and content, the most useful first.
-        In a shallow or partial repository, history and objects that were left out on purpose may be missing.
+        """Return at most `limit` revisions that the repository has with all ancestors and content, the most useful
+        first. In a shallow or partial repository, history and objects that were left out on purpose may be missing.
 
-        `candidates`: the last known tips of the remote. The whole ones of these come first, then the tips of the refs,
-        and of the refs of alternates. If no candidate is whole, some ancestors of the heads follow, in case the refs
+        `candidates`: the last known tips of the remote. The complete candidates come first, then the tips of the refs,
+        and of the refs of alternates. If no candidate is complete, some ancestors of the heads follow, in case the refs
         are ahead of the remote.
         """
         refs = self.refs()
@@ -291,7 +292,7 @@ class GitRepository:
         return [refs[name] for name in sorted(refs, key=weight)]
 
     def existing(self, names: Iterable[bytes]) -> list[tuple[RevisionId, bytes]]:
-        """Return the ids and types of the `names` (ids or expressions) that are here."""
+        """Return the ids and types of those objects of `names` (ids or expressions) that the repository has."""
         asked = b"".join([name + b"\n" for name in names])
         if not asked:
             return []
@@ -304,7 +305,7 @@ class GitRepository:
         ]
 
     def present(self, keys: Collection[RevisionId]) -> set[RevisionId]:
-        """Return the members of `keys` that are here."""
+        """Return the members of `keys` whose objects the repository has. None is fetched into a partial clone."""
         if not self.is_partial or not keys:
             return {key for key, _ in self.existing([hexlify(key) for key in keys])}
         # Git before 2.44 has no other command that reports a missing object instead of fetching it.
@@ -313,13 +314,13 @@ class GitRepository:
         return {unhexlify(line.partition(b" ")[0]) for line in found.splitlines()}.intersection(keys)
 
     def _ancestors(self, heads: list[RevisionId]) -> list[RevisionId]:
-        """Return the first-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return the first-parent ancestors at the distances 1, 2, 4, 8 ... from each of `heads`, the nearest first."""
         names = [b"%s~%d" % (hexlify(head), step) for step in _ANCESTOR_STEPS for head in heads]
         return [key for key, kind in self.existing(names) if kind == b"commit"]
 
     def whole(self, keys: list[RevisionId]) -> list[RevisionId]:
-        """Return the members of `keys` whose history and content is complete here. Objects that refs reach count as
-        complete; all others are walked."""
+        """Return the members of `keys` whose history and content are complete here. Objects that refs reach count as
+        complete; all others are walked. After `_MAX_CHECKS` further checks, the rest is left out."""
         if not keys or self._reaches_all(keys):
             return keys
         present = self.present(keys)

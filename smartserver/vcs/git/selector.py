@@ -30,7 +30,7 @@ MAX_FILTERS: Final = 16
 BLOBS: Final = 0
 """The kind of a filter that leaves out blobs of at least its limit in bytes."""
 TREES: Final = 1
-"""The kind of a filter that leaves out objects of at least its limit in depth below a commit's tree."""
+"""The kind of a filter that leaves out trees and blobs whose depth is at least its limit; a root tree has depth 0."""
 
 Filter = tuple[int, int]
 """`BLOBS` or `TREES`, and its limit."""
@@ -40,10 +40,10 @@ class FetchSelector(msgspec.Struct, frozen=True, array_like=True, forbid_unknown
     """A fetch of the objects of the commits that the wants reach and the haves do not.
 
     `shallow`: commits whose parents the client lacks. `depth`: the number of commits on each path of the answer; 0
-    means all. `relative`: the depth counts from the shallow commits. `since`: only commits of that second or later.
+    means all. `relative`: the depth counts from the shallow commits. `since`: only commits of that Unix time or later.
     `excluded`: refs whose history is left out. `filters`: each object must pass all of them, unless it is wanted by its
-    id. `follow`: prefixes of refs; an annotated tag below one is sent with its target. `thin`: a base may be a record
-    of the client.
+    id. `follow`: prefixes of refs; an annotated tag below one is sent with its target. `thin`: a delta base may be a
+    record that only the client has.
     """
 
     shallow: list[bytes] = []

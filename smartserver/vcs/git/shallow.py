@@ -1,4 +1,5 @@
-"""The file `shallow` of a git repository: the commits whose parents are not here. Git's own lock guards it."""
+"""Reads and changes the file `shallow` of a git repository, which lists the commits whose parents were left out. Git's
+own lock file guards each change."""
 
 from __future__ import annotations
 
@@ -12,7 +13,7 @@ from smartserver.vcs.signals import held
 
 
 class ShallowFileError(VcsError):
-    """The file cannot be changed, or another process changed it meanwhile."""
+    """The file `shallow` is locked, cannot be parsed, or was changed by another process meanwhile."""
 
     def __init__(self, path: str, why: str) -> None:
         super().__init__(path, why)

@@ -1,8 +1,8 @@
 """Runs git's fast-export and fast-import on a local repository, and reports a bad stream in one line.
 
-Git says what is wrong with a stream but not where. It leaves a report with the last commands that it read. This process
-passes the stream on and counts its lines. The kernel says how much of it git has not read. This process then searches
-the bytes that git read last for the commands of the report, which gives the line.
+Git's message has the fault of a stream but not its line. Git leaves a crash report with the last commands that it read.
+This process writes the stream to git through a pipe, and counts its lines. The kernel tells how many bytes git left in
+the pipe. This process then searches the last bytes that git read for the commands of the report, which gives the line.
 """
 
 from __future__ import annotations
@@ -31,22 +31,22 @@ from smartserver.vcs.git.system import git_key
 
 _BLOCK: Final = 1 << 16
 _WINDOW: Final = 3 << 16
-"""Bytes of the stream that are kept: more than a pipe holds (64 KiB) plus what git reads ahead."""
+"""At least this many of the stream's last bytes are kept: more than a pipe holds (64 KiB) plus `_AHEAD`."""
 
 _AHEAD: Final = 4096
 """Bytes that git reads ahead: the buffer of C's library for a pipe."""
 
 _IDENT: Final = rb"[^<>\n]* <[^<>\n]*>  *-?[0-9]{1,19} [+-][0-9]{1,19}\n"
-"""A person and a date as git reads them in a stream."""
+"""Matches a person and a date that git can read in a stream."""
 
 _COMMIT: Final = re.compile(
     rb"tree [^\n]*\n(?:parent [^\n]*\n)*author %bcommitter %b(?:encoding [^\n]*\n)?(?:\n|\Z)" % (_IDENT, _IDENT)
 )
 _TAG: Final = re.compile(rb"object [^\n]*\ntype commit\ntag ([^\n]*)\n(?:tagger %b)?(?:\n|\Z)" % _IDENT)
-"""The heads of a commit and a tag that a stream represents completely."""
+"""These match the header of a commit and of a tag that a stream can represent completely."""
 
 _OF_TAG: Final = re.compile(rb"object [^\n]*\ntype tag\n")
-"""The beginning of a tag of a tag."""
+"""Matches the beginning of a tag of a tag."""
 
 
 _FOLDER: Final = b"40000"
@@ -117,11 +117,12 @@ def export_stream(
     output: IO[bytes],
     say: Callable[[str], object] = lambda line: None,
 ) -> None:
-    """Write the stream of `refs`, or of all refs if that is empty, parents first. `say` is called with each warning of
-    git.
+    """Write the stream of `refs`, or of all refs if `refs` is empty, parents first. `say` is called with each warning
+    of git.
 
     Raises:
         ToolFailed: git failed.
+        BrokenPipeError: the reader of `output` ended early.
     """
     words = ("fast-export", "--use-done-feature", *options, *(refs or ("--all",)))
     with scratch() as said:
@@ -141,7 +142,7 @@ def export_stream(
 
 
 class _Feed:
-    """The last part of the stream that was written to git, with its line numbers."""
+    """Keeps the last part of the stream that was written to git, and finds the numbers of lines in it."""
 
     def __init__(self) -> None:
         self._blocks: deque[bytes] = deque()
@@ -160,11 +161,11 @@ class _Feed:
             self._lines += dropped.count(b"\n")
 
     def line(self, commands: Sequence[bytes], unread: int) -> int:
-        """Return the line of the last of `commands`, the commands that git read last. Without any, return the last line
-        that git read.
+        """Return the line number of the last of `commands`, the commands that git read last. If `commands` is empty,
+        return the number of the last line that git read.
 
-        The search begins at the last command that occurs only once, mostly a `mark :7`. `unread`: the bytes that git
-        left.
+        The search begins at the last command that occurs only once, mostly a `mark :7`. `unread`: the number of bytes
+        that git left in the pipe.
         """
         text = b"\n" + b"".join(self._blocks)
         stop = max(len(text) - unread, 0)
@@ -193,7 +194,11 @@ def import_stream(
     options: Sequence[str],
     moved: Callable[[int], object] = lambda size: None,
 ) -> None:
-    """Import a stream into a repository. `moved` is called with the bytes read so far."""
+    """Import a stream into a repository. `moved` is called with the number of bytes passed to git so far.
+
+    Raises:
+        BadStream: git refused the stream or failed.
+    """
     # Git refuses features of a stream that would write another file (`--allow-unsafe-features`).
     words = ("fast-import", "--quiet", "--date-format=raw-permissive", *options)
     feed = _Feed()

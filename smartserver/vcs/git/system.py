@@ -79,7 +79,7 @@ class GitSystem(System):
         return GitFaults(self._format)
 
     def own_parents(self, key: Key, meta: bytes, text: bytes) -> tuple[RevisionId, ...]:
-        """Return the parents of a commit, or the target of a tag."""
+        """Return the parents of a commit, or the commit or tag that a tag names; empty for other objects."""
         if meta == COMMIT:
             return self._format.commit(key, text)[1]
         if meta == TAG:
@@ -89,7 +89,7 @@ class GitSystem(System):
         return ()
 
     def may_refer(self, kind: int, meta: bytes) -> bool:
-        """Tell whether a record is no blob."""
+        """Return False for a blob, which is the only object without references."""
         return meta != BLOB
 
     def is_file(self, kind: int, meta: bytes) -> bool:
@@ -154,11 +154,11 @@ class GitSystem(System):
         return ""
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return the reason why HEAD must not name a ref; empty if it may."""
+        """Return the reason why a setting must not have this value; empty if it may. HEAD must name a valid ref."""
         return self.ref_problem(value) if name == HEAD else ""
 
     def tip_meta(self, ref: bytes) -> bytes | None:
-        """Return the meta that a ref's tip must have, or None if it may be any object. A branch must be a commit."""
+        """Return the meta that a ref's tip must have; None if any object is allowed. A branch must name a commit."""
         return COMMIT if ref.startswith(HEADS) else None
 
     def tip_fact(self, meta: bytes, text: bytes) -> bytes:
@@ -166,8 +166,8 @@ class GitSystem(System):
         return self._format.tag(b"", text)[0] if meta == TAG else b""
 
     def prove_tips(self, stored: TipReader, tips: Sequence[RevisionId]) -> Sequence[Tip]:
-        """Return the tips with their attributes: of an annotated tag the id of the object that it finally points at, of
-        any other object nothing."""
+        """Return the tips with their attributes. The attributes of an annotated tag are the id of the object to which
+        it peels; those of any other object are empty."""
         peeled = dict.fromkeys(tips, b"")
         at = {tip: tip for tip in tips}
         while at:

@@ -1,1 +1,1 @@
-"""Mercurial: conversion between its changesets, manifests and files and our records, and local repositories."""
+"""Converts Mercurial's changesets, manifests and files to records and back, and reads local repositories."""

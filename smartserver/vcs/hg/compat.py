@@ -28,10 +28,10 @@ class Revlog(Protocol):
         """Tell whether the revlog has a node."""
 
     def rev(self, node: Node) -> int:
-        """Return the number of a node, which is local."""
+        """Return the revision number of a node. Each repository has its own numbers."""
 
     def node(self, rev: int) -> Node:
-        """Return the node of a number."""
+        """Return the node of a revision number."""
 
     def parents(self, node: Node) -> Sequence[Node]:
         """Return the two parents of a node; null for an absent parent."""
@@ -46,7 +46,8 @@ class Revlog(Protocol):
         """Return the size of the text in the form that is hashed."""
 
     def deltaparent(self, rev: int) -> int:
-        """Return the number of the text that the delta of this one is based on."""
+        """Return the number of the revision against which the delta of `rev` is stored; -1 if its text is stored
+        whole."""
 
     def revdiff(self, base: int, rev: int) -> bytes:
         """Return the difference between two texts in Mercurial's own form. This is fast if the difference is stored."""
@@ -56,17 +57,17 @@ class Revlog(Protocol):
 
 
 def changesets(repository: Repository) -> Any:
-    """Return the store of changesets, which has more methods than a `Revlog`."""
+    """Return the changelog, which has more methods than `Revlog` declares."""
     return repository.unfiltered().changelog
 
 
 def manifests(repository: Repository) -> Revlog:
-    """Return the store of manifests."""
+    """Return the revlog of manifests."""
     return _revlog(repository.unfiltered().manifestlog.getstorage(b""))
 
 
 def file_versions(repository: Repository, path: bytes) -> Revlog:
-    """Return the store of a file's versions."""
+    """Return the revlog of a file's versions. Mercurial does not hash the texts that are read from it."""
     store: Any = _revlog(repository.unfiltered().file(path))
     store.checkhash = _unchecked  # This object is not shared.
     found: Revlog = store
@@ -75,7 +76,7 @@ def file_versions(repository: Repository, path: bytes) -> Revlog:
 
 @contextlib.contextmanager
 def unchecked(*stores: Any) -> Iterator[None]:
-    """Keep Mercurial from hashing the texts that it reads from some stores: the receiver checks them."""
+    """Keep Mercurial from hashing the texts that it reads from these revlogs, because the receiver checks them."""
     for store in stores:
         store.checkhash = _unchecked
     try:

@@ -1,7 +1,7 @@
-"""`HgContents`: the trees and changesets of a repository, as `smartserver export`, `ls`, `cat` and `log` show them.
+"""`HgContents` reads trees and changesets from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
-Names are those of `vcs.hg.reading`. A manifest names files alone: folders follow from their paths. A subrepository is
-no node: `.hgsub` and `.hgsubstate` are files.
+Names are looked up as in `vcs.hg.reading`. A manifest lists only files; folders follow from the paths of files. A
+subrepository is not shown, but its files `.hgsub` and `.hgsubstate` are.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ AT: Final = b"@"
 """The bookmark that a clone checks out."""
 
 DEFAULT: Final = b"default"
-"""The branch that a clone checks out if no bookmark of this name exists."""
+"""The branch that a clone checks out if the bookmark `AT` does not exist."""
 
 MAX_SECONDS: Final = 1 << 53
 """The most seconds from 1970 to a date that is shown. Mercurial's own commands accept only dates of 32 bits."""
 
 MAX_METADATA: Final = 1 << 20
-"""The most bytes of a file version's metadata, which name only one other file."""
+"""The most bytes of a file version's metadata. Mercurial writes only the path and version of one other file into it."""
 
 _TYPES: Final = {b"": NodeType.FILE, b"x": NodeType.EXECUTABLE, b"l": NodeType.LINK}
 
@@ -55,7 +55,7 @@ class HgContents:
         self._branch = branch
 
     def find(self, name: str) -> RevisionId:
-        """Return the changeset of a name."""
+        """Return the changeset that a name denotes. An empty name denotes the changeset that a clone checks out."""
         raw = name.encode()
         finder = Finder(self._stored, [raw])
         found = finder.find(raw) if raw else self._default(finder)
@@ -105,7 +105,7 @@ class HgContents:
         return bytes(gathered)
 
     def size(self, node: Node) -> int:
-        """Return the bytes of a node's text. The text must be read, because it may begin with metadata."""
+        """Return the size of a node's text in bytes. The text must be read, because it may begin with metadata."""
         return self.text(node).length
 
     def header(self, revision: RevisionId) -> Header:
@@ -123,7 +123,8 @@ class HgContents:
         )
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return the line of a file, or a hash of the lines of a folder's files; None if neither is at the path."""
+        """Return a value that differs between revisions if the file or folder at a path differs: the manifest's line of
+        a file, or a hash of the lines below a folder. None if the path does not exist."""
         manifest = self._manifest(revision)
         line = _line_at(manifest, path)
         below = b"" if line else lines_starting(manifest, path + b"/" if path else b"")
@@ -170,7 +171,7 @@ def _missing(key: Key) -> ValueError:
 
 
 def _line_at(manifest: bytes, path: bytes) -> bytes:
-    """Return the line of a file; empty if no file is at the path."""
+    """Return the manifest's line of a file; empty if no file is at the path."""
     return lines_starting(manifest, path + b"\0")[:-1] if path else b""
 
 
@@ -184,7 +185,8 @@ def _folder(path: bytes) -> Node:
 
 
 def _children(lines: Sequence[bytes], start: bytes) -> Iterator[Node]:
-    """Yield the nodes in a folder. The paths of all lines begin with `start`, its path."""
+    """Yield the nodes directly in a folder. `lines`: the manifest's lines of all files below it. `start`: the folder's
+    path and a slash; empty for the root."""
     at = 0
     while at < len(lines):
         name, slash, _ = lines[at][len(start) :].partition(b"/")

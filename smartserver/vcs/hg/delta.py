@@ -13,7 +13,7 @@ from smartserver.vcs.hg.format import differing_lines
 _HUNK: Final = struct.Struct(">lll")
 
 FEW: Final = 512
-"""If the first and the last differing line are at most this many bytes apart, equal lines between them are ignored."""
+"""If all differing lines of one text lie within this many bytes, one hunk replaces them and the equal lines between."""
 
 
 def delta(text: bytes, base: bytes | None) -> bytes:

@@ -224,8 +224,8 @@ def differing(new: bytes, old: bytes) -> tuple[dict[bytes, Node], dict[bytes, No
 
 
 def differing_in(hunks: Sequence[Hunk], old: bytes) -> tuple[dict[bytes, Node], dict[bytes, Node]] | None:
-    """Return the entries that hunks add to and remove from a manifest, unchecked. Return None if a hunk does not
-    consist of whole lines."""
+    """Return the entries that hunks add to a manifest, and those that they remove. The order of lines is not checked.
+    Return None if a hunk does not consist of whole lines."""
     added = b"".join([piece for _, _, piece in hunks])
     removed = b"".join([old[start:end] for start, end, _ in hunks])
     ends = [old[at - 1 : at] for start, end, _ in hunks for at in (start, end) if at]
@@ -260,5 +260,5 @@ def _between(new: bytes, old: bytes) -> tuple[int, int, int]:
 
 
 def keys(found: dict[bytes, Node]) -> list[bytes]:
-    """Return the keys of the records that entries name."""
+    """Return the keys of the file versions in entries of a manifest."""
     return [file_key(path, node) for path, node in found.items() if node != NULL]

@@ -1,8 +1,8 @@
 """Converts the received segments of a pull to Mercurial's own changegroup (version 03).
 
 Segments go to a spool file as they are received. A changegroup has all changesets first, then all manifests, then the
-files one by one. Each row of it is a text as Mercurial's delta on the first parent's. Every record is checked against
-its key before it is given to Mercurial.
+files one by one. Each of its rows has one text: a changeset whole, any other text as Mercurial's delta against the
+text of the first parent. Every record is checked against its key before it is given to Mercurial.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from smartserver.vcs.hg.repository import HgRepository
 from smartserver.vcs.received import ReceivedRecord, ReceivedRecords
 
 FEW: Final = 5_000
-"""The most records for which no second process is started."""
+"""A clone with more records than this uses a second process."""
 
 STORES: Final = 500
-"""The number of files whose stores are kept open."""
+"""The most files whose revlogs are kept open."""
 
 _ROW: Final = struct.Struct(">20s20s20s20s20sH")
 """The head of a row: node, parents, base of the delta, changeset, flags."""
@@ -40,7 +40,7 @@ _END: Final = bytes(4)
 
 
 class Arrived(ReceivedRecords):
-    """The received changesets, in order."""
+    """Receives the segments of a pull, and makes the changegroup of the changesets in them."""
 
     def __init__(self, repository: HgRepository | None) -> None:
         """`repository`: the repository with the bases of received records. If it is None, no record has a local
@@ -51,7 +51,7 @@ class Arrived(ReceivedRecords):
         """The record whose hunks were read last, and those hunks."""
         self._stores = Cache[bytes, Revlog](STORES, lambda store: 1)
         self._is_clone = repository is None or not len(repository.changesets)
-        """True if the repository was empty before. No store of a file is opened here then: Mercurial opens it."""
+        """True if no changeset existed before. Then no revlog of a file is opened here, because Mercurial opens it."""
         writer = native("ChangegroupWriter") if self._is_clone else None
         self._writer = None if writer is None else writer(self._spool.fileno())
         """The native object that receives the records in place of this one. None if it was not built or cannot read
@@ -59,11 +59,11 @@ class Arrived(ReceivedRecords):
 
     @property
     def objects(self) -> int:
-        """The number of records, without copies."""
+        """The number of different records that were received."""
         return super().objects if self._writer is None else int(self._writer.records)
 
     def add(self, block: bytes) -> RevisionId:
-        """Add a whole segment, and return its revision; parents come first.
+        """Add a whole segment, and return its revision. The segments of its parents must be added first.
 
         Raises:
             Malformed: the segment cannot be decoded.
@@ -126,8 +126,8 @@ class Arrived(ReceivedRecords):
         return b"".join(self._row(CHANGESET, revision, revision, row, revision, lambda node: node))
 
     def _after_changesets(self, wanted: Collection[RevisionId]) -> Iterator[bytes]:
-        """Return the changegroup after its changesets. For a long clone, another process generates it while Mercurial
-        stores it."""
+        """Return the part of the changegroup that follows the changesets. For a long clone, another process generates
+        this part while Mercurial stores it."""
         # Two processes must not read files that Mercurial has open here. In a clone it has only that of the changesets
         # open, which the other process does not read.
         chunks = self._manifests_and_files(wanted)

@@ -91,5 +91,6 @@ def path_of(key: Key) -> bytes:
 
 
 def checked_file_key(key: Key, node: Node) -> Key:
-    """Return the key of a file's version with the path of `key`, which the manifest that names both proves."""
+    """Return the key of a file's version with the path of `key` and the node of its text. The manifest that refers to
+    this key proves that the two belong together."""
     return file_key(path_of(key), node)

@@ -1,4 +1,4 @@
-"""Obsolescence markers: which changesets replace another, and which markers matter to which changesets.
+"""Parses obsolescence markers (which changesets replace another), and finds the markers that matter to some changesets.
 
 The map `obsolete` has one entry for each marker. The value is Mercurial's own encoding of it (version 1). The key is
 the node of the predecessor and the start of a hash of the value, both in hex. So the markers of a changeset are found
@@ -41,13 +41,13 @@ _COUNTS: Final = _HEAD.size - 3
 """The offset of the three numbers in `_HEAD`."""
 
 _SECOND: Final = _HEAD.size + NODE_BYTES
-"""The offset of the nodes behind the predecessor."""
+"""The offset of the nodes that follow the predecessor."""
 
 _LONG_NODES: Final = 2
 """The flag of a marker with nodes of 32 bytes."""
 
 _NO_PARENTS: Final = 3
-"""The number of parents of a marker that does not name its parents."""
+"""The value in place of the number of parents, in a marker that does not record the parents of its predecessor."""
 
 _HASH_BYTES: Final = 8
 

@@ -29,7 +29,7 @@ FEW = 64
 """The most changesets for which the writer uses the direct predecessor as base."""
 
 _CACHE: Final = 32 << 20
-"""Bytes of texts that are cached as bases."""
+"""The most bytes of texts that are cached as possible bases."""
 
 _MANIFESTS: Final = 16 << 20
 """The most bytes of cached manifests. Deltas of the next manifests are computed against these."""
@@ -38,14 +38,14 @@ _CHANGESETS: Final = 10_000
 """The number of changesets whose manifests are remembered for their children."""
 
 _STORES: Final = 500
-"""The number of files whose stores are kept open."""
+"""The most files whose revlogs are kept open."""
 
 _ELSEWHERE: Final = 0xE000
 """Revlog flags of a text that is not stored in the revlog: censored, ellipsis, stored externally. All other flags
 describe how a text is stored, such as the flag of 7.2 for a merged file with copy metadata."""
 
 _PART: Final = 1 << 20
-"""Bytes of a part of a large text."""
+"""The size of each part of a large text, in bytes; the last part may be smaller."""
 
 Candidates = dict[Key, None]
 
@@ -72,7 +72,8 @@ class HgPlan:
         return type(self)(self._repository, self._nodes, self._excluded | frozenset(keys))
 
     def segments(self) -> Iterator[bytes]:
-        """Yield whole segments in the order of `graph`. The method may be called again."""
+        """Yield the segments in the order of `graph`. A segment with a large text is yielded in parts. The method may
+        be called again."""
         if self.graph:
             with rare_collections():
                 yield from HgExport(self._repository, self.bulk, self._excluded).segments(self.graph)
@@ -148,7 +149,7 @@ class HgExport:
             yield self._file(key, candidates)
 
     def _differing(self, manifest: Node, parent: Node) -> tuple[dict[bytes, Node], dict[bytes, Node]]:
-        """Return the entries that only the first and only the second of two manifests has."""
+        """Return the entries that only `manifest` has, and those that only `parent` has."""
         old = b"" if parent == NULL else self._manifest(parent)
         found = differing_in(self._hunks(MANIFEST, manifest, parent), old) if old else None
         return differing(self._manifest(manifest), old) if found is None else found
@@ -185,7 +186,7 @@ class HgExport:
     # ---- texts
 
     def _hunks(self, kind: int, key: Key, base: Key) -> list[Hunk]:
-        """Return the hunks between a text and a candidate's, in their stored form if they are stored here."""
+        """Return the hunks from the text of `base` to that of `key`: those of the stored delta if there is one."""
         if self._read[0] != (key, base):
             self._read = (key, base), self._find_hunks(kind, key, base)
         return self._read[1]

@@ -44,7 +44,7 @@ _TAG: Final = re.compile(rb"^([0-9a-f]{40}) (.+)$", re.MULTILINE)
 TAGS: Final = b".hgtags"
 
 PAGE: Final = 4 << 20
-"""Bytes of entries of the map of markers in one answer. The last entry may exceed the limit."""
+"""The most bytes of markers in one answer with a page of the map. The last marker may exceed this."""
 
 
 def read(stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:

@@ -30,7 +30,7 @@ REFUSED: Final = {
     b"largefiles": "files elsewhere (largefiles)",
     b"remotefilelog": "a part of its files' history (remotefilelog)",
 }
-"""Requirements of repositories that cannot be sent, and their names for users."""
+"""Requirements with which a repository cannot be sent, each with a description for the user."""
 
 
 class WrongFormat(VcsError):
@@ -54,7 +54,7 @@ class HgRepository:
 
     @property
     def changesets(self) -> Any:
-        """The store of changesets. Mercurial reads it again after it acquires a lock that another process has held."""
+        """The changelog. Mercurial replaces the object after it acquires a lock that another process has held."""
         return changesets(self.mercurial)
 
     @property
@@ -63,11 +63,11 @@ class HgRepository:
         return HgSystem.kinds
 
     def manifests(self) -> Revlog:
-        """Return the store of manifests."""
+        """Return the revlog of manifests."""
         return manifests(self.mercurial)
 
     def file(self, path: bytes) -> Revlog:
-        """Return the store of a file's versions."""
+        """Return the revlog of a file's versions."""
         return file_versions(self.mercurial, path)
 
     def check_format(self) -> None:
@@ -81,27 +81,27 @@ class HgRepository:
                 raise WrongFormat(what)
 
     def has(self, revision: RevisionId) -> bool:
-        """Tell whether a changeset is here."""
+        """Tell whether the repository has a changeset."""
         return revision != NULL and len(revision) == len(NULL) and bool(self.changesets.hasnode(revision))
 
     def parents(self, revision: RevisionId) -> tuple[RevisionId, ...]:
-        """Return the parents of a changeset that is here."""
+        """Return the parents of a changeset, which the repository must have."""
         return tuple([parent for parent in self.changesets.parents(revision) if parent != NULL])
 
     def missing(self, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> list[Node]:
         """Return the ancestors of `tips` that are not ancestors of `haves`, parents first.
 
-        Haves that are missing here are ignored.
+        Haves that the repository lacks are ignored.
         """
         common = [have for have in haves if self.has(have)]
         found: list[Node] = self.changesets.findmissing(common, list(tips))
         return found
 
     def complete_haves(self, candidates: Iterable[RevisionId], limit: int) -> list[RevisionId]:
-        """Return at most `limit` changesets that are here, the most useful first.
+        """Return at most `limit` changesets that the repository has, the most useful first.
 
-        `candidates`: the last known tips of the remote. Those that are here come first, then the heads. If no candidate
-        is here, some ancestors of the heads follow, in case the heads are ahead of the remote.
+        `candidates`: the last known tips of the remote. Candidates that the repository has come first, then its heads.
+        If it has no candidate, some ancestors of the heads follow, in case the heads are ahead of the remote.
         """
         known = [revision for revision in candidates if self.has(revision)]
         heads = [head for head in self.mercurial.heads() if head != NULL]
@@ -111,7 +111,7 @@ class HgRepository:
         return list(haves)[:limit]
 
     def _ancestors(self, heads: Sequence[Node]) -> list[Node]:
-        """Return the first-parent ancestors of `heads` at 1, 2, 4, 8 ..., the nearest of all heads first."""
+        """Return the first-parent ancestors at the distances 1, 2, 4, 8 ... from each of `heads`, the nearest first."""
         found: list[tuple[int, Node]] = []
         for head in heads:
             found += _steps(self.changesets.parents, head)

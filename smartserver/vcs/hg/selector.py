@@ -55,12 +55,12 @@ def decode(selector: bytes) -> RevisionNames:
 
 
 def encode_found(found: Sequence[Node]) -> bytes:
-    """Encode the changesets of the names; null for a branch."""
+    """Encode the answer: the node of each name, which is null for a branch."""
     return b"".join(found)
 
 
 def decode_found(names: RevisionNames, said: bytes) -> dict[bytes, Node]:
-    """Decode the changeset of each name; branches are left out."""
+    """Return the changeset of each name in an answer. Branches and missing bookmarks are left out."""
     nodes = [said[at : at + NODE_BYTES] for at in range(0, NODE_BYTES * len(names.names), NODE_BYTES)]
     of_names = zip(names.names, nodes, strict=False)
     return {name.removeprefix(FRAGMENT): node for name, node in of_names if node != NULL}

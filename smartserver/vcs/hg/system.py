@@ -92,7 +92,7 @@ class HgSystem(System):
         return True
 
     def is_list(self, kind: int, meta: bytes) -> bool:
-        """Tell whether a record may have many references. A file's version has three at most."""
+        """Tell whether a record may have many references. A file's version refers to at most two parents."""
         return kind != FILE
 
     def is_file(self, kind: int, meta: bytes) -> bool:
@@ -115,14 +115,16 @@ class HgSystem(System):
         return ((FILE, None, [file_key(path, parent) for parent in parents]),) if parents else NOTHING
 
     def changes(self, record: Record, base: Record) -> Changes | None:
-        """Return the versions that the differing lines of a manifest name; None for any other record."""
+        """Return the references that only `record` has and those that only `base` has, if they are manifests; else
+        None. The parents of `record` are always returned."""
         if record.kind != MANIFEST:
             return None
         now, before = differing(record.text, base.text)
         return ((FILE, None, keys(now)), (MANIFEST, None, _present(record.meta))), ((FILE, None, keys(before)),)
 
     def setting_problem(self, name: str, value: bytes) -> str:
-        """Return why a setting cannot have this value. `publishing` and `evolution` are yes or no."""
+        """Return the reason why a setting cannot have this value, or an empty string. `publishing` and `evolution` must
+        be yes or no."""
         return "" if name not in (PUBLISHING, EVOLUTION) or value in (YES, NO) else "expected yes or no"
 
     def read(self, stored: RepositoryView, selector: bytes, question: ReadScope) -> ReadPlan:
@@ -152,7 +154,8 @@ class HgSystem(System):
         tips: Sequence[RevisionId],
         beyond: Beyond,
     ) -> Mapping[str, Mapping[bytes, bytes]]:
-        """Return the public changesets of a part. An entry covers all ancestors, even if its changeset is left out."""
+        """Return the public entries of the part of a repository that `tips` reach. An entry outside the part makes its
+        ancestors in the part public, too."""
         public = _nodes(maps.get(PUBLIC, {}))
         if not public or is_publishing(settings):
             return {}
@@ -205,15 +208,15 @@ class HgSystem(System):
         return ""
 
     def entry_revision(self, table: str, key: bytes, value: bytes) -> RevisionId:
-        """Return the changeset of a bookmark or of a public entry, else an empty id. A bookmark may be before the first
-        changeset, and a marker may be about one that was never here."""
+        """Return the changeset of a bookmark or of a public entry, else an empty id. A null bookmark has none, and a
+        marker may be about a changeset that the repository never had."""
         if table == BOOKMARKS:
             return b"" if value == NULL else value
         return bytes.fromhex(key.decode()) if table == PUBLIC else b""
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """Return the right that each change needs. For a bookmark, the rights are those for a branch with one head. A
-        public or obsolete entry stays: else a user with the right to write could take away the heads of others."""
+        """Return the right that each change needs. For a bookmark, the rights are those for a branch with one head. To
+        remove a public or obsolete entry needs ADMIN, because it could hide the heads of other users."""
         if table != BOOKMARKS:
             return [EntryRight.WRITE if new is not None else EntryRight.ADMIN for _, new in changes]
         rights = [_bookmark_right(stored, *change) for change in changes]
