@@ -2,8 +2,8 @@
 
 A pack is deleted only a day after a record dropped it. So any record that names the pack was published before, and
 later writers know that it is dropped. A pack that no record names is dropped if its request is in the history, or if
-its trailer has no request, as after a repack. Any other unnamed pack stays: it may be all that is left of an answered
-push.
+it is a day old and its trailer has no request, as after a repack. Any other unnamed pack stays: it may be all that is
+left of an answered push.
 """
 
 from __future__ import annotations
@@ -93,8 +93,11 @@ def collect(line: Log, clock: Callable[[], float], kept: float = KEPT) -> int:
     superseded: list[bytes] = []
     lost: list[bytes] = []
     for pack in unnamed:
-        if now - pack.modified >= kept:
-            (superseded if is_superseded(folder, pack, state) else lost).append(pack.name)
+        is_old = now - pack.modified >= kept
+        if is_superseded(folder, pack, state, is_old=is_old):
+            superseded.append(pack.name)
+        elif is_old:
+            lost.append(pack.name)
     if lost:
         log.warning(
             "packs that no change in the log uses, kept: %d; `smartserver recover --list` shows what they are",
@@ -135,13 +138,14 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
     return looks
 
 
-def is_superseded(folder: Transport, pack: PackFile, state: State) -> bool:
-    """Tell whether a pack that no state names can be dropped without loss: a repack or prune wrote it, or its request
-    was carried out."""
+def is_superseded(folder: Transport, pack: PackFile, state: State, *, is_old: bool = True) -> bool:
+    """Tell whether a pack that no state names can be dropped without loss: its request was carried out, or a repack or
+    prune wrote it, which no longer runs if the pack `is_old`. The history forgets requests after a day, so it is
+    searched for those of young packs, too."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
-    return trailer.entry is None or state.history.find(trailer.entry.request) is not None
+    return is_old if trailer.entry is None else state.history.find(trailer.entry.request) is not None
 
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:

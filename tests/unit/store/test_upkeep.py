@@ -235,8 +235,9 @@ def test_packs_that_no_record_names(
     clock: Clock,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """One whose request was carried out with another pack is dropped when it is a day old, and deleted a day later, as
-    is a joined pack. Any other may be all that is left of an answered push: it is never deleted."""
+    """One whose request was carried out with another pack is dropped at once: the history forgets the request. A joined
+    pack is dropped when it is a day old. Both are deleted a day later. Any other may be all that is left of an answered
+    push: it is never deleted."""
     push_each(repository, history, history.line(2))
     retried, lone = (abandoned(repository, history, storage, request) for request in (b"retried", b"lone"))
     (tip,) = history.line(1, None, "retried")
@@ -247,15 +248,17 @@ def test_packs_that_no_record_names(
     there = packs(storage)
     assert repository.collect_garbage_files() == 0
     assert caplog.messages == []
+    assert set(repository.snapshot().state.dropped) == {bytes.fromhex(retried)}
     clock.now += DAY
-    assert repository.collect_garbage_files() == 0
-    assert set(repository.snapshot().state.dropped) == {bytes.fromhex(each) for each in (retried, "ab" * 16)}
+    assert repository.collect_garbage_files() == 2
+    there -= {f"{retried}.pack", f"{retried}.idx"}
+    assert packs(storage) == there
+    assert set(repository.snapshot().state.dropped) == {bytes.fromhex("ab" * 16)}
     told = "packs that no change in the log uses, kept: 2; `smartserver recover --list` shows what they are"
     assert caplog.messages == [told]
     clock.now += DAY
-    assert repository.collect_garbage_files() == 3
-    gone = {f"{retried}.pack", f"{retried}.idx", f"{'ab' * 16}.pack"}
-    assert packs(storage) == there - gone
+    assert repository.collect_garbage_files() == 1
+    assert packs(storage) == there - {f"{'ab' * 16}.pack"}
     clock.now += 10 * DAY
     assert repository.collect_garbage_files() == 0
     assert f"{lone}.pack" in packs(storage)
