@@ -80,7 +80,7 @@ class Blocks:
         self.length = self.size - TRAILER * (count + 1)
         """The size of the body in bytes."""
         if count < 1 or self.length <= BLOCK * (count - 1):
-            raise CorruptFile(name, self.size, f"{self.size} bytes, more than an index can have")
+            raise CorruptFile(name, self.size, f"{self.size} bytes, which is not the size of an index")
         whole = count == 1 or isinstance(file, bytes)
         content = self._file.read_at(0, self.size) if whole else b""
         tail = content[self.length :] if whole else self._file.read_at(self.length, self.size - self.length)

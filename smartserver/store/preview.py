@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 
 from smartserver.errors import NoSuchPart
 from smartserver.records.content import ReadScope
+from smartserver.records.limits import MAX_META
 from smartserver.records.model import Entry, Key, RevisionId
 from smartserver.records.system import system_of
 from smartserver.store.allowance import Allowance
@@ -24,8 +25,8 @@ from smartserver.store.upload import Upload
 from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 
-LONGEST_HEADER = 8 << 10
-"""The most bytes of a record's header that are read. The record's key and its base's key have at most 1,024 each."""
+LONGEST_HEADER = MAX_META + (8 << 10)
+"""The most bytes of a record's header: its meta and all else, of which its key and its base's have 1,024 at most."""
 
 
 class Preview:

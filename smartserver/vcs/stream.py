@@ -249,7 +249,8 @@ class Refs:
             found = self.marks.get(name[1:])
         else:
             ref = name.removesuffix(b"^0")
-            found = self._begun.get(ref) or self.moved.get(ref) or self.there.get(ref)
+            stored = None if ref in self.gone else self.there.get(ref)
+            found = self._begun.get(ref) or self.moved.get(ref) or stored
         if found is None:
             raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
         return found

@@ -9,7 +9,7 @@ import pytest
 from fastimport import commands
 
 from smartserver.vcs.base import BadStream
-from smartserver.vcs.stream import StreamParser
+from smartserver.vcs.stream import Refs, StreamParser
 
 COMMIT = b"commit refs/heads/master\nmark :2\ncommitter A <a@example.org> 1700000000 +0000\ndata 1\nm\n"
 BLOB = b"blob\nmark :1\ndata 3\na\nb\n"
@@ -137,3 +137,13 @@ def test_a_stream_that_is_cut_anywhere_is_read_or_refused() -> None:
         with pytest.raises(BadStream):
             read(stream[:end])
     assert len(read(stream)) == 3
+
+
+def test_a_deleted_ref_is_no_parent() -> None:
+    """Neither the commit that the stream gave it nor the one on the server."""
+    refs = Refs({b"refs/heads/x": b"1"}, {})
+    assert refs.find(b"refs/heads/x^0") == b"1"
+    refs.set(b"refs/heads/x", b"2")
+    refs.delete(b"refs/heads/x")
+    with pytest.raises(LookupError, match="no commit refs/heads/x"):
+        refs.find(b"refs/heads/x")
