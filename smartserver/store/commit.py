@@ -395,7 +395,7 @@ class Commit:
         incarnation = state.incarnation or self._incarnation
         self.upload.write_down(Trailer(incarnation, state.version, state.hash, planned.entry))
         quarantine = self.upload.quarantine
-        return [] if quarantine is None else quarantine.publication()
+        return [] if quarantine is None else quarantine.moves()
 
     def _moved_in(self, planned: PlannedCommit, head: Head | None) -> tuple[Head, LastLook | None]:
         """Move the pack to `packs`, check that the head is still the newest, and perform the last look, in one round

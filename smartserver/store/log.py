@@ -15,7 +15,7 @@
 # 2) `_open` starts from a checkpoint. `look` calls it without a head, or after a look back that failed.
 # 3) `append` publishes a record. It asks `judge` for the content, once for each state that turns out to be the
 #    newest.
-# 4) `_settled` and `_counts` find out whether a record was published when the store did not say.
+# 4) `_settled` and `_is_in` find out whether a record was published when the store did not say.
 #
 # Rules:
 #
@@ -32,7 +32,7 @@
 # The hard case is a publication whose outcome is unclear: the connection to the store broke, or a gateway answered
 # twice. Then one of four things is at the number, and `_settled` finds out which:
 #
-#      our record                 it is made; `_counts` also checks that it follows the right record
+#      our record                 it is made; `_is_in` also checks that it follows the right record
 #      another record             `judge` is asked again, on the new state
 #      nothing                    the *same bytes* are published at the *same number* again, at most `TRIES` times.
 #                                 If the first attempt lands later, it finds the number taken by itself.
@@ -141,7 +141,7 @@ class Log(LogView):
                 why = str(error)
             lost = self._clock()
             head = self._settled(base, content, after, why)
-            if head.state.incarnation == after.incarnation and self._counts(base, content, head):
+            if head.state.incarnation == after.incarnation and self._is_in(base, content, head):
                 self.make_durable(head)
                 return head
             if head.state.history.horizon.version > base.version:
@@ -237,7 +237,7 @@ class Log(LogView):
                 raise OutcomeUnknown(f"{why}; then: {error}") from error
         raise OutcomeUnknown(why)
 
-    def _counts(self, base: State, content: bytes, head: Head) -> bool:
+    def _is_in(self, base: State, content: bytes, head: Head) -> bool:
         """Tell whether the log has `content` as the record after `base`, so that the head includes it. If this returns
         False, the entries of the head may still show that it was published."""
         own, record_hash = GetPublished(record_path(base.version + 1)), hash_of(content)

@@ -110,7 +110,7 @@ class _Pruning:
                 progress(number, len(self._snapshot.packs))
                 self._packs.append(self._written(number, pack) if self._is_touched(number, pack) else pack)
             progress(len(self._packs), len(self._packs))
-            moves = [step for place in self._places for step in place.publication()]
+            moves = [step for place in self._places for step in place.moves()]
             incarnation = self._repository.randomness(16)
 
             def judge(state: State) -> tuple[bytes, State] | None:

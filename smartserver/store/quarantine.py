@@ -50,17 +50,17 @@ class Quarantine:
         self.pack = HeldFile(self)
         self._index: bytes | None = None
         """The content of the index, if it is in memory."""
-        self._published = False
+        self._is_moved = False
 
     @property
     def pack_path(self) -> str:
         """The current path of the pack."""
-        return f"{PACKS}/{self.name.hex()}.pack" if self._published else f"{self._stem}.pack"
+        return f"{PACKS}/{self.name.hex()}.pack" if self._is_moved else f"{self._stem}.pack"
 
     @property
     def index_path(self) -> str:
         """The current path of the index."""
-        return f"{PACKS}/{self.name.hex()}.idx" if self._published else f"{self._stem}.idx"
+        return f"{PACKS}/{self.name.hex()}.idx" if self._is_moved else f"{self._stem}.idx"
 
     def put_index(self, length: int, digest: bytes, index: Iterable[bytes], segments: int, records: int) -> PackEntry:
         """Write the index of the pack, or keep it in memory if the pack is in memory. Return the entry for both. A
@@ -97,12 +97,12 @@ class Quarantine:
             return {}
         return self.held_files
 
-    def publication(self) -> list[Step]:
+    def moves(self) -> list[Step]:
         """Return the steps that move both files to `packs` durably; no steps if this method was called before."""
-        if self._published:
+        if self._is_moved:
             return []
         pack, index = self.pack_path, self.index_path
-        self._published = True
+        self._is_moved = True
         moves = Rename(pack, self.pack_path)
         if self._index is None:
             return [moves, Rename(index, self.index_path), SyncDirectory(PACKS)]

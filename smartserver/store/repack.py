@@ -162,7 +162,7 @@ def repack(
                 return None
             return following(state, clock(), joins=(Join(old, entry),))
 
-        moves = place.publication()
+        moves = place.moves()
         head, kept = line.append_naming(moves, [place.pack_path, place.index_path], judge, undo)
         if entry in head.state.packs:
             return head.state

@@ -193,7 +193,7 @@ class Upload:
         return 0 if self._validator.draft is None else self._validator.draft.length
 
     def leave(self) -> None:
-        """Release memory, and keep the published pack."""
+        """Release memory, and keep the pack in `packs`."""
         self._validator.release()
 
     def abandon(self) -> None:

@@ -93,8 +93,8 @@ def test_behind_a_link_a_small_pack_is_held_until_it_is_published(
         assert index.hash == entry.index_hash
     pack.close()
     assert folder.list_directory(PACKS) == []
-    folder.perform(far.publication())
-    folder.perform(far.publication())
+    folder.perform(far.moves())
+    folder.perform(far.moves())
     assert folder.get(far.pack_path) == folder.get(near.pack_path)
     assert folder.get(far.index_path) == folder.get(near.index_path)
     assert entry.hash == folder.get(near.pack_path)[-16:]

@@ -113,7 +113,7 @@ def test_a_pack_that_is_not_wanted_is_deleted_together(stored: Stored) -> None:
     quarantine = Quarantine(stored.trips.child("project"), b"request", Repeatable(7))
     quarantine.pack.write(b"pack")
     quarantine.put_index(4, b"", [b"index"], 1, 1)
-    quarantine.folder.perform(quarantine.publication())
+    quarantine.folder.perform(quarantine.moves())
     del stored.trips.log[:]
     before = set(stored.storage.list_directory("project/packs"))
     quarantine.discard()
