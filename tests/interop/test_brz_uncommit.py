@@ -1,5 +1,7 @@
 """An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
-plugins.breezy.patches, plugins.breezy.remote."""
+plugins.breezy.patches, plugins.breezy.remote.
+
+A branch with `append_revisions_only` keeps its line of first parents, whoever knows of it."""
 
 from __future__ import annotations
 
@@ -98,3 +100,100 @@ def test_a_commit_in_a_bound_branch_does_not_bring_back_what_was_uncommitted(use
     assert "is out of date with master branch" in users.refused("bound", "commit", "-m", "mine")
     assert users.served_tip() == tip
     assert users.run("bound", "status", "--short").out == " M  one\n"
+
+
+OPTION = "append_revisions_only"
+
+REFUSED = (
+    "brz: ERROR: Operation denied because it would change the main history, which is not permitted by the "
+    'append_revisions_only setting on branch "URL/trunk/".\n'
+)
+
+
+def set_option(strict: Users) -> None:
+    """The option is set, which user b does not know."""
+    strict.ask("config, an option set", "a", "config", "-d", strict.url(), f"{OPTION}=True")
+
+
+@pytest.fixture
+def strict(changed: Begin) -> Users:
+    return changed(set_option)
+
+
+def served_revno(strict: Users) -> int:
+    tip = strict.served_tip()
+    assert tip is not None
+    return tip[0]
+
+
+def kept(strict: Users) -> None:
+    with strict.branch("a") as branch:
+        assert strict.served_tip() == (3, branch.get_rev_id(3))
+
+
+def test_a_push_that_overwrites(strict: Users) -> None:
+    said = strict.ask("push --overwrite, append only", "a", "push", "--overwrite", "-r", "2", status=3)
+    assert said.endswith(REFUSED)
+    said = strict.ask("push --overwrite, append only", "b", "push", "--overwrite", "-r", "2", strict.url(), status=3)
+    assert said == REFUSED
+    kept(strict)
+    strict.forget("b")
+    words = ("push", "--overwrite", "-r", "2", strict.url())
+    assert strict.ask("push --overwrite, append only, not remembered", "b", *words, status=3) == REFUSED
+    kept(strict)
+    strict.commit("b", "four")
+    assert "Pushed up to revision 4." in strict.ask("push --overwrite", "b", "push", "--overwrite", strict.url())
+    # The option is no more: what is remembered of it refuses nothing.
+    strict.forget("b")
+    assert strict.run("b", "config", "-d", strict.url(), "--remove", OPTION).status == 0
+    assert strict.run("a", "push", "--overwrite", "-r", "2").status == 0
+    assert served_revno(strict) == 2
+
+
+def test_a_push_that_makes_the_tip_one_that_was_merged(strict: Users) -> None:
+    """The main line would be another, though nothing is lost."""
+    assert strict.run("", "branch", "-r", "2", str(strict.path("b")), "c").status == 0
+    strict.commit("c", "other")
+    assert strict.run("c", "merge", "../b").status == 0
+    strict.commit_merge("c")
+    words = ("push", strict.url())
+    assert strict.ask("push, merged, append only, not remembered", "c", *words, status=3) == REFUSED
+    assert strict.ask("push", "c", *words, status=3) == REFUSED
+    kept(strict)
+    assert strict.run("a", "merge", "../c").status == 0
+    strict.commit_merge("a")
+    assert "Pushed up to revision 4." in strict.ask("push", "a", "push")
+    assert "No new revisions" in strict.ask("push, behind", "b", "push", strict.url())
+
+
+def test_uncommit(strict: Users) -> None:
+    words = ("uncommit", "--force", strict.url())
+    assert strict.ask("uncommit, append only", "a", *words, status=3).endswith(REFUSED)
+    assert strict.run("b", *words).err == REFUSED
+    kept(strict)
+    for kind in ("--lightweight", "-q"):
+        assert strict.run("", "checkout", kind, strict.url(), f"c{kind}").status == 0
+        done = strict.run(f"c{kind}", "uncommit", "--force")
+        assert (done.status, done.err) == (3, REFUSED), done.said
+    kept(strict)
+
+
+def test_a_checkout(strict: Users) -> None:
+    assert strict.run("", "checkout", strict.url(), "c", XDG_CACHE_HOME=str(strict.cache("c"))).status == 0
+    assert strict.run("", "branch", "-r", "2", str(strict.path("a")), "other").status == 0
+    words = ("pull", "--overwrite", "../other")
+    assert strict.ask("pull --overwrite, of a checkout, append only", "c", *words, status=3).endswith(REFUSED)
+    kept(strict)
+    strict.add("c", "four")
+    strict.ask("commit, of a checkout, met", "c", "commit", "-m", "four")
+    assert strict.served_tip() == strict.tip("c")
+    assert served_revno(strict) == 4
+
+
+def test_the_options_have_changed_since(strict: Users) -> None:
+    """Whoever takes the branch for one that may be overwritten is told by the server that it is not as he knows it."""
+    strict.ask("config, an option set, not as remembered", "b", "config", "-d", strict.url(), "answer=42")
+    assert strict.run("a", "uncommit", "--force", strict.url()).err.endswith(REFUSED)
+    assert strict.run("b", "config", "-d", strict.url(), f"{OPTION}=False").status == 0
+    assert strict.run("a", "push", "--overwrite", "-r", "2").status == 0
+    assert served_revno(strict) == 2

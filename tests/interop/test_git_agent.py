@@ -1,5 +1,7 @@
 """cli.zygote, cli.agent_run, cli.agent, cli.git_remote, cli.tls_relay, client.media.tls_relay, client.trust: git with
-an agent that outlives its commands."""
+an agent that outlives its commands.
+
+cli.entry and cli.zygote: commands that read, run by the agent."""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from pathlib import Path
 
 import pytest
 from agent_sides import PATIENCE, Blocked, User, modules, wait_for_end, wait_until, zygote_of
-from agents import of_its_own, stop, workers
+from agents import children, of_its_own, stop, workers
 from git_sides import Served
 from scripts import script
 from secure_sides import Secure
@@ -29,6 +31,105 @@ from smartserver.agent.peer import connect
 from smartserver.agent.thin import ACCEPTED, BEGIN, LAST_WORDS, _send
 
 pytestmark = [pytest.mark.interop, pytest.mark.sockets]
+
+
+@pytest.fixture(scope="module", params=["python", "c"])
+def anna(tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> Iterator[User]:
+    """A user with a loaded agent, a repository with one commit of the file `a`, and either program."""
+    in_python = os.path.dirname(sys.executable)
+    programs = in_python if request.param == "python" else str(request.getfixturevalue("compiled"))
+    folder = tmp_path_factory.mktemp("user")
+    served = tmp_path_factory.mktemp("server")
+    server = Served(served, "--anonymous", "write")
+    try:
+        with of_its_own() as agent:
+            made = User(folder, agent, server, programs)
+            del made.environment["SMARTSERVER_DEBUG"]
+            made("sh -c 'echo one >a && git add a && git commit -q -m file && git push -q origin main'")
+            (server.root / "broken").mkdir()
+            (server.root / "broken" / "root").write_bytes(b"no root")
+            yield made
+    finally:
+        server.close()
+
+
+def run(anna: User, words: str, agent: str, after: str = "") -> tuple[int, bytes, bytes]:
+    environment = {**anna.environment, "SMARTSERVER_AGENT": agent, "PYTHONUNBUFFERED": ""}
+    done = subprocess.run(
+        ["bash", "-o", "pipefail", "-c", f"smartserver {words} {after}"], cwd=anna.folder, env=environment,
+        stdin=subprocess.DEVNULL, capture_output=True, check=False, timeout=PATIENCE,
+    )  # fmt: skip
+    return done.returncode, done.stdout, done.stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "ls -l {url}",
+        "cat {url} a",
+        "log --json {url}@nowhere",
+        "list --refs {url}",
+        "list {url}/../\udcff",
+        "stats {url}",
+        "ls --help {url}",
+        "ls --no-such-option {url}",
+        "export {url} a",
+        "ls hpss://127.0.0.1:1/",
+        "-Dhpss-ban=no-such-rule ls {url}",
+    ],
+)
+def test_the_agent_says_the_same(anna: User, words: str) -> None:
+    command = words.format(url=anna.url, above=anna.url.removesuffix("project"))
+    assert run_by_worker(anna, command) == run(anna, command, "0")
+
+
+def run_by_worker(anna: User, words: str, after: str = "") -> tuple[int, bytes, bytes]:
+    """Run a command by the waiting worker, and wait until another worker has replaced it."""
+    zygote = anna.wait_until_loaded()
+    before = children(zygote)
+    done = run(anna, words, "1", after)
+    wait_until(lambda: not set(before) & set(children(zygote)))  # Else somebody ran the command himself.
+    return done
+
+
+def test_the_folder_and_the_mask_are_the_commands(anna: User) -> None:
+    folder = anna.folder / "there"
+    folder.mkdir()
+    command = f"cd there && umask 027 && smartserver export {anna.url} made"
+    done = subprocess.run(["sh", "-c", command], cwd=anna.folder, env=anna.environment, check=False)
+    assert done.returncode == 0
+    assert (folder / "made" / "a").read_text() == "one\n"
+    assert (folder / "made" / "a").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("words", ["ls {url}", "list --json {above}"])
+def test_an_output_that_is_full_is_said(anna: User, words: str) -> None:
+    command = words.format(url=anna.url, above=anna.url.removesuffix("project"))
+    by_worker = run_by_worker(anna, command, ">/dev/full")
+    assert by_worker == run(anna, command, "0", ">/dev/full")
+    assert (by_worker[0], by_worker[2]) == (1, b"smartserver: output: No space left on device\n")
+
+
+def test_a_reader_that_has_enough_is_no_error_to_speak_of(anna: User) -> None:
+    for _, _, said in (run_by_worker(anna, f"log {anna.url}", "| true"), run(anna, f"log {anna.url}", "0", "| true")):
+        assert said == b""
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_the_worker(anna: User, number: signal.Signals) -> None:
+    blocked = Blocked(anna, "smartserver export {} made")
+    try:
+        assert not modules(blocked.program(), "msgspec")
+        (worker,) = workers(zygote_of(anna))
+        os.killpg(blocked.git.pid, number)
+        _, said = blocked.git.communicate(timeout=PATIENCE)
+        assert blocked.git.returncode == 128 + number
+        assert said.strip() == ("interrupted" if number == signal.SIGINT else "")
+        wait_for_end(worker)
+        assert not list(Path(anna.folder).glob(".smartserver-*"))
+    finally:
+        blocked.close()
+
 
 HELD = "1 round trip on a held connection"
 CONNECTED = "1 round trip on a fresh connection"

@@ -140,7 +140,7 @@ def test_a_tip_that_is_nowhere(context: NotedContext, name: bytes) -> None:
 
 @pytest.mark.parametrize("name", [MAIN + b"/below", b"refs/heads"])
 def test_a_ref_lies_below_another_where_no_client_keeps_them_in_files(name: bytes) -> None:
-    """Where one does, `test_branch_create_delete` has the refusal."""
+    """Where one does, `test_repository_create_configure` has the refusal."""
     other = Project()
     line = other.history.line(1)
     other.push(line, {MAIN: line[0]}, lambda transaction: transaction.create(SILENT, KINDS, {}))

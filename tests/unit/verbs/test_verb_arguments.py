@@ -1,9 +1,11 @@
-"""verbs.fields, verbs.here: arguments of every verb, made of the examples their fields give; `.` is the branch."""
+"""verbs.fields, verbs.here: arguments of every verb, made of the examples their fields give; `.` is the branch.
+
+verbs.declare, verbs.all: what a declaration must say, and what it says when little is said."""
 
 from __future__ import annotations
 
 import enum
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Annotated, Any
 
 import msgspec
@@ -13,7 +15,7 @@ from msgspec import inspect
 from smartserver.records.model import HERE
 from smartserver.verbs import all as all_verbs
 from smartserver.verbs.all import every_verb
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Body, Context, Effect, Permission, Result, verb
 from smartserver.verbs.fields import Id, RefName
 from smartserver.verbs.here import with_branch
 from smartserver.verbs.repository_pull import PullRequest
@@ -93,30 +95,30 @@ LENGTHS = [(name, *each) for name in NAMES for each in bounded(VERBS[name].reque
 
 
 @pytest.fixture(params=NAMES)
-def verb(request: pytest.FixtureRequest) -> AnyVerb:
+def any_verb(request: pytest.FixtureRequest) -> AnyVerb:
     return VERBS[request.param]
 
 
-def test_an_unknown_argument_is_refused_and_an_unknown_result_skipped(verb: AnyVerb) -> None:
-    longer = encode([*plain(filled(verb.request_type)), b"from a later release"])
+def test_an_unknown_argument_is_refused_and_an_unknown_result_skipped(any_verb: AnyVerb) -> None:
+    longer = encode([*plain(filled(any_verb.request_type)), b"from a later release"])
     with pytest.raises(msgspec.ValidationError):
-        decode(longer, type=verb.request_type)
-    result = filled(verb.result_type)
-    assert decode(encode([*plain(result), "from a later release"]), type=verb.result_type) == result
+        decode(longer, type=any_verb.request_type)
+    result = filled(any_verb.result_type)
+    assert decode(encode([*plain(result), "from a later release"]), type=any_verb.result_type) == result
 
 
-def test_what_has_a_default_may_be_left_out_at_the_end(verb: AnyVerb) -> None:
-    fields = inspect.type_info(verb.request_type)
+def test_what_has_a_default_may_be_left_out_at_the_end(any_verb: AnyVerb) -> None:
+    fields = inspect.type_info(any_verb.request_type)
     assert isinstance(fields, inspect.StructType)
     needed = sum(field.required for field in fields.fields)
     assert all(field.required for field in fields.fields[:needed])
-    values = plain(filled(verb.request_type))
+    values = plain(filled(any_verb.request_type))
     for count in range(needed, len(values) + 1):
-        decoded = decode(encode(values[:count]), type=verb.request_type)
+        decoded = decode(encode(values[:count]), type=any_verb.request_type)
         assert plain(decoded)[:count] == values[:count]
     for count in range(needed):
         with pytest.raises(msgspec.ValidationError):
-            decode(encode(values[:count]), type=verb.request_type)
+            decode(encode(values[:count]), type=any_verb.request_type)
 
 
 @pytest.mark.parametrize(("name", "place", "kind", "most"), LENGTHS)
@@ -148,16 +150,16 @@ def test_a_field_over_its_bound_is_refused(
         decode(encode(values), type=VERBS[name].request_type)
 
 
-def test_an_enumeration_takes_its_words_only(verb: AnyVerb) -> None:
-    kind = inspect.type_info(verb.request_type)
+def test_an_enumeration_takes_its_words_only(any_verb: AnyVerb) -> None:
+    kind = inspect.type_info(any_verb.request_type)
     assert isinstance(kind, inspect.StructType)
     for number, field in enumerate(kind.fields):
-        values = plain(filled(verb.request_type))
+        values = plain(filled(any_verb.request_type))
         if isinstance(field.type, inspect.EnumType):
             assert issubclass(field.type.cls, enum.StrEnum)
             values[number] = "word of a later release"
             with pytest.raises(msgspec.ValidationError):
-                decode(encode(values), type=verb.request_type)
+                decode(encode(values), type=any_verb.request_type)
 
 
 @pytest.mark.parametrize("field", ["ref", "tip"])
@@ -224,10 +226,114 @@ def ref_fields(kind: inspect.Type, name: str) -> list[str]:
     return []
 
 
-@pytest.mark.parametrize("verb", every_verb(), ids=lambda verb: verb.name)
-def test_every_verb_takes_it_wherever_it_takes_a_ref(verb: AnyVerb) -> None:
+@pytest.mark.parametrize("any_verb", every_verb(), ids=lambda each: each.name)
+def test_every_verb_takes_it_wherever_it_takes_a_ref(any_verb: AnyVerb) -> None:
     """A field that is called one is one: its type says so, so that nothing is done to a branch called `.`."""
-    named = ref_fields(inspect.type_info(verb.request_type), "")
-    encoded = msgspec.msgpack.encode(filled(verb.request_type)).replace(b"\xc4\x0frefs/heads/main", b"\xc4\x01.")
-    given = with_branch(msgspec.msgpack.decode(encoded, type=verb.request_type), trunk)
+    named = ref_fields(inspect.type_info(any_verb.request_type), "")
+    encoded = msgspec.msgpack.encode(filled(any_verb.request_type)).replace(b"\xc4\x0frefs/heads/main", b"\xc4\x01.")
+    given = with_branch(msgspec.msgpack.decode(encoded, type=any_verb.request_type), trunk)
     assert msgspec.msgpack.encode(given).count(b"\xc4\x0a" + TRUNK) == len(named)
+
+
+class Asked(Arguments, frozen=True):
+    """An argument."""
+
+    name: bytes
+
+
+class Told(Result, frozen=True):
+    """A result."""
+
+    name: bytes
+
+
+@pytest.fixture(autouse=True)
+def _verbs_as_they_were() -> Iterator[None]:
+    before = dict(VERBS)
+    yield
+    VERBS.clear()
+    VERBS.update(before)
+
+
+def test_what_is_left_out_is_the_strictest() -> None:
+    @verb("Test.plain")
+    def plain(context: Context, request: Asked) -> Told:
+        """Say it again.
+
+        At length.
+        And more.
+        """
+        return Told(request.name)
+
+    assert VERBS["Test.plain"] is plain
+    assert plain in every_verb()
+    assert (plain.effect, plain.body, plain.permission) == (Effect.MUTATE, Body.NONE, Permission.WRITE)
+    assert (plain.is_vfs, plain.own_verdict, plain.site_wide, plain.finds_above, plain.long, plain.alone) == (
+        False,
+    ) * 6
+    assert plain.errors == ()
+    assert plain.summary == "Say it again."
+    assert plain.description.startswith("At length.")
+    assert plain.description.endswith("And more.")
+    assert (plain.request_type, plain.result_type) == (Asked, Told)
+
+
+def test_a_name_is_declared_once() -> None:
+    def ping(context: Context, request: Asked) -> Told:
+        """Say it again."""
+        return Told(request.name)
+
+    before = VERBS["Server.ping"]
+    with pytest.raises(TypeError, match=r"'Server\.ping' is declared twice"):
+        verb("Server.ping")(ping)
+    assert VERBS["Server.ping"] is before
+
+
+def test_a_docstring_is_needed() -> None:
+    def silent(context: Context, request: Asked) -> Told:
+        return Told(request.name)
+
+    with pytest.raises(TypeError, match=r"'Test\.silent' has no docstring"):
+        verb("Test.silent")(silent)
+    assert "Test.silent" not in VERBS
+
+
+def no_request(context, request) -> Told:  # type: ignore[no-untyped-def]  # noqa: ANN001
+    """Lacks the type of its request."""
+    return Told(b"")
+
+
+def no_result(context, request: Asked):  # type: ignore[no-untyped-def]  # noqa: ANN001, ANN201
+    """Lacks the type of its result."""
+
+
+def request_of_another_kind(context: Context, request: Told) -> Told:
+    """Takes a result."""
+    return request
+
+
+def result_of_another_kind(context: Context, request: Asked) -> Asked:
+    """Gives arguments."""
+    return request
+
+
+@pytest.mark.parametrize(
+    ("function", "why"),
+    [
+        (no_request, "`request` is not annotated"),
+        (request_of_another_kind, "`request` is not annotated"),
+        (no_result, "what it returns is not annotated"),
+        (result_of_another_kind, "what it returns is not annotated"),
+    ],
+)
+def test_both_types_are_needed(function: Callable[..., Told], why: str) -> None:
+    with pytest.raises(TypeError, match=why):
+        verb("Test.untyped")(function)
+    assert "Test.untyped" not in VERBS
+
+
+def test_every_verb_comes_by_name() -> None:
+    names = [each.name for each in every_verb()]
+    assert names == sorted(VERBS)
+    assert {name.partition(".")[0] for name in names if "." in name} == {"Branch", "Map", "Repository", "Server"}
+    assert {each.name for each in every_verb() if each.is_vfs} == {name for name in names if "." not in name}

@@ -1,29 +1,186 @@
-"""vcs.bzr.revision, vcs.bzr.meta, vcs.bzr.system: revisions, inventories and meta, read strictly."""
+"""vcs.bzr.revision, vcs.bzr.meta, vcs.bzr.system: revisions, inventories and meta, read strictly; a pushed revision is
+whole. vcs.bzr.compat: what it gives of Breezy, wherever this release has it."""
 
 from __future__ import annotations
 
 import hashlib
 import random
+import re
+import zlib
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
 
+import breezy
+import breezy.bzr  # Its own formats.
 import pytest
+from breezy.bzr.pack_repo import RetryWithNewPacks
+from breezy.controldir import ControlDir, format_registry
 from bzr_samples import FIRST, SECOND
 
 from smartserver.records.limits import MAX_PARENTS
 from smartserver.records.model import Record
+from smartserver.vcs.base import VcsError
+from smartserver.vcs.bzr import compat as brz_compat
 from smartserver.vcs.bzr.compat import StoreKey
-from smartserver.vcs.bzr.kinds import SIGNATURE
+from smartserver.vcs.bzr.complete import References
+from smartserver.vcs.bzr.kinds import CHK, INVENTORY, SIGNATURE, TEXT
 from smartserver.vcs.bzr.meta import NO_PARENTS, inventory_meta, inventory_parents
 from smartserver.vcs.bzr.revision import MAX_PROPERTIES, BrzRevision, Inventory, read_inventory, read_revision
 from smartserver.vcs.bzr.system import BzrSystem
 
-REVISION, INVENTORY = (record.text for record in SECOND[:2])
+PAGES = {record.key for record in FIRST + SECOND if record.kind == CHK}
+TEXTS = {record.key for record in FIRST + SECOND if record.kind == TEXT}
+
+
+class Here:
+    """A repository that has these pages and texts."""
+
+    def __init__(self, *keys: bytes) -> None:
+        self.chk_bytes = self.texts = self
+        self.keys = {tuple(key.split(b"\0")) for key in keys}
+
+    def get_parent_map(self, keys: Any) -> dict[tuple[bytes, ...], None]:
+        return dict.fromkeys(self.keys.intersection(keys))
+
+
+def taken(*, kept: bool = True) -> References:
+    """The references of both revisions; the second one's page rests on the first one's."""
+    found = References(kept=kept)
+    for record in FIRST:
+        if record.kind == CHK:
+            found.page(record.text, None)
+    named = found.page(SECOND[2].text, FIRST[2].text)
+    assert named[b"readme-id\0joe@example.org-2"] == hashlib.sha1(SECOND[-1].text).hexdigest().encode()
+    for record in FIRST + SECOND:
+        if record.kind == INVENTORY:
+            found.inventory(record.text)
+    return found
+
+
+def test_all_that_is_referred_to_came_or_is_here() -> None:
+    repository: Any = Here()
+    taken().check(repository, PAGES, TEXTS)
+    for missing in PAGES | TEXTS:
+        what, named = "page" if missing in PAGES else "text", re.escape(" of ".join(missing.decode().split("\0")))
+        with pytest.raises(VcsError, match=f"the pulled revisions refer to a {what} that is missing: {named}$"):
+            taken().check(repository, PAGES - {missing}, TEXTS - {missing})
+        there: Any = Here(missing)
+        taken().check(there, PAGES - {missing}, TEXTS - {missing})
+
+
+def test_nothing_is_kept_where_breezy_looks_for_it() -> None:
+    found = taken(kept=False)
+    head = b"chknode:\n65536\n1\n2\n\n"
+    found.page(head + b"a\0sha1:%040d\n" % 1, None)
+    nothing: Any = Here()
+    found.check(nothing, (), ())  # Nothing that it would look for.
+    with pytest.raises(ValueError, match="cannot be read as an inventory"):
+        found.inventory(b"nothing")
+
+
+def test_of_a_page_of_pages_only_what_differs_from_its_base_is_read() -> None:
+    """Breezy keeps what a page refers to that came before; so the base's own lines are not looked at again."""
+    head = b"chknode:\n65536\n1\n2\n\n"
+    old = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 2)
+    new = head + b"a\0sha1:%040d\nb\0sha1:%040d\n" % (1, 3)
+    found = References()
+    assert found.page(new, old) == {}
+    for base in (None, b"a leaf, which no page of pages rests on"):
+        whole = References()
+        whole.page(new, base)
+        for key, lacking in ((b"sha1:%040d" % 1, whole), (b"sha1:%040d" % 3, found)):
+            here: Any = Here(*({b"sha1:%040d" % n for n in (1, 3)} - {key}))
+            with pytest.raises(VcsError, match="the pulled revisions refer to a page"):
+                lacking.check(here, (), ())
+    nothing: Any = Here(b"sha1:%040d" % 3)
+    found.check(nothing, (), ())
+
+
+def test_what_cannot_be_read() -> None:
+    with pytest.raises(ValueError, match="cannot be read as a leaf"):
+        References().page(b"no page", None)
+    with pytest.raises(ValueError, match="cannot be read as an inventory"):
+        References().inventory(b"nothing")
+
+
+KEYS = [(b"file-%d" % (number % 3), b"revision-%03d" % number) for number in range(40)]
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Any]:
+    """The texts of a repository of Breezy's, in two packs: one is a folder's and empty, the others much alike."""
+    if breezy.get_global_state() is None:
+        breezy.initialize()
+    made = ControlDir.create(str(tmp_path), format=format_registry.make_controldir("2a")).create_repository()
+    for keys in (KEYS[:25], KEYS[25:]):
+        with made.lock_write():
+            made.start_write_group()
+            for key in keys:
+                lines = [] if key == KEYS[7] else [b"line %d of %b\n" % (n, key[n % 2]) for n in range(50)]
+                made.texts.add_lines(key, [KEYS[KEYS.index(key) - 3]] if key in KEYS[3:] else [], lines)
+            made.commit_write_group()
+    with made.lock_read():
+        yield made.texts
+
+
+def streamed(store: Any, keys: Iterable[tuple[bytes, ...]]) -> dict[tuple[bytes, ...], tuple[bytes, Any]]:
+    """The texts that Breezy itself gives."""
+    found = store.get_record_stream(keys, "unordered", True)
+    return {each.key: (each.get_bytes_as("fulltext"), each.parents) for each in found if each.storage_kind != "absent"}
+
+
+def read(store: Any, keys: Iterable[tuple[bytes, ...]]) -> dict[tuple[bytes, ...], tuple[bytes, Any]]:
+    found = list(brz_compat.read_texts(store, keys))
+    assert len({key for key, _, _ in found}) == len(found)
+    return {key: (text, parents) for key, text, parents in found}
+
+
+def test_texts_are_those_that_breezy_gives(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for keys in (KEYS, KEYS[20:30], [*KEYS[:2], (b"file-0", b"elsewhere")], []):
+        expected = streamed(store, keys)
+        assert len(expected) == len(set(keys) & set(KEYS))
+        assert read(store, iter(keys)) == expected
+        # Without a stream.
+        with monkeypatch.context() as patch:
+            patch.setattr(type(store), "get_record_stream", None)
+            assert read(store, keys) == expected
+            patch.setattr(brz_compat.groupcompress, "BATCH_SIZE", 1)
+            assert read(store, keys) == expected
+
+
+def test_texts_of_a_store_that_rests_on_others_are_breezys_to_find(store: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    expected = streamed(store, KEYS)
+    monkeypatch.setattr(brz_compat, "_from_blocks", None)
+    monkeypatch.setattr(store, "_immediate_fallback_vfs", [store.without_fallbacks()])
+    assert read(store, KEYS) == expected
+
+
+@pytest.mark.parametrize(
+    "wrong", [RetryWithNewPacks(None, False, (None, None, None)), zlib.error(), ValueError(), AttributeError()]
+)
+def test_what_cannot_be_read_breezy_is_asked_for(store: Any, wrong: Exception, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A pack that was joined to others meanwhile it looks for, of a damaged one it says what there is to say."""
+    expected = streamed(store, KEYS)
+    blocks = type(store)._get_blocks
+
+    def some(self: Any, memos: list[Any]) -> Iterator[Any]:
+        yield next(blocks(self, memos))
+        monkeypatch.setattr(type(store), "_get_blocks", blocks)
+        raise wrong
+
+    monkeypatch.setattr(type(store), "_get_blocks", some)
+    assert read(store, KEYS) == expected
+
+
+REVISION, CHANGED_INVENTORY = (record.text for record in SECOND[:2])
 
 # ---- revisions
 
 
 def test_a_revision() -> None:
     parents = (b"joe@example.org-1", b"ghost@example.org-1")
-    inventory = hashlib.sha1(INVENTORY).hexdigest().encode()
+    inventory = hashlib.sha1(CHANGED_INVENTORY).hexdigest().encode()
     properties = {b"branch-nick": b"t", b"bugs": b"https://example.org/7 fixed"}
     assert read_revision(REVISION) == BrzRevision(
         b"joe@example.org-2", parents, inventory, b"Joe <joe@example.org>", b"1000000001.000", 0, properties, b"Second"
@@ -115,7 +272,7 @@ def test_a_revision_of_more_parents_or_properties_than_it_may_have() -> None:
 
 
 def test_an_inventory() -> None:
-    assert read_inventory(INVENTORY) == Inventory(b"joe@example.org-2", b"root-id", SECOND[2].key, FIRST[3].key)
+    assert read_inventory(CHANGED_INVENTORY) == Inventory(b"joe@example.org-2", b"root-id", SECOND[2].key, FIRST[3].key)
 
 
 @pytest.mark.parametrize(
@@ -137,9 +294,9 @@ def test_an_inventory() -> None:
     ],
 )
 def test_no_inventory(old: bytes, new: bytes) -> None:
-    assert INVENTORY.count(old) == 1
+    assert CHANGED_INVENTORY.count(old) == 1
     with pytest.raises(ValueError, match=r"cannot be read as an inventory|search keys are b'hash-16-way'"):
-        read_inventory(INVENTORY.replace(old, new))
+        read_inventory(CHANGED_INVENTORY.replace(old, new))
 
 
 RULES = BzrSystem()
