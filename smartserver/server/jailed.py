@@ -85,6 +85,11 @@ class JailedTransport(Transport):
     def link(self, source: str, target: str) -> None:
         self._move(self._root.link, source, target)
 
+    def withdraw(self, path: str, aside: str) -> None:
+        with _named(aside):
+            self._changed(aside)
+        super().withdraw(path, aside)
+
     def _move(self, move: Callable[[str, str], None], source: str, target: str) -> None:
         with _named(source):
             old = self._changed(source)
