@@ -114,7 +114,7 @@ class TlsPeers(TcpPeers):
 
     def play(self, connection: socket.socket) -> None:
         connection.settimeout(None)
-        with self._context.wrap_socket(connection.dup(), server_side=True) as secured:  # The server shuts the first one.
+        with self._context.wrap_socket(connection.dup(), server_side=True) as secured:  # `Server` shuts the first.
             if self.peer is Peer.TAKES_NOTHING:
                 play(self.peer, secured.fileno(), secured.fileno())
             elif self.peer is Peer.SAYS_TEXT:
