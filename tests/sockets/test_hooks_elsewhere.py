@@ -10,11 +10,13 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
+from access_rules import ADMIN
 from builders import MAIN, History, request_id
 from dialogs import Dialog, Served, message
 from history_sources import HistorySource
 from postgres import Postgres
 from pushing import connected, push
+from scripts import script
 from serving import Server
 from versitygw import S3
 
@@ -34,7 +36,6 @@ pytestmark = pytest.mark.sockets
 SECRET = b"hunter2, which nobody may know\n" * 99
 
 HOOK = """\
-#!/bin/sh
 cat > {folder}/asked
 {python} -m smartserver.cli.main log -q "$SMARTSERVER_NEW" > {folder}/seen 2>&1
 {python} -m smartserver.cli.main ls -R "$SMARTSERVER_NEW" >> {folder}/seen 2>&1
@@ -71,11 +72,9 @@ def test_a_hook_reads_what_a_push_would_make(store: Transport, tmp_path: Path) -
     served.push([first], {MAIN: first})
     wrong = history.commit({**history.files(first), "secret": SECRET}, (first,), "wrong")
     right = history.commit({**history.files(first), "public": b"x\n"}, (first,), "right")
-    script = tmp_path / "check"
-    script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))
-    script.chmod(0o755)
+    check = script(tmp_path / "check", HOOK.format(folder=tmp_path, python=sys.executable))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SMARTSERVER_AGENT": "0"}
-    served.site.hooks = Hooks(lambda: [Hook(HookText("**", [str(script)]))], variables)
+    served.site.hooks = Hooks(lambda: [Hook(HookText("**", [check]))], variables)
     before = served.repository().folder.list_directory(PACKS)
     answer = ask(served, wrong)
     assert isinstance(answer, Failure)
@@ -91,26 +90,13 @@ def test_a_hook_reads_what_a_push_would_make(store: Transport, tmp_path: Path) -
     assert served.refs() == {MAIN: right}
 
 
-RULES = """
-[[rules]]
-who = ["anonymous"]
-path = "**"
-may = "admin"
-
-[[hooks]]
-path = "**"
-before = ["{hook}"]
-"""
-
-
 @pytest.mark.needs("versitygw")
 def test_a_server_of_a_bucket_says_where_it_is(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = s3.bucket()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    script = tmp_path / "check"
-    script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))
-    script.chmod(0o755)
-    (tmp_path / "access.toml").write_text(RULES.format(hook=script))
+    check = script(tmp_path / "check", HOOK.format(folder=tmp_path, python=sys.executable))
+    rules = ADMIN.replace("anna", "anonymous")
+    (tmp_path / "access.toml").write_text(f'{rules}[[hooks]]\npath = "**"\nbefore = ["{check}"]\n')
     history = History()
     (first,) = history.line(1)
     wrong = history.commit({**history.files(first), "secret": SECRET}, (first,), "wrong")

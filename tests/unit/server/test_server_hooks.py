@@ -11,9 +11,12 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from access_rules import ADMIN
 from builders import GIT, MAIN, SETTINGS
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 from memory_transport import MemoryTransport
+from processes import is_alive
+from scripts import script
 from session_calls import BODY, CREATION, INSERT, PULL, code, refused, set_ref
 
 from smartserver.errors import RefusedByHook
@@ -36,7 +39,6 @@ from smartserver.wire.events import Progress
 from smartserver.wire.messages import PUSH_OPTIONS, Failure, Reply, decode_progress, raw
 from transports.local import LocalTransport
 
-RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 SIDE = b"refs/heads/side"
 
 
@@ -67,19 +69,8 @@ def use(served: Served, *hooks: Hook) -> None:
     served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath}, verdicts)
 
 
-def script(folder: Path, text: str) -> str:
-    path = folder / "check"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-def lives(pid: int) -> bool:
-    """True if a process is there that was not killed."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def use_script(served: Served, folder: Path, text: str, limit: int = 30) -> None:
+    use(served, hook(script(folder / "check", text), limit=limit))
 
 
 Run = Callable[..., str]
@@ -124,13 +115,13 @@ def new_revision(served: Served, *, request: int = 1, age: int = 0, force: bool 
 )
 def test_a_hook_that_is_wrong_is_named(entry: str, why: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
-        AccessRules(f"{RULE}[[hooks]]\n{entry}\n".encode())
+        AccessRules(f"{ADMIN}[[hooks]]\n{entry}\n".encode())
     assert why in str(wrong.value)
 
 
 def test_which_hooks_are_about_a_path() -> None:
     rules = AccessRules(
-        f"""{RULE}
+        f"""{ADMIN}
         [[hooks]]
         path = "team/*"
         before = ["/one"]
@@ -150,7 +141,7 @@ def test_which_hooks_are_about_a_path() -> None:
 
 
 def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f"cat > {tmp_path}/told; pwd; echo; printf ' no\\033 \\n'; exit 3")))
+    use_script(served, tmp_path, f"cat > {tmp_path}/told; pwd; echo; printf ' no\\033 \\n'; exit 3")
     before = served.files()
     wrong = refused(new_revision(served))
     assert isinstance(wrong, RefusedByHook)
@@ -173,7 +164,7 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
 def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
     served.site.clock = time.monotonic
-    use(served, hook(script(tmp_path, "sleep 1.2")))
+    use_script(served, tmp_path, "sleep 1.2")
     last = list(served.history.parents)[3]
     dialog = Dialog(served.site)
     assert code(dialog.ask(message(INSERT, set_ref(last), flags=BODY), served.history.body([last]), 1)) == "ok"
@@ -183,10 +174,8 @@ def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, mo
 
 def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    for folder, text in ((one, "exit 0"), (two, "echo second; exit 1")):
-        folder.mkdir()
-        script(folder, text)
-    use(served, hook(str(one / "check")), hook(str(two / "check")), hook("/nowhere/third"))
+    hooks = [hook(script(one / "check", "exit 0")), hook(script(two / "check", "echo second; exit 1"))]
+    use(served, *hooks, hook("/nowhere/third"))
     assert str(refused(new_revision(served))) == "refused by the server's hook check: second"
     use(served, hook("/nowhere/third"))
     assert str(refused(new_revision(served, request=2))).endswith("it cannot be run: No such file or directory")
@@ -197,19 +186,20 @@ def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
 )
 def test_all_that_it_started_ends_with_it(served: Served, tmp_path: Path, end: str, why: str) -> None:
     child = tmp_path / "child"
-    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; {end}"), limit=1 if end == "wait" else 30))
+    limit = 1 if end == "wait" else 30
+    use_script(served, tmp_path, f"sleep 1000 & echo $! > {child}; {end}", limit)
     before = served.files()
     assert str(refused(new_revision(served))).endswith(why)
     pid = int(child.read_text())
     deadline = time.monotonic() + 60
-    while lives(pid):
+    while is_alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert served.files() == before
 
 
 def test_deletions_are_judged_too(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f'cat >> {tmp_path}/told; test -z "$SMARTSERVER_NEW" && echo gone; exit 1')))
+    use_script(served, tmp_path, f'cat >> {tmp_path}/told; test -z "$SMARTSERVER_NEW" && echo gone; exit 1')
     tip = served.refs()[MAIN]
     served.push([], {SIDE: tip})
     branch = (branch_delete, BranchDeleteRequest(SIDE, tip))
@@ -223,7 +213,7 @@ def test_deletions_are_judged_too(served: Served, tmp_path: Path) -> None:
 
 
 def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f'cat > {tmp_path}/told; ls "$SMARTSERVER_NEW/packs" | wc -l; exit 1')))
+    use_script(served, tmp_path, f'cat > {tmp_path}/told; ls "$SMARTSERVER_NEW/packs" | wc -l; exit 1')
     (first, *_) = served.history.parents
     asked = message(CREATION, INSERT, set_ref(first), flags=BODY, path="new")
     assert str(refused(Dialog(served.site).ask(asked, served.history.body([first]), 1))).endswith(": 2")
@@ -239,7 +229,7 @@ def copied(served: Served, part: CopyPart, tip: bytes, number: int, *calls: Call
 
 def test_a_copy_in_parts_is_judged_with_its_last(served: Served, tmp_path: Path) -> None:
     """Nobody sees it before. All that it made is told then."""
-    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told")))
+    use_script(served, tmp_path, f"cat >> {tmp_path}/told")
     first, second, *_ = served.history.parents
     note = (map_update, MapUpdateRequest("notes", MapKind.OPAQUE, [EntryChange(b"key", b"text")]))
     assert code(copied(served, CopyPart.MORE, first, 5, set_ref(first, SIDE), note)) == "ok"
