@@ -28,22 +28,13 @@ from smartserver.store.repository import PackRepository
 from smartserver.verbs.rules import Rule
 from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.connection import Connection, Role
-from smartserver.wire.events import Event, PeerClosed, Reply, Request
+from smartserver.wire.events import Request
 from smartserver.wire.messages import encode
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
 
 PING = encode(message((server_ping, PingRequest()), path=""))
-
-
-def events_of(data: bytes, client: Connection) -> list[Event]:
-    client.receive_data(data)
-    client.receive_eof()
-    found: list[Event] = []
-    while (event := client.next_event()) is not None:
-        found.append(event)
-    return found
 
 
 def test_ipv6(tmp_path: Path) -> None:
@@ -118,14 +109,6 @@ def test_packs_are_joined_by_a_server_of_one_push_after_its_client_left(tmp_path
 def push_none(remote: RemoteRepository, history: History) -> Outcome:
     (done,) = remote.push(PushRequest([RefUpdate(b"refs/heads/x", None)], HistorySource(history), NEW)).refs
     return done.outcome
-
-
-def test_the_end_of_its_input_ends_it(tmp_path: Path) -> None:
-    client = Connection(Role.CLIENT)
-    process = serve_streams(tmp_path)
-    out, err = process.communicate(client.send(Request(1, PING)), timeout=PATIENCE)
-    assert [type(event) for event in events_of(out, client)] == [Reply, PeerClosed]
-    assert (process.returncode, err) == (0, b"")
 
 
 @pytest.mark.parametrize("ended", ["output", "both at once"])
