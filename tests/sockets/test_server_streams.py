@@ -111,7 +111,7 @@ def push_none(remote: RemoteRepository, history: History) -> Outcome:
     return done.outcome
 
 
-@pytest.mark.parametrize("ended", ["output", "both at once"])
+@pytest.mark.parametrize("ended", ["input", "output", "both at once"])
 def test_a_client_that_is_gone_ends_it(tmp_path: Path, ended: str) -> None:
     """A server that nobody reads any more must not stay behind."""
     process = serve_streams(tmp_path)
@@ -122,11 +122,12 @@ def test_a_client_that_is_gone_ends_it(tmp_path: Path, ended: str) -> None:
         process.stdin.write(client.send(Request(number, PING)))
         process.stdin.flush()
         assert process.stdout.read(16)
-    process.stdout.close()
+    if ended != "input":
+        process.stdout.close()
     if ended != "output":
         process.stdin.close()
     assert process.wait(PATIENCE) == 0
     assert process.stderr is not None
     assert process.stderr.read() == b""
-    process.stderr.close()
-    process.stdin.close()
+    for each in (process.stdin, process.stdout, process.stderr):
+        each.close()
