@@ -1,4 +1,5 @@
-"""netem.packets.network: TCP between two, its rounds, how late the emulator was, and what a link does to packets.
+"""netem.packets.network: TCP between two, its rounds, how late the emulator was, and what a link does to packets;
+netem.pytest_plugin: the network as a fixture.
 
 Times are read as whole round trips, of an RTT that a busy machine does not reach by being late."""
 
@@ -20,10 +21,11 @@ from processes import state
 from netem.counter import Counts
 from netem.effects import Blackhole, Corrupt, Duplicate, Effect, Jitter, Loss, Rate, Stall
 from netem.link import Link
-from netem.packets.network import CLIENT, SERVER
+from netem.packets.network import CLIENT, SERVER, Packets
 from netem.timekeeping import PAUSE
 
 pytestmark = pytest.mark.packets
+pytest_plugins = ["pytester"]
 
 RTT = 0.2
 TRIES = 5
@@ -188,3 +190,44 @@ def test_datagrams_that_were_sent_as_one_train(start: Start, link: Link) -> None
         counts = network.take()
         assert (counts.packets_up, counts.not_tcp, counts.rounds) == (3, 3, 0)
         assert network.take().not_tcp == 0
+
+
+@pytest.fixture
+def netem_rtt() -> float:
+    return 0.01
+
+
+@pytest.mark.max_round_trips(2)
+def test_a_cold_request(packet_network: Packets) -> None:
+    assert packet_network.link == Link(0.01)
+    with Source(packet_network) as source, source.connect() as client:
+        ask(client, 100)
+
+
+class TestAnotherLink:
+    @pytest.fixture
+    def netem_packet_link(self) -> Link:
+        return Link(0.004, down=[Loss(0.2, seed=1)])
+
+    def test_it_loses_packets(self, packet_network: Packets) -> None:
+        with Source(packet_network) as source, source.connect() as client:
+            ask(client, 60_000)
+        assert packet_network.take().dropped > 0
+
+
+def run(pytester: pytest.Pytester, body: str) -> pytest.RunResult:
+    pytester.makepyfile(f"import os, signal, pytest\n{body}")
+    return pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+
+def test_a_network_that_failed_under_a_test_is_an_error(packet_network: Packets, pytester: pytest.Pytester) -> None:
+    result = run(
+        pytester,
+        """
+def test_it(packet_network):
+    os.kill(packet_network._process.pid, signal.SIGKILL)
+    packet_network._process.wait()
+""",
+    )
+    result.assert_outcomes(passed=1, errors=1)
+    result.stdout.fnmatch_lines(["*PacketsError: the * of the packet network failed*"])

@@ -299,11 +299,6 @@ def spoilt_down(at: int) -> Link:
     return Link(1.0, down=[Spoilt(at)])
 
 
-def cut_down(at: int) -> Link:
-    """A medium on which the server's bytes end there."""
-    return Link(1.0, down=[Cut(at)])
-
-
 def begun() -> Stage:
     """Return a stage at the second revision."""
     return staged(LINE[1])()[1]
@@ -353,7 +348,7 @@ def test_others_push_between_a_push_and_its_repetition() -> None:
         theirs = stage.joint.remote(PATH, other)
         theirs.push(PushRequest([RefUpdate(TOPIC, SIDE[0])], HistorySource(HISTORY), NEW))
         # Requests of this client are answered 1.5 s after it begins to connect; it repeats at 2.2 s.
-        stage.joint.network.links.append(cut_down(0))
+        stage.joint.network.links.append(Link(1.0, down=[Cut(0)]))
         force = SetLastRevisionRequest(MAIN, SIDE[0], Rule.FORCE)
         moved: list[bytes] = []
 

@@ -14,8 +14,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
-from on_threads import PATIENCE, echo, read, serving
-from proxied import LONG, RTT, ask, connect, nobody, read_all
+from on_threads import PATIENCE, ask, echo, nobody, read, serving
 
 from netem.counter import Counts
 from netem.effects import Blackhole, Cut, Stall
@@ -24,6 +23,20 @@ from netem.proxy import Proxy, ProxyError
 from netem.proxy_connection import KERNEL_BUFFER, ProxyConnection, unsent
 
 pytestmark = pytest.mark.sockets
+
+RTT = 0.04
+LONG = 0.2
+"""An RTT within which a busy machine surely sends the next bytes."""
+
+
+def connect(proxy: Proxy) -> socket.socket:
+    client = socket.create_connection((proxy.host, proxy.port), PATIENCE)
+    client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return client
+
+
+def read_all(client: socket.socket) -> bytes:
+    return b"".join(iter(lambda: client.recv(1 << 16), b""))
 
 
 def test_the_end_of_a_stream_is_delayed_like_its_bytes() -> None:
