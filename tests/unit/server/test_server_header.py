@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 from builders import GIT, MAIN
+from calls import raising
 from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PING, PULL, done, refused
 
@@ -30,7 +29,7 @@ from smartserver.server.site import Site
 from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, verb
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -155,30 +154,11 @@ def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = 
 # -- errors
 
 
-class ProbeRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
-
-
-class ProbeResult(Result, frozen=True, array_like=True):
-    """Nothing."""
-
-
-@pytest.fixture
-def probe() -> Iterator[AnyVerb]:
-    """A verb that raises what it does not declare."""
-
-    @verb("Test.probe", errors=(NoSuchBranch,))
-    def raise_it(context: Context, request: ProbeRequest) -> ProbeResult:
-        """Raise."""
-        raise BranchExists(b"ref", b"tip")
-
-    yield raise_it
-    del VERBS["Test.probe"]
-
-
-def test_an_undeclared_error_is_a_bug(served: Served, probe: AnyVerb) -> None:
-    with pytest.raises(UndeclaredError, match=r"Test\.probe raised BranchExists"):
-        run(served, (probe, ProbeRequest()))
+def test_an_undeclared_error_is_a_bug(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = msgspec.structs.replace(server_ping, function=raising(BranchExists(b"ref", b"tip")))
+    monkeypatch.setitem(VERBS, server_ping.name, wrong)
+    with pytest.raises(UndeclaredError, match=r"Server\.ping raised BranchExists"):
+        run(served, PING)
 
 
 def test_what_any_verb_may_raise() -> None:

@@ -101,40 +101,33 @@ def test_what_cannot_be_looked_at_above_a_repository_is_not_looked_at(served: Se
         site.find_above("team/other")
 
 
-class Asked(PassingTransport):
-    """Counts what is asked together, and lets nobody look into the store's own folder."""
+class Asked(Trips):
+    """A folder of a store that lets nobody look into the store's own folder."""
 
-    def __init__(self, inner: Transport, at: str, asked: list[int], whole: Asked | None = None) -> None:
+    def __init__(self, store: Asked | None, inner: Transport, at: str = "") -> None:
         super().__init__(inner.child(at) if at else inner)
-        self._at, self._asked, self._whole = at, asked, whole
+        self._store, self._at = store, at
 
     def whole(self) -> tuple[Transport, str]:
-        return self._whole or self, self._at
-
-    def wrap(self, inner: Transport, prefix: str) -> Asked:
-        return Asked(inner, "", self._asked)
-
-    def get(self, path: str) -> bytes:
-        self._asked.append(1)
-        return super().get(path)
+        return self._store or self, self._at
 
     def perform(self, steps: Sequence[Step]) -> None:
-        self._asked.append(len(steps))
-        if any(step.path == "format" for step in steps[1:]):
-            self.inner.perform([step for step in steps if step.path != "format"])
+        seen = [step for step in steps if step is steps[0] or step.path != "format"]
+        super().perform(seen)
+        if len(seen) < len(steps):
             raise PermissionDenied("format", "it is closed")
-        self.inner.perform(steps)
 
 
 def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Served) -> None:
     """It is asked with what is below, and who may not look there is not kept from his own."""
     served.transport.make_directory("team/project/packs/a")
     served.transport.make_directory("team/other")
-    asked: list[int] = []
-    store = Asked(served.transport, "", asked)
+    store = Asked(None, served.transport)
 
     def at(path: str) -> Site:
-        return Site(Asked(served.transport, path, asked, store))
+        made = Asked(store, served.transport, path)
+        made.log = store.log
+        return Site(made)
 
     with pytest.raises(InvalidPath, match=r"team/project is a repository: name a place outside it"):
         at("team/project/packs/a").find("it")
@@ -147,12 +140,11 @@ def test_nothing_is_made_in_the_folders_of_one_around_what_is_served(served: Ser
             at(folder).find("it")
     listed = {each.path: each.problem for each in served.site.listing("")}
     assert listed["cluster"] == "a store whose logs are in a database: list that by itself"
-    asked.clear()
+    store.log.clear()
     assert not at("team/other").find("it").exists
-    among = len(asked)
-    asked.clear()
-    assert not Site(Asked(served.transport.child("team/other"), "", asked)).find("it").exists
-    assert among == len(asked)
+    alone = Asked(None, served.transport.child("team/other"))
+    assert not Site(alone).find("it").exists
+    assert len(alone.log) == len(store.log)
     with pytest.raises(NestedRepository):
         at("team/project").find("it")
     served.transport.put("team/format", [b"of something else"])
