@@ -7,6 +7,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -153,54 +154,45 @@ def test_a_url(sshd: Sshd, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     other.close()
 
 
-def served(sshd: Sshd, tmp_path: Path, subsystem: str) -> Iterator[SftpTransport]:
+@contextmanager
+def served(tmp_path: Path, subsystem: str) -> Iterator[SftpTransport]:
     keys, folder = tmp_path / "keys", tmp_path / "folder"
     keys.mkdir()
     folder.mkdir()
     with Sshd(keys, subsystem=subsystem) as server:
         account = Account(server.host, port=server.port, config=str(server.config))
-        made = SftpTransport(Line(lambda: log_in(account)), str(folder), "there")
-        yield made
-        made.close()
+        with closing(SftpTransport(Line(lambda: log_in(account)), str(folder), "there")) as made:
+            yield made
 
 
-@pytest.fixture
-def plain(sshd: Sshd, tmp_path: Path) -> Iterator[SftpTransport]:
-    """An OpenSSH without its extensions of the draft."""
-    yield from served(sshd, tmp_path, "internal-sftp -P posix-rename,fsync")
+def test_a_server_that_replaces_no_files(tmp_path: Path) -> None:
+    """By the draft, without OpenSSH's extensions of it, a rename over a file is refused; no other way is atomic."""
+    with served(tmp_path, "internal-sftp -P posix-rename,fsync") as plain:
+        plain.put("old", [b"old"])
+        plain.put("new", [b"new"])
+        with pytest.raises(NotSupported, match="this transport has no rename over a file"):
+            plain.rename("new", "old")
+        assert (plain.get("old"), plain.get("new")) == (b"old", b"new")
+        plain.rename("new", "newer")
+        read = Get("newest")
+        plain.perform([Put("x", b"x"), Rename("newer", "newest"), SyncDirectory(""), read])
+        assert (read.content, plain.list_directory("")) == (b"new", ["newest", "old", "x"])
 
 
-def test_a_server_that_replaces_no_files(plain: SftpTransport) -> None:
-    """By the draft, a rename over a file is refused; no other way is atomic."""
-    plain.put("old", [b"old"])
-    plain.put("new", [b"new"])
-    with pytest.raises(NotSupported, match="this transport has no rename over a file"):
-        plain.rename("new", "old")
-    assert (plain.get("old"), plain.get("new")) == (b"old", b"new")
-    plain.rename("new", "newer")
-    read = Get("newest")
-    plain.perform([Put("x", b"x"), Rename("newer", "newest"), SyncDirectory(""), read])
-    assert (read.content, plain.list_directory("")) == (b"new", ["newest", "old", "x"])
+def test_a_server_that_lets_nothing_be_changed(tmp_path: Path) -> None:
+    with served(tmp_path, "internal-sftp -R") as readonly:
+        (tmp_path / "folder" / "x").write_bytes(b"x")
+        assert readonly.get("x") == b"x"
+        changes: list[Step] = [Put("y"), MakeDirectory("y"), Rename("x", "y"), Delete("x")]
+        for change in changes:
+            with pytest.raises(PermissionDenied):
+                change.do(readonly)
+            with pytest.raises(PermissionDenied):
+                readonly.perform([change, Put("z")])
+        assert readonly.list_directory("") == ["x"]
 
 
-@pytest.fixture
-def readonly(sshd: Sshd, tmp_path: Path) -> Iterator[SftpTransport]:
-    yield from served(sshd, tmp_path, "internal-sftp -R")
-
-
-def test_a_server_that_lets_nothing_be_changed(readonly: SftpTransport, tmp_path: Path) -> None:
-    (tmp_path / "folder" / "x").write_bytes(b"x")
-    assert readonly.get("x") == b"x"
-    changes: list[Step] = [Put("y"), MakeDirectory("y"), Rename("x", "y"), Delete("x")]
-    for change in changes:
-        with pytest.raises(PermissionDenied):
-            change.do(readonly)
-        with pytest.raises(PermissionDenied):
-            readonly.perform([change, Put("z")])
-    assert readonly.list_directory("") == ["x"]
-
-
-RTT = 0.02
+RTT, SOON = 0.02, 0.002
 MIB = bytes(range(256)) * 4096
 Connected = Callable[..., Proxy]
 
@@ -350,11 +342,11 @@ def test_withdraw(transport: SftpTransport, tmp_path: Path, path: str) -> None:
 
 def cut(link: Proxy, after: int, *, up: bool) -> None:
     """Lose the connection when so many bytes more have come out."""
-    link.change(Link(RTT, up=[Cut(after)]) if up else Link(RTT, down=[Cut(after)]))
+    link.change(Link(SOON, up=[Cut(after)]) if up else Link(SOON, down=[Cut(after)]))
 
 
 def whole(link: Proxy) -> None:
-    link.change(Link(RTT))
+    link.change(Link(SOON))
 
 
 def work(size: int) -> list[Step]:

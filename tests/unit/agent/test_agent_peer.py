@@ -22,7 +22,7 @@ from agents import RUN_HERE, stop
 from needs import needs
 
 from smartserver.agent import circumstances as read
-from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of, runtime_folder
+from smartserver.agent.address import KEEPER, ZYGOTE, NoAgent, path_of
 from smartserver.agent.circumstances import Circumstances, _unit
 from smartserver.agent.keeper import Keeper
 from smartserver.agent.lending import ask, borrow, give
@@ -432,15 +432,6 @@ def test_nor_is_a_link_that_another_made_to_the_users_own_folder(theirs: Path, t
     assert list(own.iterdir()) == []
 
 
-@pytest.fixture
-def open_folder(environment: dict[str, str]) -> dict[str, str]:
-    """A runtime folder that the other user can enter as well: no agent makes one."""
-    folder = Path(runtime_folder(environment, make=True))
-    for each in (folder, folder.parent):
-        each.chmod(0o777)
-    return environment
-
-
 def answer_of(path: str) -> str:
     """The answer of a listener to a peer that sends it all that it has."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as asking:
@@ -485,12 +476,12 @@ def test_an_agent_says_nothing_to_another_user(environment: dict[str, str], part
 
 @needs("root")
 @pytest.mark.parametrize("part", [KEEPER, ZYGOTE])
-def test_a_command_says_nothing_to_a_process_of_another_user(open_folder: dict[str, str], part: str) -> None:
-    """Were there one behind the socket: it hears the end at once."""
-    folder = Path(open_folder["XDG_RUNTIME_DIR"], "smartserver")
-    folder.chmod(0o700)
-    path = path_of(part, open_folder)
-    folder.chmod(0o777)
+def test_a_command_says_nothing_to_a_process_of_another_user(environment: dict[str, str], part: str) -> None:
+    """Were there one behind the socket, in a folder that no agent makes: it hears the end at once."""
+    path = path_of(part, environment, make=True)
+    folder = Path(path).parent
+    for above in (folder, folder.parent):
+        above.chmod(0o777)
     ready, listens = os.pipe()
     heard, says = os.pipe()
     if os.fork() == 0:
@@ -505,7 +496,7 @@ def test_a_command_says_nothing_to_a_process_of_another_user(open_folder: dict[s
     assert os.read(ready, 1) == b"!"
     folder.chmod(0o700)
     with pytest.raises(NoAgent, match=f"expected a process of user 0 at the other end, got one of user {OTHER}"):
-        connect(part, open_folder)
+        connect(part, environment)
     assert os.read(heard, 100) == b"b''"
     os.wait()
     for each in (ready, listens, heard, says):

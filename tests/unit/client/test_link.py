@@ -351,12 +351,6 @@ def test_a_change_of_files_which_no_log_knows_goes_over_a_connection_of_its_own(
 # -- the user's agent
 
 
-@pytest.fixture
-def environment() -> Iterator[dict[str, str]]:
-    with of_its_own() as its:
-        yield its
-
-
 @pytest.mark.sockets
 @pytest.mark.parametrize(
     ("where", "login", "variables"),
@@ -371,12 +365,13 @@ def environment() -> Iterator[dict[str, str]]:
     ],
 )
 def test_it_lends_to_who_would_make_the_same_connection(
-    environment: dict[str, str], where: str, login: Sequence[str], variables: dict[str, str]
+    where: str, login: Sequence[str], variables: dict[str, str]
 ) -> None:
     ours, theirs = socket.socketpair()
-    with theirs, ours:
-        assert AgentHolder("hpss://here:1/", ["ssh"], environment).give(DescriptorMedium([ours.fileno()]), 4, 2.5)
-    assert AgentHolder(where, login, environment | variables).take() is None
+    with of_its_own() as its, theirs, ours:
+        assert AgentHolder("hpss://here:1/", ["ssh"], its).give(DescriptorMedium([ours.fileno()]), 4, 2.5)
+        ours.close()
+        assert AgentHolder(where, login, its | variables).take() is None
 
 
 @pytest.mark.parametrize(

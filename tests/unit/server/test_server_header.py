@@ -208,14 +208,9 @@ def opened(answer: Reply | Failure, call: int = 0) -> OpenResult:
 
 
 @pytest.fixture
-def any_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Branches with names as Breezy's have, in the repository of the samples."""
+def dialog(served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Dialog:
+    """There are the branches `trunk` and `team/fix`, with names as Breezy's have, and one at the repository's path."""
     monkeypatch.setattr(GitSystem, "ref_problem", System.ref_problem)
-
-
-@pytest.fixture
-def dialog(served: Served, line: list[bytes], any_names: None) -> Dialog:
-    """There are the branches `trunk` and `team/fix`, and one at the repository's own path."""
     served.push([], {b"trunk": line[1], b"team/fix": line[2], b"team/fix/deeper": line[3]})
     return Dialog(served.site)
 

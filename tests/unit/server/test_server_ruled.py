@@ -60,13 +60,6 @@ OPEN = (repository_open, OpenRequest())
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "access.toml"
-    path.write_text(RULES)
-    return path
-
-
-@pytest.fixture
 def served(line: list[bytes], served: Served) -> Served:
     for path in ("team/secret", "open"):
         served.push(line[:4], {MAIN: line[3]}, path)
@@ -79,8 +72,9 @@ def history(served: Served) -> list[bytes]:
 
 
 @pytest.fixture
-def user(served: Served, file: Path) -> Callable[[str], Dialog]:
-    rules = AccessFile(file)
+def user(served: Served, tmp_path: Path) -> Callable[[str], Dialog]:
+    (tmp_path / "access.toml").write_text(RULES)
+    rules = AccessFile(tmp_path / "access.toml")
     return lambda name: Dialog(served.site, RuledUser(name, rules))
 
 

@@ -58,16 +58,9 @@ def test_knowledge_of_what_never_was_counts_as_none(dialog: Dialog, served: Serv
 # -- permissions
 
 
-@pytest.fixture
-def reader(served: Served) -> Dialog:
-    return Dialog(served.site, anonymous(Anonymous.READ, local=True))
-
-
 @pytest.mark.parametrize("flags", [BODY, BODY | RequestFlag.GRAPH_FIRST, BODY | RequestFlag.CHECK_ONLY])
-def test_nothing_of_a_body_is_kept_for_who_may_not_write(
-    reader: Dialog, served: Served, line: list[bytes], flags: RequestFlag
-) -> None:
-    before = served.files()
+def test_nothing_of_a_body_is_kept_for_who_may_not_write(served: Served, line: list[bytes], flags: RequestFlag) -> None:
+    reader, before = Dialog(served.site, anonymous(Anonymous.READ, local=True)), served.files()
     number = reader.begin(message(INSERT, set_ref(line[5]), flags=flags))
     reader.send(Body(number, served.history.body(line[4:5], graph_first=bool(flags & ~BODY))))
     assert refused(reader.answer(number)).code == "access-denied"
