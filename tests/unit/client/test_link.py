@@ -355,21 +355,22 @@ def test_a_change_of_files_which_no_log_knows_goes_over_a_connection_of_its_own(
 @pytest.mark.parametrize(
     ("where", "login", "variables"),
     [
-        ("hpss://there:1/", ["ssh"], {}),
-        ("hpss://here:1/", [], {}),
-        ("hpss://here:1/", ["ssh", "-4"], {}),
-        ("hpss://here:1/", ["ssh"], {"SSH_AUTH_SOCK": "/run/another"}),
-        ("hpss://here:1/", ["ssh"], {"HOME": "/home/another"}),
-        ("hpss://here:1/", ["ssh"], {"KRB5CCNAME": "FILE:/tmp/another"}),
-        ("hpss://here:1/", ["ssh"], {"PATH": "/where/another/is"}),
+        ("hpss+ssh://there/srv/", ["ssh"], {}),
+        ("hpss+ssh://here/srv/", [], {}),
+        ("hpss+ssh://here/srv/", ["ssh", "-4"], {}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"SSH_AUTH_SOCK": "/run/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"HOME": "/home/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"KRB5CCNAME": "FILE:/tmp/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"PATH": "/where/another/is"}),
     ],
 )
 def test_it_lends_to_who_would_make_the_same_connection(
     where: str, login: Sequence[str], variables: dict[str, str]
 ) -> None:
+    """The connection is alive, and is lent to nobody else."""
     ours, theirs = socket.socketpair()
     with of_its_own() as its, theirs, ours:
-        assert AgentHolder("hpss://here:1/", ["ssh"], its).give(DescriptorMedium([ours.fileno()]), 4, 2.5)
+        assert AgentHolder("hpss+ssh://here/srv/", ["ssh"], its).give(DescriptorMedium([ours.fileno()]), 4, 2.5)
         ours.close()
         assert AgentHolder(where, login, its | variables).take() is None
 
