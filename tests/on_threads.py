@@ -82,3 +82,16 @@ def read(client: socket.socket, size: int) -> bytes:
         assert more, f"the stream ended after {len(got)} of {size} bytes"
         got += more
     return bytes(got)
+
+
+@contextlib.contextmanager
+def nobody() -> Iterator[tuple[str, int]]:
+    """Yield an address at which no server listens, and which no other process takes meanwhile."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()
+
+
+def ask(client: socket.socket, text: bytes = b"ask") -> None:
+    client.sendall(text)
+    assert read(client, len(text)) == text

@@ -40,9 +40,9 @@ from smartserver.verbs.repository_configure import ConfigureRequest, repository_
 from smartserver.wire.limits import BULK_ALLOWANCE, MAX_BULK_RATIO
 from smartserver.wire.messages import RequestFlag
 
-TOPIC, OTHER, TAG = b"refs/heads/topic", b"refs/heads/other", b"refs/tags/v1"
+TOPIC, OTHER = b"refs/heads/topic", b"refs/heads/other"
 PATH = "project"
-DONE, UNCHANGED, REFUSED = Outcome.DONE, Outcome.UNCHANGED, Outcome.REFUSED
+DONE = Outcome.DONE
 
 
 @dataclass

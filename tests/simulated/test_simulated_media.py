@@ -11,7 +11,6 @@ from medium_suite import BLOCK, TEXT, MediumSuite, Peer
 from memory_transport import MemoryTransport
 from simulated_joint import StreamMedium
 
-from netem.clock import Clock
 from netem.link import Link
 from netem.simulated import ServerTransport, SimulatedNetwork
 from smartserver.client.medium import ConnectionLost, Medium
@@ -36,31 +35,26 @@ def test_nothing_follows_before_what_was_answered_is_read(monkeypatch: pytest.Mo
 
 
 class _Player:
-    """A peer in the place of a session."""
+    """A peer in the place of a session, or of the network's protocol."""
 
-    def __init__(self, peer: Peer, shell: Shell) -> None:
-        self._peer = peer
-        self._shell = shell
+    def __init__(self, peer: Peer, carrier: Shell | ServerTransport, break_off: Callable[[], object]) -> None:
+        self._peer, self._carrier, self._break_off = peer, carrier, break_off
 
     def begin(self) -> None:
         if self._peer is Peer.SAYS_TEXT:
-            self._shell.write(TEXT)
-            self._shell.close()
+            self._carrier.write(TEXT)
+            self._carrier.close()
 
     def data_received(self, data: bytes) -> None:
         if self._peer in (Peer.ECHOES, Peer.BREAKS_OFF):
-            self._shell.write(data)
+            self._carrier.write(data)
         if self._peer is Peer.BREAKS_OFF:
-            self._shell.close()
+            self._break_off()
 
-    def pause_writing(self) -> None:
+    def do_nothing(self, *_: object) -> None:
         pass
 
-    def resume_writing(self) -> None:
-        pass
-
-    def connection_lost(self) -> None:
-        pass
+    pause_writing = resume_writing = eof_received = connection_lost = do_nothing
 
 
 class TestSameProcess(MediumSuite):
@@ -72,7 +66,7 @@ class TestSameProcess(MediumSuite):
             players: list[_Player] = []
 
             def session(site: Site, access: Access, shell: Shell, executor: Executor, name: str) -> _Player:
-                players.append(_Player(peer, shell))
+                players.append(_Player(peer, shell, shell.close))
                 return players[0]
 
             monkeypatch.setattr(same_process, "Session", session)
@@ -103,36 +97,19 @@ class TestSameProcess(MediumSuite):
 RTT = 1.0
 
 
-class _Connected:
-    """A peer, as the network calls it."""
-
-    def __init__(self, peer: Peer, transport: ServerTransport, clock: Clock) -> None:
-        self._peer = peer
-        self._clock = clock
-        self._transport = transport
-        if peer is Peer.SAYS_TEXT:
-            transport.write(TEXT)
-            transport.close()
-
-    def data_received(self, data: bytes) -> None:
-        if self._peer in (Peer.ECHOES, Peer.BREAKS_OFF):
-            self._transport.write(data)
-        if self._peer is Peer.BREAKS_OFF:
-            self._clock.call_later(RTT, self._transport.abort)  # At once that would be lost too.
-
-    def eof_received(self) -> None:
-        pass
-
-    def connection_lost(self, error: ConnectionError | None) -> None:
-        pass
-
-
 class TestSimulated(MediumSuite):
     @pytest.fixture
     def connect(self) -> Callable[[Peer], Medium]:
         def make(peer: Peer) -> Medium:
             # Who reads nothing looks from here like a link on which nothing moves.
             network = SimulatedNetwork(Link(RTT, rate=1.0) if peer is Peer.TAKES_NOTHING else Link(RTT))
-            return StreamMedium(network.connect(lambda transport: _Connected(peer, transport, network.clock)))
+
+            def serve(transport: ServerTransport) -> _Player:
+                # At once what was sent would be lost too.
+                player = _Player(peer, transport, lambda: network.clock.call_later(RTT, transport.abort))
+                player.begin()
+                return player
+
+            return StreamMedium(network.connect(serve))
 
         return make

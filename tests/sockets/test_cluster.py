@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import os
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
-from urllib.error import HTTPError
-from urllib.request import urlopen
 
 import pytest
 from access_rules import ADMIN
@@ -79,13 +76,10 @@ def test_logs_in_a_database(cluster: Cluster, tmp_path: Path, place: str, reques
 
 def test_a_server_that_began_before_its_store_had_a_database(cluster: Cluster) -> None:
     """The server would write logs in a place where no other server looks."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        port = free.getsockname()[1]
-    with cluster.server("--metrics", f"127.0.0.1:{port}"):
+    with Server(cluster.store, "--metrics", "127.0.0.1:0", anonymous="") as server:
         cluster.run("cluster", "init", cluster.store, "--log", cluster.address)
-        with pytest.raises(HTTPError) as caught:
-            urlopen(f"http://127.0.0.1:{port}/readyz", timeout=PATIENCE)
-        assert b"restart the server" in caught.value.read()
+        status, said = server.page("readyz")
+    assert (status, "restart the server" in said) == (503, True)
 
 
 def test_rules_and_tokens_of_all_servers(cluster: Cluster, postgres: Postgres) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -60,39 +59,24 @@ class Nginx(Listening):
         super().__init__(command, port, f"nginx -t -c {file} says why")
 
 
-class Place:
-    """A server with one user, behind nginx."""
-
-    def __init__(self, server: GatewayServer, nginx: Nginx, authority: Authority, token: str) -> None:
-        self.server, self.authority = server, authority
-        self.url = f"https://git:{token}@127.0.0.1:{nginx.port}/project"
-
-
-@pytest.fixture(scope="module")
-def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
-    folder = tmp_path_factory.mktemp("gateway")
-    (folder / "access.toml").write_text(ADMIN)
-    token = TokenChanges(folder / "access.toml").create("anna", int(time.time()), None, None, read_only=False)[0]
-    authority = Authority(folder / "authority")
-    with (
-        GatewayServer(folder, "--access", str(folder / "access.toml"), anonymous="") as server,
-        Nginx(folder / "nginx", server.http_port, *authority.sign("127.0.0.1")) as nginx,
-    ):
-        yield Place(server, nginx, authority, token)
-
-
-def test_stock_git(place: Place, tmp_path: Path) -> None:
-    git = new_repository(tmp_path / "work", GIT_SSL_CAINFO=str(place.authority.file))
+def test_stock_git(tmp_path: Path) -> None:
+    (tmp_path / "access.toml").write_text(ADMIN)
+    changes, authority = TokenChanges(tmp_path / "access.toml"), Authority(tmp_path / "authority")
+    token = changes.create("anna", int(time.time()), None, None, read_only=False)[0]
+    git = new_repository(tmp_path / "work", GIT_SSL_CAINFO=str(authority.file))
     git.commit("large", "".join(f"{line * line}\n" for line in range(300_000)))
-    git("-c", "http.postBuffer=65536", "push", "-q", place.url, "main")  # In chunks.
-    clone = git.at("clone")
-    git("clone", "-q", place.url, str(clone.folder))
-    assert clone("rev-parse", "HEAD") == git("rev-parse", "HEAD")
-    git.commit("two")
-    git("push", "-q", place.url, "main", "main:other")
-    git("push", "-q", place.url, ":other")
-    clone("fetch", "-q", "--depth", "1")
-    assert "could not read Username" in git("ls-remote", re.sub("git:.*@", "", place.url), status=128)
-    assert re.search(
-        r'change user=anna .* from="127.0.0.1 behind 127.0.0.1:\d+" via=http', place.server.log.read_text()
-    )
+    with (
+        GatewayServer(tmp_path, "--access", str(tmp_path / "access.toml"), anonymous="") as server,
+        Nginx(tmp_path / "nginx", server.http_port, *authority.sign("127.0.0.1")) as nginx,
+    ):
+        url = f"https://git:{token}@127.0.0.1:{nginx.port}/project"
+        git("-c", "http.postBuffer=65536", "push", "-q", url, "main")  # In chunks.
+        clone = git.at("clone")
+        git("clone", "-q", url, str(clone.folder))
+        assert clone("rev-parse", "HEAD") == git("rev-parse", "HEAD")
+        git.commit("two")
+        git("push", "-q", url, "main", "main:other")
+        git("push", "-q", url, ":other")
+        clone("fetch", "-q", "--depth", "1")
+        assert "could not read Username" in git("ls-remote", re.sub("git:.*@", "", url), status=128)
+        assert re.search(r'change user=anna .* from="127.0.0.1 behind 127.0.0.1:\d+" via=http', server.log.read_text())

@@ -1,23 +1,32 @@
-"""server.hooks: for a bucket, and for a store whose logs are in PostgreSQL."""
+"""server.hooks, server.deliveries: hooks of a bucket and of a store whose logs are in PostgreSQL; a receiver of pushes
+and servers that are killed and started again."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import random
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import pytest
+from access_rules import ADMIN
 from builders import MAIN, History, request_id
 from dialogs import Dialog, Served, message
 from history_sources import HistorySource
 from postgres import Postgres
 from pushing import connected, push
-from serving import Server
+from scripts import script
+from serving import PATIENCE, Server
 from versitygw import S3
 
+from smartserver.client.medium import ConnectionLost
 from smartserver.errors import RefusedByHook, error_from_wire
 from smartserver.server.hook_rules import Hook, HookText
 from smartserver.server.hooks import Hooks
@@ -27,14 +36,16 @@ from smartserver.verbs.repository_insert_pack import InsertPackRequest, reposito
 from smartserver.verbs.rules import Rule
 from smartserver.wire.messages import Failure, Reply, RequestFlag, named
 from transports.base import Transport
+from transports.errors import CodedError
 from transports.local import LocalTransport
 
 pytestmark = pytest.mark.sockets
 
+RULES = ADMIN.replace("anna", "anonymous")
+
 SECRET = b"hunter2, which nobody may know\n" * 99
 
 HOOK = """\
-#!/bin/sh
 cat > {folder}/asked
 {python} -m smartserver.cli.main log -q "$SMARTSERVER_NEW" > {folder}/seen 2>&1
 {python} -m smartserver.cli.main ls -R "$SMARTSERVER_NEW" >> {folder}/seen 2>&1
@@ -71,11 +82,9 @@ def test_a_hook_reads_what_a_push_would_make(store: Transport, tmp_path: Path) -
     served.push([first], {MAIN: first})
     wrong = history.commit({**history.files(first), "secret": SECRET}, (first,), "wrong")
     right = history.commit({**history.files(first), "public": b"x\n"}, (first,), "right")
-    script = tmp_path / "check"
-    script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))
-    script.chmod(0o755)
+    check = script(tmp_path / "check", HOOK.format(folder=tmp_path, python=sys.executable))
     variables = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "SMARTSERVER_AGENT": "0"}
-    served.site.hooks = Hooks(lambda: [Hook(HookText("**", [str(script)]))], variables)
+    served.site.hooks = Hooks(lambda: [Hook(HookText("**", [check]))], variables)
     before = served.repository().folder.list_directory(PACKS)
     answer = ask(served, wrong)
     assert isinstance(answer, Failure)
@@ -91,26 +100,12 @@ def test_a_hook_reads_what_a_push_would_make(store: Transport, tmp_path: Path) -
     assert served.refs() == {MAIN: right}
 
 
-RULES = """
-[[rules]]
-who = ["anonymous"]
-path = "**"
-may = "admin"
-
-[[hooks]]
-path = "**"
-before = ["{hook}"]
-"""
-
-
 @pytest.mark.needs("versitygw")
 def test_a_server_of_a_bucket_says_where_it_is(s3: S3, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     bucket = s3.bucket()
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
-    script = tmp_path / "check"
-    script.write_text(HOOK.format(folder=tmp_path, python=sys.executable))
-    script.chmod(0o755)
-    (tmp_path / "access.toml").write_text(RULES.format(hook=script))
+    check = script(tmp_path / "check", HOOK.format(folder=tmp_path, python=sys.executable))
+    (tmp_path / "access.toml").write_text(f'{RULES}[[hooks]]\npath = "**"\nbefore = ["{check}"]\n')
     history = History()
     (first,) = history.line(1)
     wrong = history.commit({**history.files(first), "secret": SECRET}, (first,), "wrong")
@@ -126,3 +121,105 @@ def test_a_server_of_a_bucket_says_where_it_is(s3: S3, tmp_path: Path, monkeypat
     seen = (tmp_path / "seen").read_text()
     assert seen.startswith(wrong.hex())
     assert seen.endswith(SECRET.decode())
+
+
+REFS = 4
+PUSHES = 400
+KILLS = 8
+
+
+class Handler(BaseHTTPRequestHandler):
+    server: Receiver
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.close_connection = True
+        if self.server.is_away:  # It died before it had written anything down.
+            return
+        self.server.took.append(json.loads(body))
+        if self.server.chance.random() >= 0.01:  # Else it died after that, before it answered.
+            self.send_response(204)
+            self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+class Receiver(ThreadingHTTPServer):
+    """A receiver of HTTP that can be killed: what it took is kept, whether its answer arrived or not."""
+
+    def __init__(self) -> None:
+        super().__init__(("127.0.0.1", 0), Handler)
+        self.took: list[dict[str, object]] = []
+        self.is_away = False
+        self.chance = random.Random(1)
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as made:
+        thread = threading.Thread(target=made.serve_forever)
+        thread.start()
+        yield made
+        made.shutdown()
+        thread.join()
+
+
+def seen(receiver: Receiver, ref: str) -> list[str]:
+    """The tips that a ref had, by what was told, as often as it was."""
+    tips = []
+    for each in list(receiver.took):
+        if "refs" in each:
+            tips += each["refs"].get(ref, [])  # type: ignore[attr-defined]
+        for change in each.get("changes", ()):  # type: ignore[attr-defined]
+            if change["ref"] == ref:
+                tips += change["new"]
+    return tips
+
+
+def test_each_change_is_told_in_order(receiver: Receiver, tmp_path: Path) -> None:
+    """Each acknowledged change at least once. What is told again begins with the one after the last that was noted."""
+    access = tmp_path / "access.toml"
+    url = f"http://127.0.0.1:{receiver.server_port}/"
+    access.write_text(f'{RULES}[[hooks]]\npath = "**"\nurl = "{url}"\ntime-limit = 1\n')
+    root = tmp_path / "root"
+    root.mkdir()
+    history, chance = History(), random.Random(2)
+    lines = [history.line(PUSHES // REFS, name=f"n{number}") for number in range(REFS)]
+    order = [number for number in range(REFS) for _ in lines[number]]
+    chance.shuffle(order)
+    kills = set(chance.sample(range(20, PUSHES - 20), KILLS))
+    at = [0] * REFS
+
+    def start() -> Server:
+        return Server(root, "--access", str(access), "--workers", "2", anonymous="")
+
+    server = start()
+    try:
+        for number, ref in enumerate(order):
+            tip, name = lines[ref][at[ref]], b"refs/heads/%d" % ref
+            at[ref] += 1
+            while True:
+                with contextlib.suppress(ConnectionLost, CodedError, OSError), connected(server.port) as remote:
+                    push(remote, HistorySource(history), name, tip)
+                    break
+            if number in kills:
+                receiver.is_away = bool(len(kills) % 2)
+                server.kill()
+                kills.discard(number)
+                server = start()
+                receiver.is_away = False
+        deadline = time.monotonic() + 3 * PATIENCE  # A lease of a server that was killed is waited for.
+        names = [f"refs/heads/{ref}" for ref in range(REFS)]
+        while any(seen(receiver, name)[-1:] != [line[-1].hex()] for name, line in zip(names, lines, strict=True)):
+            assert time.monotonic() < deadline, [len(seen(receiver, name)) for name in names]
+            time.sleep(0.1)
+    finally:
+        server.kill()
+    for shown, line in zip(names, lines, strict=True):
+        place = {made.hex(): position for position, made in enumerate(line)}
+        newest = -1
+        for told in seen(receiver, shown):
+            assert place[told] <= newest + 1, "one was left out"
+            newest = max(newest, place[told])
+        assert newest == len(line) - 1

@@ -39,12 +39,6 @@ def one() -> Iterator[Process]:
         yield made
 
 
-@pytest.fixture
-def other() -> Iterator[Process]:
-    with Process() as made:
-        yield made
-
-
 class Texts:
     """A repository with some texts, and servers that have nothing cached but what memcached has."""
 
@@ -130,8 +124,8 @@ def test_a_server_that_stalls_is_waited_for_once(one: Process, texts: Texts) -> 
     assert "memcached_hits" not in found
 
 
-def test_of_two_servers_one_may_die(one: Process, other: Process, texts: Texts) -> None:
-    with at(one, other) as remote:
+def test_of_two_servers_one_may_die(one: Process, texts: Texts) -> None:
+    with Process() as other, at(one, other) as remote:
         texts.read(remote)
         one.process.kill()
         one.process.wait()

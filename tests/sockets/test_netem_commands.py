@@ -16,8 +16,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from on_threads import PATIENCE, echo, serving
-from proxied import ask, nobody
+from on_threads import PATIENCE, ask, echo, nobody, serving
 
 pytestmark = pytest.mark.sockets
 

@@ -1,17 +1,21 @@
-"""client.link, client.request: what is made of every answer, of bodies each way, and of servers that break off."""
+"""client.link, request, held: what is made of every answer, of bodies each way, of servers that break off, and of a
+connection that others used before."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import socket
+from collections.abc import Iterator, Sequence
 
 import msgspec
 import pytest
+from agents import of_its_own
 from scripted import (
     DELETE,
     MAIN,
     PONG,
     READ,
     UPLOADED,
+    Answering,
     ScriptedMedium,
     Server,
     done,
@@ -24,13 +28,19 @@ from scripted import (
 )
 
 from smartserver.client import link
-from smartserver.client.link import FIRST_WRITE, NEXT_WRITE
-from smartserver.client.medium import ConnectionLost
+from smartserver.client.call import Caller, Client
+from smartserver.client.held import AgentHolder, Resumed, holder_for
+from smartserver.client.link import FIRST_WRITE, LEAST_PATIENCE, NEXT_WRITE, ROUND_TRIPS
+from smartserver.client.media.descriptors import DescriptorMedium
+from smartserver.client.medium import ConnectionLost, Medium
+from smartserver.client.places import parse_place
 from smartserver.client.request import Outgoing, Refusal
 from smartserver.errors import DivergedBranches, NoSuchRepository, NotDone, UnknownRemoteError
 from smartserver.verbs.branch_delete import BranchDeleteRequest, BranchDeleteResult, branch_delete
 from smartserver.verbs.server_info import InfoRequest, InfoResult, server_info
 from smartserver.verbs.server_ping import PingRequest, PingResult, server_ping
+from smartserver.verbs.vfs import NoResult, PathRequest, mkdir
+from smartserver.wire.connection import Connection, Role
 from smartserver.wire.errors import RemoteProtocolError
 from smartserver.wire.events import Body, Cancel, End, Error, Event, GoAway, Ping, Pong, Reply, Request
 from smartserver.wire.messages import Fault, Outcome, RequestFlag, Status, encode, raw
@@ -233,3 +243,147 @@ def test_a_connection_that_breaks_is_told_apart_from_a_stranger(has_answered: bo
             client.call(server_ping, PingRequest())
         with pytest.raises(ConnectionLost, match=told):
             client.call(server_ping, PingRequest())
+
+
+class Shelf:
+    """Holds what is given to it."""
+
+    def __init__(self) -> None:
+        self.held: list[Resumed] = []
+        self.asked = 0
+
+    def take(self) -> Resumed | None:
+        self.asked += 1
+        return self.held.pop() if self.held else None
+
+    def give(self, medium: Medium, last_id: int, patience: float) -> bool:
+        self.held.append(Resumed(medium, last_id, patience))
+        return True
+
+
+def client(server: Server, shelf: Shelf) -> Client:
+    return Client(
+        server.connect, (), Caller("a test", holder=shelf), clock=lambda: server.now, sleep=server.pauses.append
+    )
+
+
+def answering(payload: bytes = PONG, *, seconds: float = 0.0) -> Answering:
+    """A server that answers PINGs, and requests after so many seconds."""
+
+    def answer(medium: ScriptedMedium, event: Event) -> None:
+        if isinstance(event, Ping):
+            medium.say(Pong(event.payload))
+        elif isinstance(event, End) or (isinstance(event, Request) and not event.body):
+            medium.pass_time(seconds)
+            medium.say(Reply(event.id, payload))
+
+    return answer
+
+
+def goes_away(medium: ScriptedMedium, event: Event) -> None:
+    if isinstance(event, Request):
+        medium.say(GoAway(b"restarting"), Reply(event.id, PONG))
+
+
+def owes(medium: ScriptedMedium, event: Event) -> None:
+    """Asks for a sign of life, which the client had no time to give."""
+    if isinstance(event, Request):
+        medium.raw(medium.wire.send(Reply(event.id, PONG)) + medium.wire.send(Ping(b"still there?"))[:9])
+
+
+def leaves_a_body(medium: ScriptedMedium, event: Event) -> None:
+    if isinstance(event, Request):
+        medium.say(Reply(event.id, PONG, body=True))
+
+
+@pytest.mark.parametrize("how", [goes_away, owes, leaves_a_body])
+def test_one_that_is_not_at_rest_is_not_given_on(how: Answering) -> None:
+    server, shelf = Server([how]), Shelf()
+    with client(server, shelf) as one:
+        one.request(READ)
+    assert shelf.held == []
+    assert server.connections[0].closed == 1
+
+
+@pytest.mark.parametrize(("seconds", "patience"), [(0.0, LEAST_PATIENCE), (2.0, ROUND_TRIPS * 2.0)])
+def test_what_it_took_says_how_long_to_wait(seconds: float, patience: float) -> None:
+    server, shelf = Server([answering(seconds=seconds)]), Shelf()
+    with client(server, shelf) as one:
+        one.request(READ)
+    assert shelf.held[0].patience == patience
+
+
+def resumed(server: Server, patience: float) -> Resumed:
+    """A connection on which five requests were made."""
+    medium = server.connect()
+    assert isinstance(medium, ScriptedMedium)
+    medium.wire = Connection(Role.SERVER, last_id=5)
+    return Resumed(medium, 5, patience)
+
+
+@pytest.mark.parametrize(
+    ("outgoing", "answer"),
+    [(DELETE, done(BranchDeleteResult([]))), (upload(4), UPLOADED)],
+    ids=["a call", "a body"],
+)
+def test_where_nothing_comes_back_the_request_is_repeated_on_another(outgoing: Outgoing, answer: bytes) -> None:
+    """By its id, and without a pause: what is not there needs none."""
+    server, shelf = Server([silent, answering(answer)]), Shelf()
+    shelf.held = [resumed(server, 1.5)]
+    with client(server, shelf) as one:
+        one.request(outgoing)
+    assert server.now == 1.5
+    first, second = [connection.request for connection in server.connections]
+    assert first.id == second.id
+    assert (first.age, second.age) == (0, 1500)
+    assert server.pauses == [0.0]
+    assert shelf.asked == 1
+
+
+def test_a_change_of_files_which_no_log_knows_goes_over_a_connection_of_its_own() -> None:
+    server, shelf = Server([reply(done(NoResult()))]), Shelf()
+    change = Outgoing("project", [(mkdir, PathRequest("a"))])
+    with client(server, shelf) as one:
+        one.request(change)
+    assert shelf.asked == 0
+
+
+# -- the user's agent
+
+
+@pytest.mark.sockets
+@pytest.mark.parametrize(
+    ("where", "login", "variables"),
+    [
+        ("hpss+ssh://there/srv/", ["ssh"], {}),
+        ("hpss+ssh://here/srv/", [], {}),
+        ("hpss+ssh://here/srv/", ["ssh", "-4"], {}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"SSH_AUTH_SOCK": "/run/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"HOME": "/home/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"KRB5CCNAME": "FILE:/tmp/another"}),
+        ("hpss+ssh://here/srv/", ["ssh"], {"PATH": "/where/another/is"}),
+    ],
+)
+def test_it_lends_to_who_would_make_the_same_connection(
+    where: str, login: Sequence[str], variables: dict[str, str]
+) -> None:
+    """The connection is alive, and is lent to nobody else."""
+    ours, theirs = socket.socketpair()
+    with of_its_own() as its, theirs, ours:
+        assert AgentHolder("hpss+ssh://here/srv/", ["ssh"], its).give(DescriptorMedium([ours.fileno()]), 4, 2.5)
+        ours.close()
+        assert AgentHolder(where, login, its | variables).take() is None
+
+
+@pytest.mark.parametrize(
+    ("url", "value", "holds"),
+    [
+        ("hpss://host/project", "1", True),
+        ("hpss+ssh://host/srv/project", "1", True),
+        ("hpss+sftp://host/srv/project", "1", False),
+        ("hpss://host/project", "0", False),
+    ],
+)
+def test_which_connections_are_held(url: str, value: str, holds: bool) -> None:
+    found = holder_for(parse_place(url), [], {"SMARTSERVER_AGENT": value})
+    assert (found is not None) is holds

@@ -184,12 +184,6 @@ def test_a_ref_in_upper_case_is_no_way_around_a_rule() -> None:
     assert rules.gives("joe", FORCE, "p", b"refs/heads/other")
 
 
-def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
-    rules = AccessRules(rule("force", refs="refs = ['trunk']") + rule("read"))
-    assert rules.gives("joe", FORCE, "p", b"trunk\0tags/v1")
-    assert not rules.gives("joe", WRITE, "p", b"other\0tags/v1")
-
-
 @pytest.mark.parametrize(
     ("pattern", "given", "not_given"),
     [
@@ -206,6 +200,8 @@ def test_a_rule_for_a_branch_is_about_its_tags_too() -> None:
         (":bookmarks/*", [b"\0bookmarks/x"], [b"bookmarks/x", b"trunk\0bookmarks/x", b"\0public/x"]),
         ("public/**:", [b"public/site", b"public"], [b"\0public/site", b"public/site\0tags/v1"]),
         ("tags/**", [b"tags/a", b"tags/a\0tags/v1"], [b"trunk\0tags/a"]),
+        (".", [b".", b".\0tags/v1"], [b"trunk", b"other\0tags/v1"]),
+        (".:tags/v*", [b".\0tags/v1"], [b".", b"trunk\0tags/v1"]),
     ],
 )  # fmt: skip
 def test_a_ref_and_an_entry_are_never_one_name(pattern: str, given: list[bytes], not_given: list[bytes]) -> None:
@@ -222,16 +218,6 @@ def test_a_pattern_that_meant_refs_and_entries_is_refused_with_the_spellings(pat
     assert str(wrong.value).startswith(f"{said}, {pattern + ':**'!r} for the entries that belong to them, or")
     assert str(wrong.value).endswith(f"or {':' + pattern!r} for entries that belong to no ref")
     AccessRules(rule("none", refs=f"refs = [{pattern + ':'!r}, {':' + pattern!r}]"))
-
-
-def test_a_branch_that_is_a_repository_of_its_own_is_the_ref_of_a_dot() -> None:
-    rules = AccessRules(rule("write", refs="refs = ['.']") + rule("none", refs="refs = ['.:tags/v*']") + rule("force"))
-    assert not rules.gives("joe", FORCE, "p", b".")
-    assert rules.gives("joe", WRITE, "p", b".\0tags/v1")
-    assert rules.gives("joe", FORCE, "p", b"trunk")
-    narrow = AccessRules(rule("force", refs="refs = ['.:tags/v*']") + rule("read"))
-    assert narrow.gives("joe", FORCE, "p", b".\0tags/v1")
-    assert not narrow.gives("joe", WRITE, "p", b".")
 
 
 @pytest.mark.parametrize(

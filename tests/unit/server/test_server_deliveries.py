@@ -11,6 +11,7 @@ import pytest
 from builders import MAIN, Clock, Far, History, push
 from faulty_transport import FaultMode, FaultyTransport
 from memory_transport import MemoryTransport
+from scripts import script
 
 from smartserver.errors import CorruptFile
 from smartserver.server import deliveries as module
@@ -259,10 +260,8 @@ def test_the_rest_of_the_repository_does_not_mind(
      ("exit 2", "it ended with status 2"), ("sleep 60", "it did not end within 1 s")],
 )  # fmt: skip
 def test_a_command_gets_it_as_its_input(tmp_path: Path, text: str, why: str | None) -> None:
-    script = tmp_path / "receiver"
-    script.write_text(f"#!/bin/sh\n{text}\n")
-    script.chmod(0o755)
-    hook = Hook(HookText("**", after=[str(script), str(tmp_path / "told")], time_limit=1 if "sleep" in text else 30))
+    command = [script(tmp_path / "receiver", text), str(tmp_path / "told")]
+    hook = Hook(HookText("**", after=command, time_limit=1 if "sleep" in text else 30))
     if why is not None:
         with pytest.raises(ReceiverFailed, match=f"^{why}$"):
             tell(hook, {}, {"PATH": "/usr/bin:/bin"}, None)

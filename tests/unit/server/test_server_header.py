@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pytest
 from builders import GIT, MAIN
+from calls import raising
 from dialogs import CREATE, Dialog, Served, message, numbered
 from session_calls import BODY, INSERT, PING, PULL, done, refused
 
@@ -30,7 +29,7 @@ from smartserver.server.site import Site
 from smartserver.vcs.git.system import GitSystem
 from smartserver.verbs.branch_delete import BranchDeleteRequest, branch_delete
 from smartserver.verbs.branch_set_last_revision import SetLastRevisionRequest, branch_set_last_revision
-from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Context, Permission, Result, verb
+from smartserver.verbs.declare import VERBS, AnyVerb, Arguments, Permission
 from smartserver.verbs.repository_create import repository_create
 from smartserver.verbs.repository_delete import DeleteRequest, repository_delete
 from smartserver.verbs.repository_open import OpenRequest, OpenResult, repository_open
@@ -155,30 +154,11 @@ def run(served: Served, *calls: tuple[AnyVerb, Arguments], flags: RequestFlag = 
 # -- errors
 
 
-class ProbeRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """Nothing."""
-
-
-class ProbeResult(Result, frozen=True, array_like=True):
-    """Nothing."""
-
-
-@pytest.fixture
-def probe() -> Iterator[AnyVerb]:
-    """A verb that raises what it does not declare."""
-
-    @verb("Test.probe", errors=(NoSuchBranch,))
-    def raise_it(context: Context, request: ProbeRequest) -> ProbeResult:
-        """Raise."""
-        raise BranchExists(b"ref", b"tip")
-
-    yield raise_it
-    del VERBS["Test.probe"]
-
-
-def test_an_undeclared_error_is_a_bug(served: Served, probe: AnyVerb) -> None:
-    with pytest.raises(UndeclaredError, match=r"Test\.probe raised BranchExists"):
-        run(served, (probe, ProbeRequest()))
+def test_an_undeclared_error_is_a_bug(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
+    wrong = msgspec.structs.replace(server_ping, function=raising(BranchExists(b"ref", b"tip")))
+    monkeypatch.setitem(VERBS, server_ping.name, wrong)
+    with pytest.raises(UndeclaredError, match=r"Server\.ping raised BranchExists"):
+        run(served, PING)
 
 
 def test_what_any_verb_may_raise() -> None:
@@ -228,14 +208,9 @@ def opened(answer: Reply | Failure, call: int = 0) -> OpenResult:
 
 
 @pytest.fixture
-def any_names(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Branches with names as Breezy's have, in the repository of the samples."""
+def dialog(served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch) -> Dialog:
+    """There are the branches `trunk` and `team/fix`, with names as Breezy's have, and one at the repository's path."""
     monkeypatch.setattr(GitSystem, "ref_problem", System.ref_problem)
-
-
-@pytest.fixture
-def dialog(served: Served, line: list[bytes], any_names: None) -> Dialog:
-    """There are the branches `trunk` and `team/fix`, and one at the repository's own path."""
     served.push([], {b"trunk": line[1], b"team/fix": line[2], b"team/fix/deeper": line[3]})
     return Dialog(served.site)
 

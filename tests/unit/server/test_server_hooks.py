@@ -1,25 +1,40 @@
-"""server.hooks, server.hook_rules, server.push_checks: commands that are run before a change, and decide on it."""
+"""server.hooks, hook_rules, push_checks, hook_process, hook_url: commands that are run before a change, and decide
+on it; their output is bounded, a message is signed, and each has its time."""
 
 from __future__ import annotations
 
+import contextlib
+import hashlib
+import hmac
 import json
 import os
+import signal
+import socket
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 import pytest
+from access_rules import ADMIN
 from builders import GIT, MAIN, SETTINGS
 from dialogs import CREATE, Dialog, Lanes, Served, message, numbered
 from memory_transport import MemoryTransport
+from processes import is_alive
+from scripts import script
 from session_calls import BODY, CREATION, INSERT, PULL, code, refused, set_ref
+from traced_memory import traced
 
 from smartserver.errors import RefusedByHook
 from smartserver.server.access import invoking_user
 from smartserver.server.executor import Lane
+from smartserver.server.hook_process import MOST_SAID, Ended, run_command
 from smartserver.server.hook_rules import Hook, HookText
+from smartserver.server.hook_url import ReceiverFailed, post
 from smartserver.server.hooks import Hooks
 from smartserver.server.rules import AccessRules
 from smartserver.server.verdicts import Verdicts
@@ -36,7 +51,6 @@ from smartserver.wire.events import Progress
 from smartserver.wire.messages import PUSH_OPTIONS, Failure, Reply, decode_progress, raw
 from transports.local import LocalTransport
 
-RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
 SIDE = b"refs/heads/side"
 
 
@@ -67,19 +81,8 @@ def use(served: Served, *hooks: Hook) -> None:
     served.site.hooks = Hooks(lambda: hooks, {"PATH": os.defpath}, verdicts)
 
 
-def script(folder: Path, text: str) -> str:
-    path = folder / "check"
-    path.write_text(f"#!/bin/sh\n{text}\n")
-    path.chmod(0o755)
-    return str(path)
-
-
-def lives(pid: int) -> bool:
-    """True if a process is there that was not killed."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
+def use_script(served: Served, folder: Path, text: str, limit: int = 30) -> None:
+    use(served, hook(script(folder / "check", text), limit=limit))
 
 
 Run = Callable[..., str]
@@ -124,13 +127,13 @@ def new_revision(served: Served, *, request: int = 1, age: int = 0, force: bool 
 )
 def test_a_hook_that_is_wrong_is_named(entry: str, why: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
-        AccessRules(f"{RULE}[[hooks]]\n{entry}\n".encode())
+        AccessRules(f"{ADMIN}[[hooks]]\n{entry}\n".encode())
     assert why in str(wrong.value)
 
 
 def test_which_hooks_are_about_a_path() -> None:
     rules = AccessRules(
-        f"""{RULE}
+        f"""{ADMIN}
         [[hooks]]
         path = "team/*"
         before = ["/one"]
@@ -150,7 +153,7 @@ def test_which_hooks_are_about_a_path() -> None:
 
 
 def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f"cat > {tmp_path}/told; pwd; echo; printf ' no\\033 \\n'; exit 3")))
+    use_script(served, tmp_path, f"cat > {tmp_path}/told; pwd; echo; printf ' no\\033 \\n'; exit 3")
     before = served.files()
     wrong = refused(new_revision(served))
     assert isinstance(wrong, RefusedByHook)
@@ -173,7 +176,7 @@ def test_what_a_hook_is_told_and_says(served: Served, tmp_path: Path) -> None:
 def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("smartserver.server.hook_process.PULSE", 0.01)
     served.site.clock = time.monotonic
-    use(served, hook(script(tmp_path, "sleep 1.2")))
+    use_script(served, tmp_path, "sleep 1.2")
     last = list(served.history.parents)[3]
     dialog = Dialog(served.site)
     assert code(dialog.ask(message(INSERT, set_ref(last), flags=BODY), served.history.body([last]), 1)) == "ok"
@@ -183,10 +186,8 @@ def test_the_client_is_told_how_long_it_takes(served: Served, tmp_path: Path, mo
 
 def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
     one, two = tmp_path / "one", tmp_path / "two"
-    for folder, text in ((one, "exit 0"), (two, "echo second; exit 1")):
-        folder.mkdir()
-        script(folder, text)
-    use(served, hook(str(one / "check")), hook(str(two / "check")), hook("/nowhere/third"))
+    hooks = [hook(script(one / "check", "exit 0")), hook(script(two / "check", "echo second; exit 1"))]
+    use(served, *hooks, hook("/nowhere/third"))
     assert str(refused(new_revision(served))) == "refused by the server's hook check: second"
     use(served, hook("/nowhere/third"))
     assert str(refused(new_revision(served, request=2))).endswith("it cannot be run: No such file or directory")
@@ -197,19 +198,20 @@ def test_the_first_that_refuses_decides(served: Served, tmp_path: Path) -> None:
 )
 def test_all_that_it_started_ends_with_it(served: Served, tmp_path: Path, end: str, why: str) -> None:
     child = tmp_path / "child"
-    use(served, hook(script(tmp_path, f"sleep 1000 & echo $! > {child}; {end}"), limit=1 if end == "wait" else 30))
+    limit = 1 if end == "wait" else 30
+    use_script(served, tmp_path, f"sleep 1000 & echo $! > {child}; {end}", limit)
     before = served.files()
     assert str(refused(new_revision(served))).endswith(why)
     pid = int(child.read_text())
     deadline = time.monotonic() + 60
-    while lives(pid):
+    while is_alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
     assert served.files() == before
 
 
 def test_deletions_are_judged_too(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f'cat >> {tmp_path}/told; test -z "$SMARTSERVER_NEW" && echo gone; exit 1')))
+    use_script(served, tmp_path, f'cat >> {tmp_path}/told; test -z "$SMARTSERVER_NEW" && echo gone; exit 1')
     tip = served.refs()[MAIN]
     served.push([], {SIDE: tip})
     branch = (branch_delete, BranchDeleteRequest(SIDE, tip))
@@ -223,7 +225,7 @@ def test_deletions_are_judged_too(served: Served, tmp_path: Path) -> None:
 
 
 def test_a_creation_is_judged_and_leaves_no_repository(served: Served, tmp_path: Path) -> None:
-    use(served, hook(script(tmp_path, f'cat > {tmp_path}/told; ls "$SMARTSERVER_NEW/packs" | wc -l; exit 1')))
+    use_script(served, tmp_path, f'cat > {tmp_path}/told; ls "$SMARTSERVER_NEW/packs" | wc -l; exit 1')
     (first, *_) = served.history.parents
     asked = message(CREATION, INSERT, set_ref(first), flags=BODY, path="new")
     assert str(refused(Dialog(served.site).ask(asked, served.history.body([first]), 1))).endswith(": 2")
@@ -239,7 +241,7 @@ def copied(served: Served, part: CopyPart, tip: bytes, number: int, *calls: Call
 
 def test_a_copy_in_parts_is_judged_with_its_last(served: Served, tmp_path: Path) -> None:
     """Nobody sees it before. All that it made is told then."""
-    use(served, hook(script(tmp_path, f"cat >> {tmp_path}/told")))
+    use_script(served, tmp_path, f"cat >> {tmp_path}/told")
     first, second, *_ = served.history.parents
     note = (map_update, MapUpdateRequest("notes", MapKind.OPAQUE, [EntryChange(b"key", b"text")]))
     assert code(copied(served, CopyPart.MORE, first, 5, set_ref(first, SIDE), note)) == "ok"
@@ -439,3 +441,155 @@ def test_a_push_to_be_refused_for_its_history_is_not_judged(served: Served, monk
     ids = list(served.history.parents)
     assert code(Dialog(served.site).ask(message(set_ref(ids[0])))) == "diverged"
     assert told == []
+
+
+def run(place: Path, text: str) -> Ended:
+    return run_command(["/bin/sh", "-c", text], {}, {"PATH": os.defpath}, place, 60)
+
+
+def test_the_beginning_of_its_output_is_told(tmp_path: Path) -> None:
+    """The rest is counted, and neither in memory nor on the disk."""
+    size = 20_000_000
+    place = tmp_path / "tmp"
+    with traced() as memory:
+        ended = run(place, f"head -c {size} /dev/zero | tr '\\0' x; ls; exit 1")
+    assert ended.why == f"{'x' * MOST_SAID}; and {size + 3 - MOST_SAID:,} bytes more"
+    assert memory.peak < 1_000_000
+    assert os.listdir(place) == ["in"]  # As the command saw, which took three bytes of its output.
+
+
+def test_one_that_closes_its_output_goes_on(tmp_path: Path) -> None:
+    assert run(tmp_path, "echo one; echo; exec >&- 2>&-; sleep 0.1; touch later; exit 3").why == "one"
+    assert (tmp_path / "later").exists()
+
+
+def test_a_process_that_left_the_group_is_not_waited_for(tmp_path: Path) -> None:
+    """It has the output open."""
+    apart = "setsid sh -c 'touch gone; exec sleep 1000' & while ! [ -e gone ]; do sleep 0.01; done"
+    ended = run(tmp_path, f"{apart}; echo $!; exit 1")
+    os.kill(int(ended.why), signal.SIGKILL)
+
+
+PATIENCE = 60
+
+
+class _Http(BaseHTTPRequestHandler):
+    status = 200
+    heard: list[tuple[bytes, str, str]]
+
+    def do_POST(self) -> None:
+        body = self.rfile.read(int(self.headers["Content-Length"]))
+        self.heard.append((body, self.headers["X-Smartserver-Signature"] or "", self.headers["Content-Type"]))
+        self.send_response(self.status)
+        self.send_header("Location", "http://127.0.0.1:1/")
+        self.end_headers()
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.fixture
+def http() -> Iterator[tuple[str, type[_Http]]]:
+    class Handler(_Http):
+        heard: list[tuple[bytes, str, str]] = []
+
+    with HTTPServer(("127.0.0.1", 0), Handler) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}/pushed", Handler
+        server.shutdown()
+        thread.join()
+
+
+def test_a_url_gets_a_signed_post(http: tuple[str, type[_Http]]) -> None:
+    url, handler = http
+    post(url, b"one", "of both", 60)
+    post(url + "?a=b", b"two", "", 60)
+    (body, signature, kind), (_, unsigned, _) = handler.heard
+    assert body == b"one"
+    assert signature == "sha256=" + hmac.new(b"of both", body, hashlib.sha256).hexdigest()
+    assert (kind, unsigned) == ("application/json", "")
+
+
+@pytest.mark.parametrize("status", [301, 404, 500])
+def test_a_url_that_does_not_take_it(http: tuple[str, type[_Http]], status: int) -> None:
+    url, handler = http
+    handler.status = status
+    with pytest.raises(ReceiverFailed, match=f"it answered with status {status}"):
+        post(url, b"{}", "", 60)
+
+
+@contextlib.contextmanager
+def dripping(begins: bytes) -> Iterator[str]:
+    """The place of a server whose answer begins so, and goes on byte by byte until its reader leaves."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def drip() -> None:
+            connection, _ = server.accept()
+            with connection, contextlib.suppress(OSError):
+                connection.sendall(begins)
+                while not threading.Event().wait(0.02):
+                    connection.sendall(b"x")
+
+        thread = threading.Thread(target=drip)
+        thread.start()
+        yield f"127.0.0.1:{server.getsockname()[1]}"
+        thread.join(PATIENCE)
+        assert not thread.is_alive()
+
+
+def test_a_url_that_answers_no_http() -> None:
+    with (
+        dripping(b"220 mail.example.org\r\n") as place,
+        pytest.raises(ReceiverFailed, match="it answered no HTTP: BadStatusLine"),
+    ):
+        post(f"http://{place}", b"{}", "", 60)
+
+
+def test_a_url_whose_answer_does_not_end() -> None:
+    """Its status is all that counts."""
+    with dripping(b"HTTP/1.1 200 OK\r\nContent-Length: 60000\r\n\r\n") as place:
+        post(f"http://{place}", b"{}", "", 60)
+
+
+def test_dead_addresses_leave_time_for_the_next(http: tuple[str, type[_Http]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each has its share of what is left."""
+    url, handler = http
+    dead, now, limits = ("192.0.2.1", 80), 100.0, list[float | None]()
+
+    class Socket(socket.socket):
+        def connect(self, place: Any) -> None:
+            nonlocal now
+            limit = self.gettimeout()
+            limits.append(limit)
+            if place == dead:
+                now += limit or 0
+                raise TimeoutError
+            super().connect(place)
+
+    places = [dead, dead, ("127.0.0.1", urlsplit(url).port)]
+    found = [(socket.AF_INET, socket.SOCK_STREAM, 0, "", place) for place in places]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
+    monkeypatch.setattr(socket, "socket", Socket)
+    monkeypatch.setattr("smartserver.server.hook_url.time.monotonic", lambda: now)
+    post(url, b"{}", "", 60)
+    assert len(handler.heard) == 1
+    assert limits == [20, 20, 20]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "begins"), [("http", b"HTTP/1.1 200 OK\r\nX: "), ("http", b""), ("https", b"\x16\x03\x03\x40\x00")]
+)
+def test_a_url_that_answers_byte_by_byte(scheme: str, begins: bytes) -> None:
+    """Each read succeeds: the status, or the greeting of TLS, never ends."""
+    with (
+        dripping(begins) as place,
+        pytest.raises(ReceiverFailed, match=r"^it did not answer within 0.3 s$"),
+    ):
+        post(f"{scheme}://{place}/", b"{}", "", 0.3)
+
+
+@pytest.mark.parametrize(("port", "why"), [("1", "Connection refused"), ("x", "Port could not be cast")])
+def test_a_url_that_nobody_can_reach(port: str, why: str) -> None:
+    with pytest.raises(ReceiverFailed, match=why):
+        post(f"http://127.0.0.1:{port}/", b"{}", "", 60)

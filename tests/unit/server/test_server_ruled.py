@@ -9,6 +9,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from access_rules import ADMIN
 from builders import MAIN
 from dialogs import CREATE, Dialog, Served, message
 from session_calls import INSERT, PULL, code, done, refused, set_ref
@@ -31,12 +32,7 @@ from smartserver.verbs.server_ping import PingRequest, server_ping
 from smartserver.wire.events import Error
 from smartserver.wire.messages import Failure, RequestFlag, named
 
-RULES = """
-[[rules]]
-who = ["anna"]
-path = "**"
-may = "admin"
-
+RULES = f"""{ADMIN}
 [[rules]]
 who = ["ben"]
 path = "team/**"
@@ -64,13 +60,6 @@ OPEN = (repository_open, OpenRequest())
 
 
 @pytest.fixture
-def file(tmp_path: Path) -> Path:
-    path = tmp_path / "access.toml"
-    path.write_text(RULES)
-    return path
-
-
-@pytest.fixture
 def served(line: list[bytes], served: Served) -> Served:
     for path in ("team/secret", "open"):
         served.push(line[:4], {MAIN: line[3]}, path)
@@ -83,8 +72,9 @@ def history(served: Served) -> list[bytes]:
 
 
 @pytest.fixture
-def user(served: Served, file: Path) -> Callable[[str], Dialog]:
-    rules = AccessFile(file)
+def user(served: Served, tmp_path: Path) -> Callable[[str], Dialog]:
+    (tmp_path / "access.toml").write_text(RULES)
+    rules = AccessFile(tmp_path / "access.toml")
     return lambda name: Dialog(served.site, RuledUser(name, rules))
 
 
@@ -178,9 +168,6 @@ def test_a_line_for_each_change(
     ]
 
 
-RULE = '[[rules]]\nwho = ["anna"]\npath = "**"\nmay = "admin"\n'
-
-
 @pytest.mark.parametrize(
     ("text", "size"),
     [(17, 17), ("17", 17), ("17 B", 17), ("3KB", 3000), ("50 MB", 50_000_000), ("2 GiB", 2 << 30), ("1 TB", 10**12)],
@@ -197,7 +184,7 @@ def test_what_is_no_size(text: str | int) -> None:
 
 def test_of_each_limit_the_first_entry_that_fits_counts() -> None:
     rules = AccessRules(
-        f"""{RULE}
+        f"""{ADMIN}
         [[limits]]
         path = "team/**"
         max-file-size = 10
@@ -209,7 +196,7 @@ def test_of_each_limit_the_first_entry_that_fits_counts() -> None:
     )
     assert rules.sizes("team/one") == rules.sizes("Team/one") == SizeLimits(1_000_000, 10)
     assert rules.sizes("other") == SizeLimits(1_000_000, 1000)
-    assert AccessRules(RULE.encode()).sizes("team/one") == NO_LIMITS
+    assert AccessRules(ADMIN.encode()).sizes("team/one") == NO_LIMITS
 
 
 @pytest.mark.parametrize(
@@ -222,7 +209,7 @@ def test_of_each_limit_the_first_entry_that_fits_counts() -> None:
 )
 def test_an_entry_that_is_wrong_is_named(entry: str, why: str) -> None:
     with pytest.raises(UnusableFile) as wrong:
-        AccessRules(f"{RULE}[[limits]]\n{entry}\n".encode())
+        AccessRules(f"{ADMIN}[[limits]]\n{entry}\n".encode())
     assert why in str(wrong.value)
 
 
@@ -243,7 +230,7 @@ def test_a_push_beyond_a_limit_is_refused_by_name_and_leaves_nothing(
     body, before = history.body([large, last], graph_first=graph_first), served.files()
 
     def push(limits: str) -> object:
-        file.write_text(f'{RULE}[[limits]]\npath = "project"\n{limits}\n')
+        file.write_text(f'{ADMIN}[[limits]]\npath = "project"\n{limits}\n')
         rules = AccessFile(file)
         served.site.sizes = rules.sizes
         dialog = Dialog(served.site, RuledUser("anna", rules))

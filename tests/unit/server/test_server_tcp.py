@@ -17,7 +17,6 @@ from typing import Any, cast
 import pytest
 from carriers import Carrier, TcpCarrier, connections_of
 from certificates import Authority
-from twisted.internet import stdio as twisted_stdio
 from twisted.internet import tcp as twisted_tcp
 from twisted.internet.address import IPv4Address, IPv6Address, UNIXAddress
 from twisted.internet.interfaces import IAddress
@@ -276,16 +275,6 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(BadKeyPair, match=r"no certificate can be made: .*Not a directory"):
         make_key_pair(tmp_path / "file/state")
-
-
-def test_standard_streams_have_the_access_they_are_given(
-    connections: Connections, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    joined: list[object] = []
-    monkeypatch.setattr(twisted_stdio, "StandardIO", cast("Callable[..., object]", joined.append))
-    made = stdio.serve(connections, invoking_user("joe"), "joe on standard input")
-    assert joined == [made]
-    assert made.session.admission == invoking_user("joe")
 
 
 class Streams(Carrier):

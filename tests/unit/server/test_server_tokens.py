@@ -243,11 +243,6 @@ def world(line: list[bytes], served: Served, tmp_path: Path) -> World:
     return World(served, tmp_path)
 
 
-@pytest.fixture
-def history(world: World) -> list[bytes]:
-    return list(world.served.history.parents)
-
-
 def test_one_is_wanted_where_there_are_some(world: World) -> None:
     assert denied(world.ask(PULL)).token == ""
     world.create()
@@ -288,9 +283,9 @@ def test_each_request_is_judged(world: World) -> None:
     assert denied(world.ask(PULL, token=revoked)).why == "the token is unknown"
 
 
-def test_a_scope_narrows_what_the_rules_give(world: World, history: list[bytes]) -> None:
+def test_a_scope_narrows_what_the_rules_give(world: World, line: list[bytes]) -> None:
     token = world.create(path="secret/**")
-    moved = (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/new", history[0]))
+    moved = (branch_set_last_revision, SetLastRevisionRequest(b"refs/heads/new", line[0]))
     assert isinstance(world.ask(moved, token=token), ReplyMessage)
     assert "is for the paths 'secret/**' alone" in denied(world.ask(PULL, path="open", token=token)).why
     assert "is for the paths" in denied(world.ask((repository_create, CREATE), path="SECRET/new", token=token)).why

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 import pytest
 from dialogs import CREATE, Dialog, Served, message
 
@@ -53,10 +52,6 @@ def statuses(answer: ReplyMessage | Failure) -> list[int]:
 
 def codes(answer: ReplyMessage | Failure) -> list[str]:
     return [outcome.fault.code if outcome.fault else "done" for outcome in answer.outcomes]
-
-
-def result(answer: ReplyMessage | Failure, number: int, kind: type[Any]) -> Any:
-    return msgspec.msgpack.decode(answer.outcomes[number].result, type=kind)
 
 
 def refused(answer: ReplyMessage | Failure) -> str:

@@ -17,7 +17,7 @@ from traces import HOSTILE, OTHER_ID, push, read
 
 from smartserver.trace.events import CommandEnded, Event, RequestEnded, SpanEnded, decode, encode, schema
 from smartserver.trace.file import Narrator, TraceFile
-from smartserver.trace.html import Command, Page, Track, command, html
+from smartserver.trace.html import Command, Page, Track, html
 from smartserver.trace.perfetto import REQUESTS, SERVER, SPANS, WAIT, perfetto
 from smartserver.trace.recorder import CallRecord, Recorder, Span
 from smartserver.trace.report import CALLED
@@ -132,12 +132,6 @@ def test_the_schema_names_every_event() -> None:
 
 def tracks(shown: Command) -> dict[str, Track]:
     return {each.title: each for each in shown.tracks}
-
-
-@pytest.fixture
-def shown() -> Command:
-    (trace,) = read(push())
-    return command(trace)
 
 
 def test_the_page_has_each_command_and_runs_nothing_but_its_own() -> None:

@@ -1,5 +1,5 @@
 """transports.sftp_login: what `~/.ssh/config` and `known_hosts` say, and who cannot be reached. The rest needs a
-server: tests/sockets/test_sftp_login.py."""
+server: tests/sockets/test_sftp.py."""
 
 from __future__ import annotations
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import weakref
-
 import msgspec
 import pytest
 from ban_cases import (
@@ -23,7 +21,7 @@ from smartserver.errors import Banned
 from smartserver.trace.bans.every import BEHAVIOURS, SILLY, bans, noter, of_calls
 from smartserver.trace.bans.model import Ban, Cost, Finding, WatchedRequest
 from smartserver.trace.bans.noter import Note
-from smartserver.trace.bans.operations import Operations, one_operation
+from smartserver.trace.bans.operations import one_operation
 from smartserver.trace.bans.rule import BadRule, Rule
 from smartserver.trace.bans.watcher import Watcher
 from smartserver.verbs.declare import VERBS
@@ -213,20 +211,3 @@ def test_it_is_told_and_raised_before_anything_is_sent() -> None:
         client.send(Request(1, encode(message)))
     assert told == [caught.value]
     assert (caught.value.verb, caught.value.rule) == ("Server.ping", "rpc:Server.ping")
-
-
-# -- operations
-
-
-def test_nothing_lives_longer_for_being_watched() -> None:
-    own = Operations()
-
-    class Held:
-        pass
-
-    def call() -> weakref.ref[Held]:
-        held = Held()
-        own.begins()
-        return weakref.ref(held)
-
-    assert call()() is None
