@@ -16,6 +16,7 @@ from dialogs import Dialog, message
 from hypothesis import given, target
 from hypothesis import strategies as st
 
+from smartserver.errors import InternalError
 from smartserver.server.jail import is_hidden
 from smartserver.server.site import Site
 from smartserver.server.startup import inside_of
@@ -141,6 +142,8 @@ def test_nothing_gets_out(links: list[tuple[str, str]], base: str, path: str, ot
             except UnicodeEncodeError:
                 return  # No client can say it.
             done = not isinstance(answer, Failure) and answer.outcomes[0].status == Status.DONE
+            fault = answer.fault if isinstance(answer, Failure) else answer.outcomes[0].fault
+            assert fault is None or fault.code != InternalError.code, call
             if done and is_hidden(path):  # It is not there, wherever it may be.
                 nothing = dialog.ask(message(of_nothing, path=base))
                 assert isinstance(answer, Reply)
