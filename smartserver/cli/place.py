@@ -56,7 +56,7 @@ def above(place: str) -> str:
 
 
 def store_behind(url: str) -> str:
-    """Return the URL of the store in a URL for git, hg or brz, as sftp:// in hpss+sftp://. Refuse the URL of a server."""
+    """Return the URL of the store in a URL for git, hg or brz: sftp:// in hpss+sftp://. Refuse the URL of a server."""
     store = url.removeprefix(PREFIX)
     if not is_store_url(store):
         raise CommandError(f"{url} is on a server: run the command there, on the repository's folder")

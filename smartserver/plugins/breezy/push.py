@@ -230,8 +230,8 @@ class _Push:
         return update, [options_are(there.config)]
 
     def _send_rest(self, tags: Mapping[str, RevisionId]) -> dict[str, EntryOutcome]:
-        """Send those of `tags`, which have no outcome yet, that the server lacks or has at another revision, as its last
-        answer shows. Return their outcomes. With `How.ADD`, a tag at another revision is not sent but a conflict."""
+        """Send those of `tags`, which have no outcome yet, that the server lacks or has at another revision by its last
+        answer. Return their outcomes. With `How.ADD`, a tag at another revision is not sent but a conflict."""
         remote: Remote = self.target.remote
         there = remote.remembered().tags
         conflicts = {

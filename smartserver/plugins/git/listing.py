@@ -67,8 +67,8 @@ class Leases:
 
     @property
     def must_ask(self) -> bool:
-        """True if the refs must be requested, because git, given the expected tips, could find nothing to send, leave out
-        as up to date a ref whose `+` overrides its lease, or take a short target for another ref."""
+        """True if the refs must be requested, because git, given the expected tips, could find nothing to send, leave
+        out as up to date a ref whose `+` overrides its lease, or take a short target for another ref."""
         return not self._unsettled or (bool(self.settled) and self._refspecs.is_forced) or self._moves_targets
 
     @property
