@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Final, Literal
 
 _LEFT: Final = 256
-"""The number of bytes at which bisection ends. They are compared as two numbers, in the time of 3 halvings instead of
-8."""
+"""Bisection ends at this many bytes, which are compared as two numbers, in the time of 3 halvings instead of 8."""
 
 
 def common_start(one: bytes, other: bytes, at: int = 0, other_at: int = 0) -> int:

@@ -131,7 +131,7 @@ AnyRecord = NewRecord | HeldRecord
 
 
 def skip_distance(number: int) -> int:
-    """Return how many versions before version `number` (1, 2, ...) its base is: a power of 32."""
+    """Return the distance, in versions, from version `number` (1, 2, ...) back to its base: a power of 32."""
     distance = 1
     while number % (distance * SKIP) == 0:
         distance *= SKIP

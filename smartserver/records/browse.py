@@ -106,7 +106,7 @@ def message_of(name: str, message: bytes) -> bytes:
 
 
 class ChangedPath(NamedTuple):
-    """A path whose content differs between the trees of a revision and its first parent. `action`: `A` (added), `M`
+    """A path that differs between the trees of a revision and its first parent. `action`: `A` (added), `M`
     (modified) or `D` (deleted)."""
 
     action: str
@@ -206,8 +206,8 @@ def decode_selector(selector: bytes) -> Selector | None:
 
 
 class ListedNode(msgspec.Struct, frozen=True, array_like=True):
-    """A node of a tree. `path`: its path, relative to the selector's path. `size`: the bytes of its text, or `NO_TEXT`.
-    `key`: the key of its record, if keys were requested and the node has a record."""
+    """A node of a tree. `path`: its path, relative to the selector's path. `size`: the bytes of its text, even if the
+    text does not follow, or `NO_TEXT`. `key`: the key of its record, if keys were requested and the node has one."""
 
     path: bytes
     type: NodeType

@@ -39,7 +39,7 @@ class Cache(Generic[K, V]):
         """Store a value. The old value of the key is dropped, even if the new value is over the limit. `spare`: True to
         make the value the next to be dropped, unless it is used before.
 
-        Returns the number of values of other keys that were dropped.
+        Return the number of dropped values of other keys.
         """
         values = self._values
         cost = self._cost(value)

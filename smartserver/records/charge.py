@@ -9,8 +9,8 @@ Charge = Callable[[int], None]
 """A function that is called with a number of steps or bytes. It raises an error to end the work."""
 
 PATH_BYTES: Final = 64
-"""Bytes of a path that cost one step. Path lengths are charged because the paths of nested folders together can have
-the square of the bytes that the folders take in the store."""
+"""Bytes of a path that cost one step. Path lengths are charged because those of nested folders together grow with the
+square of the bytes that the folders take in the store."""
 
 
 def free(steps: int) -> None:

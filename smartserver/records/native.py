@@ -49,7 +49,7 @@ def native(name: str) -> Any:
 
 
 def said() -> str:
-    """Return the line of `smartserver --version` about missing native parts; empty if native parts are used."""
+    """Return the line of `smartserver --version` about unused native parts; empty if they are used."""
     if _native is not None:
         return ""
     if _IS_OFF:

@@ -73,8 +73,8 @@ class System:
 
     A subclass must set only the name and the kinds. A server then stores any valid records. It proves as much as the
     subclass allows: the parents of a revision by `own_kind` and `own_parents`, the presence of all references by
-    `may_refer` and `references`. `changes` only saves time. `faults` is for the refusal of faulty records, `contents`
-    and `read` are for reads of less than whole revisions.
+    `may_refer` and `references`. `changes` only saves time. `faults` is for the refusal of faulty records;
+    `contents` and `read` are for reads of less than whole revisions.
     """
 
     name: str
@@ -174,7 +174,7 @@ class System:
         return b""
 
     def named_revisions(self, table: str, entries: Mapping[bytes, bytes]) -> Iterator[RevisionId]:
-        """Yield the revisions that entries of a map name, and that must be copied with the map."""
+        """Yield the revisions that entries of a map keep alive, and that must be copied with the map."""
         if table in self.maps and table not in self.untold:
             is_ids = self.maps[table].kind == "ids"
             for key, value in entries.items():

@@ -81,13 +81,13 @@ class Admission(Protocol):
         """Return the rights of the user who makes a request. `extras`: the request's extra fields, such as `token`.
 
         Raises:
-            AccessDenied: the token or the key of the user is not valid.
+            AccessDenied: the token or the key of the user is not accepted.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class FixedAccess(Access):
-    """The same permissions for all repositories. `why`: the reason that refusals give. The object also is the admission
+    """The same permissions for all repositories. `why`: the reason that refusals give. The object is also the admission
     of the user."""
 
     user: str
@@ -175,7 +175,7 @@ class RuledAccess(Access):
 
 @dataclass(frozen=True, slots=True)
 class RuledUser:
-    """The admission of a user whom the medium (ssh) identifies."""
+    """The admission of a user whom the medium, such as ssh, identifies."""
 
     user: str
     file: AccessFile

@@ -67,7 +67,7 @@ class FairQueue(Generic[T]):
         return None
 
     def ended(self, client: Tenant) -> None:
-        """Note that a job of a connection has ended."""
+        """Record that a job of a connection has ended."""
         self._running[client.share] -= 1
         if not self._running[client.share]:
             del self._running[client.share]

@@ -72,7 +72,7 @@ class RequestHeader:
 
     @property
     def mutates(self) -> bool:
-        """True if a verb of the request makes changes. With `CHECK_ONLY` the request makes none all the same."""
+        """True if a verb of the request makes changes. With `CHECK_ONLY`, none are made."""
         return any(verb.effect is Effect.MUTATE for verb, _ in self.calls)
 
     @property

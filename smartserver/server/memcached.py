@@ -91,7 +91,7 @@ class Memcached:
         return None
 
     def put(self, key: bytes, value: bytes) -> None:
-        """Store a value of at most `MOST` bytes, without waiting for an answer."""
+        """Store a value if it has at most `MOST` bytes, without waiting for an answer."""
         if len(value) <= MOST:
             self._ask(lambda name: self._client.set(name, value, noreply=True), key)
 

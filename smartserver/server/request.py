@@ -217,7 +217,7 @@ class ServedRequest:
         self._do(Task(lane, partial(self._work.finish, segments, size), "commit", of_request=True))
 
     def cancel(self) -> None:
-        """Cancel the request. A commit stops when its calls are run next; a commit past that point is still made."""
+        """Cancel the request. A commit stops if its calls must still be run; otherwise its change is made."""
         work, context = self._work, self._work.context
         if context is not None:
             context.allowance.cancelled = True

@@ -1,5 +1,5 @@
 """The shell of a session, for every medium that is a Twisted transport. The shell reads and writes bytes; `timeouts`
-decides when to give up on a silent peer."""
+decides when to disconnect an idle peer."""
 
 from __future__ import annotations
 

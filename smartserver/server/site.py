@@ -189,7 +189,8 @@ class Site:
     slow."""
     _counted: CountedTransport = field(init=False)
     _whole: Transport = field(init=False)
-    """The whole store of which the root is a part. It is read only to find a repository that contains the root."""
+    """The whole store of which the root is a part. It is only read, to find a repository or store around a new
+    repository."""
     _at: str = field(init=False)
     """The path of the root in the whole store."""
     _open: OrderedDict[str, PackRepository] = field(default_factory=OrderedDict)

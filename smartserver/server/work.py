@@ -132,7 +132,7 @@ class RequestWork:
         self.queued = 0.0
         """Seconds that tasks waited for a thread."""
         self.spent = NOTHING
-        """The counts of the tasks (`meters`)."""
+        """The counts that the tasks have added (`meters`)."""
         self.hides_cost = False
         """True if the answer leaves out its cost, which would reveal repositories that the user may not read."""
         self.spans: RequestSpans | None = None

@@ -112,7 +112,7 @@ class Ancestry:
         """The offset in `_entries` of the parents in the stream, for each revision of the stream."""
         self._entries = array("I")
         self._first = array("I")
-        """The first parent of each revision that is in the stream; `NONE` if no parent is."""
+        """For each revision, its first parent in the stream; `NONE` if no parent is in the stream."""
         self._jump = array("I")
         """An ancestor of each revision further down its line of first parents."""
         self._depth = array("I")

@@ -101,7 +101,7 @@ class Since:
 
     @property
     def moved(self) -> int:
-        """The estimated number of bytes that creating a checkpoint transfers: the new checkpoint is written, and an
+        """The estimated number of bytes that writing a checkpoint transfers: the new checkpoint is written, and an
         older one is read."""
         return 2 * (self.checkpoint + self.size)
 

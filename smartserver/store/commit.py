@@ -66,7 +66,7 @@ from transports.errors import CodedError, TransportError, TransportFailed
 from transports.steps import GetStat
 
 AT_MOST = 64 << 10
-"""No more changes are added to a record that has this many bytes."""
+"""No more changes are added to a record of this many bytes or more."""
 
 Decide = Callable[[State], Entry | None]
 """A function that returns the entry of a change, judged on a state; None if no entry is needed. It may be called in any
@@ -173,8 +173,8 @@ class Group:
                 change.come.set()
 
     def _judge(self, state: State, waiting: Sequence[_Waiting]) -> tuple[tuple[bytes, State] | None, list[_Waiting]]:
-        """Judge the waiting changes on a state until the record is large. Return the record, None if nothing must be
-        written, and the judged changes."""
+        """Judge the waiting changes on a state until the record is large. Return the record (None if nothing must be
+        written) and the judged changes."""
         found: tuple[bytes, State] | None = None
         entries: tuple[Entry, ...] = ()
         judged: list[_Waiting] = []

@@ -145,7 +145,7 @@ class PlaceLook:
         return bool(self._path) and self._folders[-1].result is None
 
     def describe(self) -> str:
-        """Describe for a message what the place has in place of a repository; empty if the place does not exist."""
+        """Describe for a message what is at the place instead of a repository; empty if the place does not exist."""
         file = self._file()
         if file is not None:
             return "a file" if file == self._path else f"a file, {name_of(file)}, above it"

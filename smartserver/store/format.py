@@ -1,6 +1,6 @@
 """The `format` file: one line with the family and the version of a repository.
 
-Only an upgrade of a version 1 replaces the line. Later changes of the format are features in the records.
+Only the upgrade from version 1 replaces the line. Later changes of the format are features in the records.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ LOST = "lost"
 FOLDERS = (PACKS, INCOMING, LOG, CHECKPOINTS)
 """The folders of every repository."""
 IMMUTABLE = re.compile(rf"(?:.+/)?(?:{PACKS}/[0-9a-f]+\.(?:pack|idx|summaries)|{CHECKPOINTS}/[^/]+)")
-"""The paths of files whose local copies never become stale: a name of a pack is used only once, and the content of a
-checkpoint always has the same meaning."""
+"""Matches the path of a file whose local copies never become stale: a name of a pack is used only once, and the
+content of a checkpoint always has the same meaning."""
 NAMES = frozenset({FORMAT, LOST, *FOLDERS})
 """All names that a repository may have in its folder."""
 

@@ -49,7 +49,7 @@ KEYS_NAMED = 4096
 """The most missing bases or revisions that an error names."""
 
 BEGIN = 1 << 20
-"""About the number of first bytes of a large text that a system can see if the record is not a list."""
+"""A system can see at least this many first bytes of a large text that is not a list."""
 
 MOST, FEWEST = 4096, 8
 """The most segments for one call of the native prover, and the number for the call after a segment that Python had to

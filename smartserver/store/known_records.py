@@ -253,7 +253,7 @@ class UploadIndex:
 REBASED_DEPTH = 47
 """The largest depth of a base for a record that is encoded again. The next 16 versions then need no new encoding."""
 HOPS = (32, 1024, 32768)
-"""The numbers of versions between a record and the bases that are tried for it: powers of 32."""
+"""The distances, in versions, from a record back to the bases that are tried for it: powers of 32."""
 
 
 class StoredBases:

@@ -106,7 +106,7 @@ def find(folder: Transport, path: str = "") -> Findings:
 
     Raises:
         NoSuchRepository: the folder has neither a repository nor the remains of one.
-        CorruptFile: no readable file tells how the repository began.
+        CorruptFile: no readable file has the creation of the repository.
     """
     # Checkpoints are listed before records, so the record of each listed checkpoint is listed too.
     line, names = GetPublished(FORMAT), {name: ListDirectory(name) for name in (CHECKPOINTS, LOG, LOST, PACKS)}
@@ -178,7 +178,7 @@ class _Walk:
 
     def _follow(self, number: int, states: Mapping[bytes, State]) -> dict[bytes, State]:
         """Return the state after a record, by the record's hash; empty if the state before it is not in `states`.
-        Record the fault of a damaged record."""
+        Add a damaged record to the misfits."""
         content, path = self._records.get(number, b""), record_path(number)
         record_hash = hash_of(content)
         try:

@@ -26,7 +26,7 @@ from transports.base import BytesFile, ReadFile, Transport
 from transports.decorators.passing import PassingTransport
 
 LONGEST_HEADER = MAX_META + (8 << 10)
-"""The most bytes of a record's header: its meta and all else, of which its key and its base's have 1,024 at most."""
+"""The most bytes of a record's header: its meta, its key and its base's (at most 1,024 each), and some numbers."""
 
 
 class Preview:
@@ -39,7 +39,7 @@ class Preview:
         entry = entry_of(transaction, before, request, "", b"", pack, request)
         self.record, self.state = following(before, 0, (entry,))
         self.entry = entry
-        """The entry of the log that the push would add."""
+        """The log entry that the push would add."""
         self.files: Mapping[str, str] = {}
         """The current paths of the files of the new pack, by their future paths."""
         self.contents: Mapping[str, bytes] = {}

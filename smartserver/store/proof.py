@@ -268,8 +268,8 @@ class Judge:
     """Judges the new records of one push: refuses records with faults that the policy does not allow, and counts other
     faults for a warning.
 
-    Only new records are judged, so a push onto an old history is not refused for that history. A record with a role, a
-    file that the system itself reads, is decoded a second time when its segment is complete. Its type and size are
+    Only new records are judged, so a push onto an old history is not refused for that history. A record with a role (a
+    file that the system itself reads) is decoded a second time when its segment is complete. Its type and size are
     judged before that.
     """
 

@@ -26,8 +26,8 @@ from transports.errors import NoSuchFile, TransportError, TransportFailed
 from transports.steps import Delete, GetStat, Put, Rename, SyncDirectory
 
 SMALL = 64 << 10
-"""The most bytes of an index (of some thousand records) that is not synced. Of a new pack and index with at most so
-many bytes together, the contents in memory are kept, so that the files are not read again."""
+"""The most bytes of an index (of some thousand records) that is not synced. A new pack and index with at most this
+many bytes together stay in memory, so that the files are not read again."""
 
 
 class Quarantine:

@@ -88,8 +88,8 @@ class PackRepository:
         return not state.exists and len(state.history) > 0
 
     def describe_place(self) -> str:
-        """Describe for a message what the path has in place of a repository; empty if the path does not exist, or the
-        store failed."""
+        """Describe for a message what is at the path instead of a repository; empty if the path does not exist, or
+        the store failed."""
         with contextlib.suppress(TransportError):
             return self._place.seen().describe()
         return ""

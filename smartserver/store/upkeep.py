@@ -139,9 +139,9 @@ def _derived_alone(folder: Transport, files: Sequence[str], named: Set[bytes]) -
 
 
 def is_superseded(folder: Transport, pack: PackFile, state: State, *, is_old: bool = True) -> bool:
-    """Tell whether a pack that no state names can be dropped without loss: its request was carried out, or a repack or
-    prune wrote it, which no longer runs if the pack `is_old`. The history forgets requests after a day, so it is
-    searched for those of young packs, too."""
+    """Tell whether a pack that no state names can be dropped without loss: its request was carried out, or it
+    `is_old` and a repack or prune wrote it, which then no longer runs. The requests of young packs are also searched
+    for, because the history forgets them after a day."""
     _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
@@ -150,7 +150,7 @@ def is_superseded(folder: Transport, pack: PackFile, state: State, *, is_old: bo
 
 def _delete(folder: Transport, paths: Sequence[str]) -> dict[str, bool]:
     """Delete files, which another process may do at the same time. Return for each existing file, by path, True if it
-    is deleted now."""
+    is deleted now. A published file may be a folder (`Transport.withdraw`)."""
     looks = [GetStat(path) for path in paths]
     folder.perform(looks)
     steps = [Withdraw(path, f"{INCOMING}/{path.rpartition('/')[2]}.gone") for path in paths]

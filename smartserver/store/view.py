@@ -241,7 +241,7 @@ class RepositoryView:
         return [right.value for right in system_of(self.vcs).entry_rights(self, name, changes)]
 
     def named(self, name: str) -> Iterator[RevisionId]:
-        """Return the revisions that entries of a map name (`records.system.System.named_revisions`)."""
+        """Return the revisions that entries of a map keep alive (`records.system.System.named_revisions`)."""
         return system_of(self.vcs).named_revisions(name, self.map(name))
 
     def known_heads(self) -> list[RevisionId]:

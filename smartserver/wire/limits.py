@@ -100,7 +100,7 @@ BULK_BYTES = "bytes that a bulk stream became"
 without a bulk stream."""
 
 BULK_ALLOWANCE = 64 * KIB
-"""The number that is added to the received bytes of a bulk stream before `MAX_BULK_RATIO` is applied."""
+"""Bytes that are added to the received bytes of a bulk stream before `MAX_BULK_RATIO` is applied."""
 
 MAX_PATH = 1 * KIB
 """The most bytes of a repository path in UTF-8: the limit of the strictest file system in use (macOS), so that any can
