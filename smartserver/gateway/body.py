@@ -66,7 +66,7 @@ class RequestBody:
         self.error: Exception | None = None
         """The error that `open` will raise; None if no error has occurred so far."""
 
-    # -- on the thread that moves the bytes
+    # -- on the I/O thread
 
     def add(self, chunk: bytes) -> None:
         """Add a received chunk to the body."""
