@@ -52,9 +52,7 @@ CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch
 """The other systems: the name of each for users, and the command that clones a repository of it."""
 
 NEW_VCS: Final = "git sha1"
-"""The system of a repository that a push creates. The format is fixed, because git sends its own only after it has seen
-the server's.
-"""
+"""The system of a repository that a push creates: git sends its format only after it has seen the server's."""
 
 QUARANTINE: Final = "quarantine"
 """The folder for the objects of pushes, next to the caches."""
