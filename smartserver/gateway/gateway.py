@@ -1,7 +1,7 @@
 """`Gateway`: the repositories of a site, for stock git. Everything here blocks.
 
 A fetch is git's own `upload-pack` on a cache of the store; the user's rights are checked before. A push becomes a
-request of our own protocol in this process, so that it has the same rules, checks and logs as any other push.
+request of hpss in this process, so that it has the same rules, checks and logs as any other push.
 """
 
 from __future__ import annotations
