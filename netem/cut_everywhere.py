@@ -29,8 +29,7 @@ from netem.link import Link
 from netem.simulated import SimulatedNetwork
 
 INSIDE = 20
-"""The most cuts between boundaries in each direction of a connection. They are made besides the cuts at all
-boundaries."""
+"""The most cuts between boundaries in each direction of a connection, in addition to the cuts at all boundaries."""
 
 S = TypeVar("S")
 

@@ -13,7 +13,7 @@ from netem.units import NEVER, nanoseconds
 
 BUFFER = 128 * 1024
 """The most bytes in a sender's socket buffer that are not yet on the link, as with TCP_NOTSENT_LOWAT of 128 KiB. Bytes
-on the way do not count, so the limit costs no throughput."""
+in transit do not count, so the limit costs no throughput."""
 
 WINDOW = 64 * 1024 * 1024
 """The most bytes that are sent and not yet read by the receiver, enough to fill a link of 1 Gbit/s and 0.5 s."""

@@ -98,7 +98,8 @@ def doubt(found: Slope, late: Sequence[float]) -> str:
 
 
 def apart(found: Slope, counted: Sequence[int]) -> str:
-    """Return a remark if the slope differs by `APART` or more from the count of every run, else an empty string.
+    """Return a remark if the slope differs from the count of every run by `APART` or more, and by `MOST_TILT_SHARE` of
+    the slope or more, else an empty string.
 
     Neither is wrong, because they measure different things.
     """

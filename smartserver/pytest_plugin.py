@@ -38,7 +38,7 @@ test."""
 
 
 LONGEST_NAME = 150
-"""The most characters of a test's id that the name of its page has: the last ones."""
+"""The most characters of a test's id in the name of its page. The last ones are kept."""
 
 _TRACE = pytest.StashKey[Path]()
 """The path of a test's trace."""

@@ -202,7 +202,7 @@ class Transport(abc.ABC):
     @property
     def connections(self) -> int:
         """The number of connections made to the store so far. After a new connection, results of earlier reads may be
-        outdated, because the store's machine may have lost power."""
+        stale, because the store's machine may have lost power."""
         return 0
 
     def local_folder(self) -> str | None:

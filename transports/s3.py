@@ -107,7 +107,7 @@ class S3Transport(Transport):
 
     @property
     def calls(self) -> Counter[str]:
-        """The number of calls to the store so far, by method, of this transport, its parents and its children."""
+        """The number of calls to the store so far, by method, of this transport and all that share its `Bucket`."""
         return self._bucket.calls
 
     def _at(self, path: str) -> tuple[str, str]:

@@ -154,7 +154,7 @@ def open_file(path: bytes, how: Open) -> Request:
 
 
 def close(handle: bytes) -> Request:
-    """Return the request that closes a handle. Here, and below where no answer is described, it is a `Status`."""
+    """Return the request that closes a handle. The answer is a `Status`, as below where no other is described."""
     return Request(_Kind.CLOSE, _string(handle))
 
 

@@ -29,7 +29,7 @@ def beyond(after: int, fate: Fate) -> Stage:
 
 
 def packets_beyond(after: int, fate: Fate) -> Stage:
-    """Return a stage that passes packets of at most `after` bytes in all, and applies `fate` to all later packets."""
+    """Return a stage that passes the first packets (at most `after` bytes), and applies `fate` to all later ones."""
     left = after
 
     def stage(parcel: Parcel) -> Iterable[Parcel]:

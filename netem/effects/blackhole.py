@@ -35,7 +35,7 @@ class Blackhole(Effect):
         return beyond(self.after, _under_way)
 
     def begin_packets(self) -> Stage:
-        """Return a stage that passes packets of at most `after` bytes in all, and drops all later packets."""
+        """Return a stage that passes the first packets, of at most `after` bytes together, and drops all later ones."""
         return packets_beyond(self.after, lambda _: ())
 
     @classmethod

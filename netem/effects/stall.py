@@ -35,7 +35,7 @@ class Stall(Effect):
         return beyond(self.after, self._holding())
 
     def begin_packets(self) -> Stage:
-        """Return a stage that passes packets of at most `after` bytes in all, and holds all later packets."""
+        """Return a stage that passes the first packets, of at most `after` bytes together, and holds all later ones."""
         return packets_beyond(self.after, self._holding())
 
     def _holding(self) -> Fate:

@@ -5,7 +5,7 @@ reaches the socket, it can send messages like a command, or receive them in plac
 rights of the other process in /proc (proc(5)), and expects the same rights as its own. It trusts nothing that the other
 process says about itself.
 
-Each command loads this module first, like `address`. `thin.c` makes the same checks.
+The thin start of a command loads this module, like `address`. `thin.c` makes the same checks.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ def main() -> None:
 
 
 def close_all_but(kept: Collection[int]) -> None:
-    """Close all descriptors inherited from the command but `kept`, because they may hold a lock (`flock`) or keep a
+    """Close all descriptors except `kept`, because those inherited from the command may hold a lock (`flock`) or keep a
     pipe open."""
     for number in map(int, os.listdir("/proc/self/fd")):
         if number not in kept:

@@ -29,8 +29,8 @@ class Interrupts:
     Later signals are ignored, because they would stop the cleanup of servers and folders. If the cleanup hangs, SIGQUIT
     (^\\) and SIGKILL end the command. A server has its own handlers (`serve`).
 
-    Later signals keep this handler instead of SIG_IGN. With SIG_IGN, Python would print an error for a signal that
-    comes just before, and child processes would ignore the signals too.
+    This handler stays installed for later signals. With SIG_IGN, Python would print an error for a signal that comes
+    just before, and child processes would ignore the signals too.
     """
 
     def __init__(self) -> None:

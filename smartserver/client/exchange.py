@@ -120,7 +120,7 @@ class RepositoryExchange:
         """Learn the refs and receive the revisions that `refs` and `ids` reach and `haves` do not.
 
         The other arguments are those of `Repository.pull`; `stats` also asks for the repository's statistics. The body
-        of the result yields plain segments, even if they are sent as a bulk stream. A damaged body raises `Malformed`.
+        of the result yields plain segments, even from a bulk stream. Reading a damaged body raises `Malformed`.
         """
         wanted = None if refs is None else list(refs)
         arguments = list(haves), wanted, list(ids), list(absent), list(follow), bulk, tagged, expanded

@@ -13,7 +13,7 @@ AT_ONCE = MAX_REPOSITORIES
 """The number of repositories requested in one call."""
 
 MOST_ANSWERS = 1000
-"""The most answers that are read: a million repositories. This release's own server looks into 100,000 folders."""
+"""The most answers that are read: a million repositories. The server of this release looks into 100,000 folders."""
 
 
 def repositories(client: Client, path: str, *, refs: bool) -> Iterator[RepositoryField]:

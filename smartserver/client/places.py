@@ -95,8 +95,8 @@ def is_holdable(place: Place) -> bool:
 
 
 def of_buckets(environment: Mapping[str, str] | None = None) -> list[str]:
-    """Return the names of the environment variables that may decide the bucket and its user: those of AWS and proxies.
-    `environment`: by default that of this process."""
+    """Return the names of the environment variables that may decide the bucket and its user: those of proxies, and all
+    of AWS's, because the library reads them. `environment`: by default that of this process."""
     return [
         name
         for name in sorted(foreign_environment(environment))

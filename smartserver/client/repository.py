@@ -11,5 +11,5 @@ class RemoteRepository(RepositoryExchange):
     """One repository on a server."""
 
     def push(self, request: PushRequest) -> PushOutcome:
-        """Push revisions, move refs and change maps in one request, which is repeated if its plan was stale."""
+        """Push revisions, move refs and change maps in one request. If its plan was stale, send another."""
         return Push(self, request).run()

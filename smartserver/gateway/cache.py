@@ -106,7 +106,7 @@ class Current(msgspec.Struct, frozen=True):
     took."""
     took: float = 0.0
     left: tuple[bytes, ...] = ()
-    """Tips that refs had at the build or later and have no more. They may be unreachable now."""
+    """Tips that refs had at the build or later, and no longer have. They may be unreachable now."""
     mapped: int = 0
     """The number of stored revisions when the bitmaps were written."""
 

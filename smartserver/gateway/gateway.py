@@ -1,7 +1,7 @@
 """`Gateway`: the repositories of a site, for stock git. Everything here blocks.
 
 A fetch is git's own `upload-pack` on a cache of the store; the user's rights are checked before. A push becomes a
-request of our own protocol in this process, so that it has the same rules, checks and logs as any other push.
+request of hpss in this process, so that it has the same rules, checks and logs as any other push.
 """
 
 from __future__ import annotations
@@ -52,9 +52,7 @@ CLIENTS: Final = {"hg": ("Mercurial", "hg clone"), "bzr": ("Breezy", "brz branch
 """The other systems: the name of each for users, and the command that clones a repository of it."""
 
 NEW_VCS: Final = "git sha1"
-"""The system of a repository that a push creates. The format is fixed, because git sends its own only after it has seen
-the server's.
-"""
+"""The system of a repository that a push creates: git sends its format only after it has seen the server's."""
 
 QUARANTINE: Final = "quarantine"
 """The folder for the objects of pushes, next to the caches."""

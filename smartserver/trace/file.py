@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from smartserver.trace.bans.noter import Note
 
 GATHERED = 64 * 1024
-"""Lines are written once they have this many bytes, in one write, because the kernel does not interleave the bytes of
-one write with others."""
+"""Lines are written at the latest when they have this many bytes, in one write, because the kernel does not interleave
+the bytes of one write with others."""
 
 ADJACENT = 50
 """The most microseconds between two spans of the same work that are joined into one event."""

@@ -24,12 +24,12 @@ SEGMENT = 1448
 PACKET = 1500
 
 LEAST_RISE, MOST_RISE = 0.004, 0.016
-"""Linux ends slow start early if the delay of acknowledgements grows by an eighth of the round trip, but at least and
-at most by these seconds (HyStart). Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
+"""Linux ends slow start early if the delay of acknowledgements grows by an eighth of the round trip, limited to this
+range of seconds (HyStart). Two packets that are acknowledged together have this delay below 1.5 Mbit/s."""
 EARLY = 49 * SEGMENT
 """The window at which slow start ends early: Linux checks from 16 segments on, after 8 answers of a round."""
 CUBIC = 0.4
-"""After that, the window grows by this number of segments, times the cube of the seconds since then (RFC 9438)."""
+"""After this early end, the window grows by this number of segments, times the cube of the seconds since (RFC 9438)."""
 
 HANDSHAKES = ("TCP", "TLS")
 """The names of spans of a connection that are one round trip each."""

@@ -73,7 +73,7 @@ class Trace:
 
     @property
     def start(self) -> int:
-        """The time at which the wait began; without the command, the earliest known start of a process."""
+        """The time at which the wait began: the start of the command if recorded, else of the earliest process."""
         if self.command is not None:
             return self.command.start
         return min(process.began if process.started is None else process.started for process in self.processes)

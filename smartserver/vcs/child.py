@@ -22,7 +22,7 @@ _FAILED = 2
 
 
 _PIECE: Final = 1 << 16
-"""The most bytes in one read or write of the pipe."""
+"""The most bytes of one read of the pipe, and the size of the buffer of its writer."""
 
 
 class Child:

@@ -130,7 +130,7 @@ class StreamParser(ImportParser):
         return super().read_bytes(count)
 
     def read_until(self, terminator: bytes) -> bytes:
-        """Read and return the lines up to the line `terminator`, which is read, too."""
+        """Read and return the lines before the line `terminator`, which is read, too."""
         lines: list[bytes] = []
         while (line := self.input.readline()) != terminator + b"\n":
             self.lineno += 1

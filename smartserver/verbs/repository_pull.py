@@ -33,8 +33,8 @@ Absent = Annotated[list[Id], msgspec.Meta(max_length=MAX_IDS)]
 class PullRequest(Arguments, frozen=True, array_like=True, forbid_unknown_fields=True):
     """`refs`: the refs whose tips the client wants; nil is all refs. Each is an exact name, a prefix that ends in `/`
     or `*`, or the name of a setting that holds a ref's name (`HEAD`). `ids`: further revisions that the client wants.
-    `follow`: prefixes of refs that follow the selected refs. The server sends the tip of such a ref if the answer or
-    the client has it, or if it is an annotated tag on a revision that either has.
+    `follow`: prefixes of refs that follow the selected refs. The server sends the tip of such a ref, too, if it is an
+    annotated tag on a revision that the answer or the client has.
 
     `haves`: revisions that the client has completely. `absent`: parents of `haves` that the client lacks. `bulk`: true
     to get a bulk stream as the body. `tagged`: true to get the stored revisions that maps of ids name, too. `expanded`:

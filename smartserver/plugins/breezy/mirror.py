@@ -310,7 +310,7 @@ class Mirror:
     def adopt(self, repository: Any, revisions: Sequence[RevisionId]) -> bool:
         """Copy the history of some revisions from a local repository, because they are parents of received revisions.
         Return True if it was copied. Packs are copied as files if the mirror is empty and this history is all that the
-        repository has. Otherwise at most `MOST_COPIED` revisions are copied."""
+        repository has. Otherwise a history of more than `MOST_COPIED` revisions is not copied."""
         self._find()
         folder = self._folder
         if folder is None or self._is_full:

@@ -1,7 +1,8 @@
 """Locks the files of a mirror on the disk, checks them for damage, and removes those that killed processes left.
 
-Breezy names a pack by the MD5 of its content and writes the sizes of indexes into `pack-names`. `check_files` compares
-sizes and ends whenever a mirror is opened; `check_packs` reads everything, and runs after a command has failed.
+Breezy names a pack by the MD5 of its content and writes the sizes of indexes into `pack-names`. `check_files` checks
+sizes and the ends of packs whenever a mirror is opened; `check_packs` reads everything, and runs after a command has
+failed.
 """
 
 from __future__ import annotations

@@ -2,8 +2,8 @@
 
 A repository may have thousands of markers, most of which both sides have. So the local repository remembers for each
 URL which markers the server has, and the server's version at the last exchange. The memory is a file in its cache
-folder, whose loss costs only bytes. The memory has the size of the local file of markers, and a hash of its content. If
-local markers were removed since, the memory is ignored.
+folder, whose loss costs only bytes. The memory records the size of the local file of markers, and a hash of its
+content. If local markers were removed since, the memory is ignored.
 """
 
 from __future__ import annotations

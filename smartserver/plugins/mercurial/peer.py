@@ -1,4 +1,4 @@
-"""`HpssPeer`: a repository on a server as Mercurial's commands see it. The answer to one request mostly serves all
+"""`HpssPeer`: a repository on a server as Mercurial's commands see it. Mostly, the answer to one request serves all
 calls of a command."""
 
 from __future__ import annotations

@@ -11,8 +11,8 @@ class ExtraConnection(Ban):
     """A second connection in one operation, although the first could have carried the request.
 
     Seen: the connections of one client, and the outcome of the last request on each. A new connection counts if all
-    requests on the previous one were answered, bodies included, and its server did not refuse further requests. The
-    first one counts: requests are sent one after the other, and each connection costs a round trip, over SSH seven. A
+    requests on the previous one were answered, bodies included, and its server did not refuse further requests. A
+    single one counts: requests are sent one after the other, and each connection costs a round trip, over SSH seven. A
     new connection after one that broke off does not count. The connections of two clients are not compared.
     """
 

@@ -78,9 +78,10 @@ class Finding(NamedTuple):
 class Ban:
     """A rule or behaviour, for one client. It remembers only the current operation.
 
-    An operation is the work of one call into this package: a command of git, of brz or of ours. If a program uses the
-    client itself, each call that it makes is an operation. A `brz` command makes many calls and is one operation. A
-    request that is sent again under the same id is not a new request: only a ban by name is applied to it again.
+    An operation is the work of one call into this package: a command of git, of brz or of smartserver. If a program
+    uses the client itself, each call that it makes is an operation. A `brz` command makes many calls and is one
+    operation. A request that is sent again under the same id is not a new request: only a ban by name is applied to it
+    again.
     """
 
     name: ClassVar[str]

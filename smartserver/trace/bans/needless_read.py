@@ -89,7 +89,7 @@ class ReadBack(Ban):
     with ids that the client has (`haves`, `had`, `mine`, `absent`, `after`). A read counts if it asks for a name, id or
     path that was written on the same path, or for all refs after one was set. It does not count if the client reports
     that it has a tip which was set: then it asks for later changes. The first read counts, because the answer to a
-    change has its outcome. A read in the request of the change costs no round trip.
+    change reports its outcome. A read in the request of the change costs no round trip.
     """
 
     name: ClassVar[str] = "read-back"

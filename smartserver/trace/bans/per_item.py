@@ -33,8 +33,8 @@ class PerItem(Ban):
     Seen: requests one after the other on one path, or every second one, with the same verbs. They differ in one
     argument, or in one item of a selector, always the same one. The content that a VFS verb writes is not counted as an
     argument beside its path. The third request counts, since two may be a question and its continuation. A request for
-    the next part of an answer does not count: no list of items could have been sent. An answer is a part if its result
-    has a true field `more`. Several calls in one request are one round trip, and never counted.
+    the next part of an answer does not count: no list of items could have been sent. An answer is a part if the field
+    `more` of its result is true. Several calls in one request are one round trip, and never counted.
     """
 
     name: ClassVar[str] = "per-item"

@@ -1,9 +1,9 @@
 """Inserts the records of a pull into a Breezy repository: one write group, so one new pack, or nothing.
 
 Segments go to a spool file as they are received. Then they are inserted kind by kind, and texts by file, so that each
-block of the new pack holds similar texts. Only the caches are in memory. If there are many bytes of texts, a second
-process compresses them meanwhile. Every record is checked against its key, its header and the records that refer to it.
-Any error, even after the last byte, leaves the repository as it was.
+block of the new pack holds similar texts. Only the caches are in memory. If the texts have many bytes, a second process
+compresses them meanwhile. Every record is checked against its key, its header and the records that refer to it. Any
+error, even after the last byte, leaves the repository as it was.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ _FAR = 4096
 """The distance of the farthest ancestor that is offered below a head."""
 
 _STEPS = frozenset(1 << n for n in range(_FAR.bit_length()))
-"""Distances from a head to the ancestors that are sent as haves. Because they double, a pull receives at most as many
-revisions again as were added here since the newest common revision."""
+"""Distances from a head to the ancestors that are sent as haves. Because they double, the revisions received in vain
+are at most as many as were added here since the newest common revision."""
 
 
 def _closer() -> Iterator[int]:
@@ -102,8 +102,8 @@ class BrzRepository:
 
         `candidates`: the last known tips of the remote. Candidates that the repository has come first, then `heads`,
         the tips of local branches. If it has no candidate, some ancestors of `heads` follow, in case these are ahead of
-        the remote; without `heads`, the heads of the graph are used. Ancestors that are ghosts may be missing: see
-        `absent`.
+        the remote; if it has no `heads` either, the heads of the graph are used. Ancestors that are ghosts may be
+        missing: see `absent`.
         """
         with self.locked():
             wanted = list(dict.fromkeys([*candidates, *heads]))
@@ -139,7 +139,7 @@ class BrzRepository:
             return len(new)
 
     def signatures(self, revisions: Iterable[RevisionId]) -> dict[RevisionId, bytes]:
-        """Return the signatures that the repository has, of the given revisions."""
+        """Return the signatures of those `revisions` that have one here."""
         with self.locked():
             keys = [(revision,) for revision in revisions]
             stream = self.breezy.signatures.get_record_stream(keys, "unordered", True)

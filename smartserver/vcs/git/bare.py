@@ -65,7 +65,7 @@ def check_kept(folder: str, environment: Mapping[str, str]) -> bool:
 
 
 def has_content(folder: str, environment: Mapping[str, str]) -> bool:
-    """Tell whether a folder exists and is not empty. Raises VcsError if it belongs to another user."""
+    """Return True if a folder exists and is not empty. Raises VcsError if it belongs to another user."""
     try:
         owner = os.stat(folder).st_uid
     except FileNotFoundError:

@@ -129,8 +129,8 @@ class GitContents:
         )  # fmt: skip
 
     def state(self, revision: RevisionId, path: bytes) -> object:
-        """Return a value that differs between revisions if the type or object at a path differs; None if the path does
-        not exist."""
+        """Return a value that two revisions share if and only if they have the same type and object at a path; None if
+        the path does not exist."""
         node = self._at(revision, path)
         return None if node is None else node[1:]
 

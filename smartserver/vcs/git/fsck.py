@@ -242,8 +242,8 @@ def _special(name: bytes) -> str | None:
 
 
 def _hfs(pattern: re.Pattern[bytes], name: bytes) -> bool:
-    """Tell whether HFS+ treats a name as the file of `pattern`. To HFS+, some code points do not count, and a name ends
-    at invalid UTF-8."""
+    """Tell whether HFS+ treats a name as the file of `pattern`. HFS+ ignores some code points, and ends a name at
+    invalid UTF-8."""
     found = pattern.match(_IGNORED_BY_HFS.sub(b"", name))
     if found is None:
         return False

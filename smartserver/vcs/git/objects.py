@@ -130,7 +130,7 @@ class ObjectReader:
             raise
 
     def read(self, key: Key, most: int | None = None) -> GitObject:
-        """Return the object of a key. With `most`, a large text is returned in parts.
+        """Return the object of a key. With `most`, a text of more than `MAX_BASED` bytes is returned in parts.
 
         Raises:
             MissingObject: the repository lacks the object.

@@ -1,7 +1,7 @@
 """`HgContents` reads trees and changesets from the store, for `smartserver export`, `ls`, `cat` and `log`.
 
 Names are looked up as in `vcs.hg.reading`. A manifest lists only files; folders follow from the paths of files. A
-subrepository is not shown, but its files `.hgsub` and `.hgsubstate` are.
+subrepository is not shown, but the files `.hgsub` and `.hgsubstate` are.
 """
 
 from __future__ import annotations

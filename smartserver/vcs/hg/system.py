@@ -215,8 +215,8 @@ class HgSystem(System):
         return bytes.fromhex(key.decode()) if table == PUBLIC else b""
 
     def entry_rights(self, stored: MapReader, table: str, changes: Sequence[EntryValues]) -> Sequence[EntryRight]:
-        """Return the right that each change needs. For a bookmark, the rights are those for a branch with one head. To
-        remove a public or obsolete entry needs ADMIN, because it could hide the heads of other users."""
+        """Return the right that each change needs. For a bookmark, the rights are those for a branch with one head.
+        Removing a public or obsolete entry needs ADMIN, because this could hide the heads of other users."""
         if table != BOOKMARKS:
             return [EntryRight.WRITE if new is not None else EntryRight.ADMIN for _, new in changes]
         rights = [_bookmark_right(stored, *change) for change in changes]
