@@ -255,7 +255,7 @@ def report(pushed: PushOutcome, kept: int) -> None:
     elif not wrong:
         click.echo("nothing new")
     for each in changed:
-        click.echo(f"    {shown(each.update.ref)}")
+        click.echo(f"    {shown(each.update.ref)}{'' if each.update.tip else ' (deleted)'}")
     if kept:
         left = "differs and was left as it is (--force replaces it)"
         if kept > 1:

@@ -14,7 +14,7 @@ SYSTEMS = {"git": "git sha1", "git-sha256": "git sha256", "hg": "hg sha1", "bzr"
 @click.command("fast-import", short_help="Read a stream for git fast-import into a repository.")
 @click.argument("place", metavar="URL")
 @click.argument("stream", metavar="[FILE]", default="-", type=click.Path(exists=True, dir_okay=False, allow_dash=True))
-@click.option("--force", is_flag=True, help="Move branches to where they have lost commits, and tags.")
+@click.option("--force", is_flag=True, help="Move branches to where they have lost commits, and tags; delete refs.")
 @click.option("--import-marks", metavar="FILE", help="Know the marks in FILE, which an earlier run wrote.")
 @click.option("--export-marks", metavar="FILE", help="Write all marks to FILE, once the repository is changed.")
 @click.option(

@@ -25,7 +25,7 @@ from smartserver.client.push import PushRequest
 from smartserver.client.replace import check_folder, new_file, sync_file
 from smartserver.client.repository import RemoteRepository
 from smartserver.client.updates import NewRepository, RefUpdate
-from smartserver.errors import NoSuchRepository
+from smartserver.errors import NoSuchRepository, shown
 from smartserver.plugins.git.fetch import Arrival, segments_of
 from smartserver.plugins.git.push import LocalSource, new_head, peeled
 from smartserver.plugins.git.terminal import CannotGoOn
@@ -156,9 +156,12 @@ def _read(local: GitRepository, stream: str, options: Sequence[str]) -> None:
 
 def _push(remote: RemoteRepository, local: GitRepository, before: Mapping[bytes, RevisionId], *, force: bool) -> None:
     after = local.refs()
+    gone = [name for name in before if name not in after]
+    if gone and not force:
+        raise CommandError(f"{shown(gone[0])} would be deleted; --force deletes it")
     changed = {name: tip for name, tip in after.items() if before.get(name) != tip}
     updates = [_update(local, name, tip, before.get(name) if force else None) for name, tip in changed.items()]
-    updates += [RefUpdate(name, None, expected=tip) for name, tip in before.items() if name not in after]
+    updates += [RefUpdate(name, None, expected=before[name]) for name in gone]
     new = NewRepository(local.vcs, local.kinds, {HEAD: new_head(local, updates)})
     remote.sent = on_terminal("fast-import")
     request = PushRequest(updates, LocalSource(local), new if updates else None, atomic=True)

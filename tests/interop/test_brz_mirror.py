@@ -401,7 +401,8 @@ def test_they_are_shown_and_removed(users: Users) -> None:
         said_of_none = users.run("empty", "hpss-mirrors", *words, none)
         assert (said_of_none.status, said_of_none.out, said_of_none.err) == (0, "", f"There is no mirror of {none}.\n")
     assert len(kept(users)) == 1
-    assert users.run("empty", "hpss-mirrors", "--clear", users.url()).out.endswith("removed\n")
+    branch = f"{users.url('')},branch=trunk"
+    assert users.run("empty", "hpss-mirrors", "--clear", branch).out.endswith("removed\n")
     assert kept(users) == []
     read(users)
     assert users.run("empty", "hpss-mirrors", "--clear").status == 0

@@ -204,7 +204,7 @@ def test_what_somebody_else_pushed_meanwhile_is_not_lost(side: Side) -> None:
     assert side.git("back", "log", "--format=%s", "master").split() == ["3", "m"]
 
 
-@SYSTEMS
+@pytest.mark.parametrize("vcs", ["git", "hg", "bzr"])
 def test_a_branch_is_deleted_only_by_force(side: Side, vcs: str) -> None:
     side.prepare(f'git -C a fast-export --reencode=no --all | smartserver fast-import --vcs {vcs} "$URL"')
     (side.folder / "gone").write_text(f"reset refs/heads/topic\nfrom {'0' * 40}\n\n")

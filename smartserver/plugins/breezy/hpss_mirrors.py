@@ -8,6 +8,7 @@ from breezy.commands import Command
 from breezy.errors import CommandError
 from breezy.option import Option
 from breezy.trace import note
+from breezy.urlutils import split_segment_parameters
 
 from smartserver.client.mirrors import ALL_MIRRORS
 from smartserver.client.places import parse_place
@@ -20,8 +21,8 @@ class cmd_hpss_mirrors(Command):  # type: ignore[misc]  # Breezy is not typed.
 
     A command that reads a branch on a server receives its history into a mirror, so that the next command receives only
     new revisions. The option hpss.mirror_size limits the size of one mirror, by default to 1 GB, and that of all
-    mirrors to four times as much. Mirrors that were not used for the longest time are removed first. With 0 nothing is
-    kept.
+    mirrors to four times as much. Mirrors that were not used for the longest time are removed first. With 0 no command
+    keeps or reads a mirror; --clear removes those that exist.
 
     Nothing is lost when a mirror is removed: the history is received again when it is needed.
     """
@@ -56,7 +57,8 @@ class cmd_hpss_mirrors(Command):  # type: ignore[misc]  # Breezy is not typed.
 
 
 def _key(location: str) -> str:
+    place, parameters = split_segment_parameters(location)
     try:
-        return parse_place(location).key
+        return parse_place("/".join(filter(None, (place, parameters.get("branch"))))).key
     except BadUrl as error:
         raise CommandError(str(error)) from None

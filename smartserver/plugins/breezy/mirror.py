@@ -77,6 +77,7 @@ SIZE = Option(
     "hpss.mirror_size",
     default=str(MIRROR_BYTES),
     from_unicode=int_SI_from_store,
+    invalid="warning",
     help="Bytes (500M, 2G) that a local mirror of one hpss:// repository may take, and all of them four times that. "
     "0: mirrors are in memory, for one command.",
 )
@@ -84,6 +85,7 @@ LARGE = Option(
     "hpss.large_history",
     default="32M",
     from_unicode=int_SI_from_store,
+    invalid="warning",
     help="Bytes (32M, 1G) of history from which on a line is printed before a mirror receives it for the first time.",
 )
 option_registry.register(SIZE)
