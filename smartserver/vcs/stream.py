@@ -90,7 +90,8 @@ class StreamParser(ImportParser):
             raise BadStream("the stream is empty")
 
     def iter_commands(self) -> Iterator[Any]:
-        """Yield the commands except `feature` and `option`. Raises the library's own errors, and ValueError."""
+        """Yield the commands except `feature` and `option`, each with a `lineno`. Raises the library's own errors, and
+        ValueError."""
         while True:
             try:
                 for command in super().iter_commands():
@@ -102,6 +103,8 @@ class StreamParser(ImportParser):
                     mark = getattr(command, "mark", None)
                     if mark is not None and not mark.isdigit():
                         raise ValueError(f"the mark {mark.decode('utf-8', 'replace')!r} is not a number")
+                    if not hasattr(command, "lineno"):  # As `reset` and `tag`: the line on which they end.
+                        command.lineno = self.lineno
                     yield command
                 return
             except errors.InvalidCommand as error:

@@ -233,6 +233,7 @@ def test_a_damaged_stream_changes_nothing(side: Side) -> None:
         (COMMIT + "M 100644 inline x\ndata 1\nx\nfrobnicate\n", "line 9 of the stream: the command 'frobnicate'"),
         (COMMIT + "M 100644 :9 x\n", "9"),
         (COMMIT + "from :7\n", "no commit :7"),
+        ("reset refs/heads/y\nfrom :7\n", "line 2 of the stream: no commit :7"),
         (COMMIT + "R missing b\n", "missing"),
     ):
         (side.folder / "damaged").write_text(stream)

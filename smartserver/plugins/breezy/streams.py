@@ -318,7 +318,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             if not self.repo.has_revision(found):
                 raise LookupError(f"no commit {name.decode('utf-8', 'replace')}")
         except LookupError as error:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
+            raise BadStream.at(cmd.lineno, str(error)) from None
         return found
 
     def _mark_of(self, revision: bytes) -> bytes:
@@ -345,7 +345,7 @@ class StreamImport(GenericProcessor):  # type: ignore[misc]
             if ref.startswith(HEADS):
                 name_of(ref, self._local.branches)
         except ValueError as error:
-            raise BadStream.at(getattr(cmd, "lineno", 0) or 0, str(error)) from None
+            raise BadStream.at(cmd.lineno, str(error)) from None
         self._refs.set(ref, revision)
 
     def feature_handler(self, cmd: Any) -> None:

@@ -183,7 +183,7 @@ class StreamImport:
         try:
             with repository.lock(), repository.transaction(IMPORT_FIELD):
                 for command in stream():
-                    self._line = getattr(command, "lineno", 0) or self._line
+                    self._line = command.lineno
                     self._handle(command)
                 if not self._force:
                     self._check_forward()
