@@ -94,6 +94,7 @@ class StreamParser(ImportParser):
         ValueError."""
         while True:
             try:
+                command: Any
                 for command in super().iter_commands():
                     if isinstance(command, commands.FeatureCommand):
                         name = command.feature_name
