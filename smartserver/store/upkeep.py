@@ -142,7 +142,9 @@ def is_superseded(folder: Transport, pack: PackFile, state: State, *, is_old: bo
     """Tell whether a pack that no state names can be dropped without loss: its request was carried out, or it
     `is_old` and a repack or prune wrote it, which then no longer runs. The requests of young packs are also searched
     for, because the history forgets them after a day."""
-    _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
+    trailer = None
+    with contextlib.suppress(NoSuchFile):  # Its change was refused meanwhile.
+        _, trailer = trailer_of(folder, pack_path(pack.name), pack.size)
     if trailer is None:
         return False
     return is_old if trailer.entry is None else state.history.find(trailer.entry.request) is not None

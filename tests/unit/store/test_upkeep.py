@@ -266,6 +266,22 @@ def test_packs_that_no_record_names(
     check_whole(repository, history)
 
 
+def test_a_pack_whose_change_is_refused_meanwhile(
+    repository: PackRepository, history: History, storage: MemoryTransport
+) -> None:
+    """Its writer deletes it after the collection has seen it."""
+    push_each(repository, history, history.line(1))
+    name = abandoned(repository, history, storage, b"refused")
+
+    class Refused(Stepwise):
+        def before(self, call: str, path: str) -> None:
+            if call == "open_read" and path == f"{PACKS}/{name}.pack":
+                storage.delete(path)
+
+    assert PackRepository(Refused(storage), clock=repository.clock).collect_garbage_files() == 0
+    assert f"{name}.pack" not in packs(storage)
+
+
 def test_the_storages_clock_tells_the_age_of_unnamed_files(history: History) -> None:
     """This machine's clock is years ahead: nothing young is dropped or deleted for it."""
     storage = MemoryTransport(Clock())
