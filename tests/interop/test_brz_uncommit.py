@@ -1,7 +1,7 @@
 """An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
 plugins.breezy.patches, plugins.breezy.remote.
 
-A branch with `append_revisions_only` keeps its line of first parents, whoever knows of it."""
+A branch with `append_revisions_only` keeps its line of first parents, even if the client does not know of the option."""
 
 from __future__ import annotations
 
@@ -191,7 +191,7 @@ def test_a_checkout(strict: Users) -> None:
 
 
 def test_the_options_have_changed_since(strict: Users) -> None:
-    """Whoever takes the branch for one that may be overwritten is told by the server that it is not as he knows it."""
+    """If the client believes that the branch may be overwritten, the server answers that the branch has changed."""
     strict.ask("config, an option set, not as remembered", "b", "config", "-d", strict.url(), "answer=42")
     assert strict.run("a", "uncommit", "--force", strict.url()).err.endswith(REFUSED)
     assert strict.run("b", "config", "-d", strict.url(), f"{OPTION}=False").status == 0

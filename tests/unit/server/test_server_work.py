@@ -260,7 +260,7 @@ def test_what_was_forced_in_vain_is_not_forced_again(dialog: Dialog, served: Ser
 
 
 def test_a_refusal_is_not_kept(dialog: Dialog, served: Served, line: list[bytes]) -> None:
-    """Nothing was changed, so the repeat is decided anew."""
+    """Nothing was changed, so the repeat is decided again."""
     request = message(set_ref(line[1]), request=numbered(9))
     assert refused(dialog.ask(request)).code == "diverged"
     served.push([], {MAIN: line[0]})

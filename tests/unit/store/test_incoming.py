@@ -312,9 +312,9 @@ def test_encoded_anew_in_full_where_the_base_is_of_no_use(repository: PackReposi
 
 
 @pytest.mark.parametrize("new", [0, 1])
-@pytest.mark.parametrize("anew", [False, True])
+@pytest.mark.parametrize("again", [False, True])
 def test_what_was_left_out_must_still_be_there(
-    repository: PackRepository, history: History, new: int, anew: bool
+    repository: PackRepository, history: History, new: int, again: bool
 ) -> None:
     """The revisions were stored already, all or some: they may not be acknowledged once those are gone."""
     line = history.line(4)
@@ -323,7 +323,7 @@ def test_what_was_left_out_must_still_be_there(
     assert not slow.stale(repository.snapshot())
     repository.delete(request_id(), 0, "user")
     transaction = repository.begin()
-    if anew:
+    if again:
         push(repository, History(), [], {})
         assert slow.stale(repository.snapshot())
         transaction = repository.begin()
