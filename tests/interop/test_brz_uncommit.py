@@ -1,7 +1,7 @@
 """An uncommit removes the tags of just the revisions that it removes from the ancestry, as stock Breezy does:
 plugins.breezy.patches, plugins.breezy.remote.
 
-A branch with `append_revisions_only` keeps its line of first parents, even for a client that does not know the option."""
+A branch with `append_revisions_only` keeps its line of first parents, also for a client that lacks the option."""
 
 from __future__ import annotations
 
