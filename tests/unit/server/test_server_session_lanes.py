@@ -7,6 +7,7 @@ import sys
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
 from typing import TypeVar
 
 import msgspec
@@ -14,7 +15,7 @@ import pytest
 from calls import calls_of
 from dialogs import Dialog, Lanes, Served, SteppedExecutor, message
 from held_memory import RESULT_TIMES, TABLE
-from session_calls import INSERT, PING, PULL, code, set_ref
+from session_calls import BODY, INSERT, PING, PULL, code, set_ref
 from traced_memory import traced
 
 from smartserver.errors import Cancelled
@@ -24,9 +25,10 @@ from smartserver.server.context import RequestContext
 from smartserver.server.executor import NOBODY, Executor, InlineExecutor, Lane
 from smartserver.server.fair import Tenant
 from smartserver.server.request import ServedRequest
-from smartserver.server.session import CANCELLED_HIGH
+from smartserver.server.session import CANCELLED_HIGH, Session
 from smartserver.server.work import RequestWork, Task
 from smartserver.store.browse import ContentBody
+from smartserver.store.upload import Upload
 from smartserver.verbs.declare import AnyVerb, Arguments, Result
 from smartserver.verbs.map_update import EntryOutcome, Verdict
 from smartserver.verbs.repository_read import ReadRequest, repository_read
@@ -236,6 +238,37 @@ def test_many_waiting_steps_do_not_nest() -> None:
     assert told == []
     slow.run_all()
     assert told == list(range(10 * sys.getrecursionlimit()))
+
+
+MOST = 6
+"""Calls from the event of a frame to `Upload.write`, that one included."""
+
+
+def calls_since(frame: FrameType | None) -> list[str]:
+    """The functions from `Session._handle` to a frame."""
+    names: list[str] = []
+    while frame is not None and frame.f_code is not Session._handle.__code__:
+        names.insert(0, frame.f_code.co_qualname)
+        frame = frame.f_back
+    assert frame is not None
+    return names
+
+
+def test_a_chunk_reaches_the_store_in_few_calls(
+    served: Served, line: list[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found: list[list[str]] = []
+    write = Upload.write
+
+    def traced(upload: Upload, content: bytes) -> None:
+        found.append([*calls_since(sys._getframe(1)), "Upload.write"])
+        write(upload, content)
+
+    monkeypatch.setattr(Upload, "write", traced)
+    request = message(INSERT, set_ref(line[5]), flags=BODY)
+    assert code(Dialog(served.site).ask(request, served.history.body(line[4:6]), 2)) == "ok"
+    assert found
+    assert all(len(calls) <= MOST for calls in found), found
 
 
 def test_the_documentation_shows_the_table() -> None:
