@@ -8,9 +8,10 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
+use crate::delta::Ends;
 use crate::encoder::Encoder;
 use crate::limits::MAX_HUNKS;
-use crate::packing::{is_usable, single_hunk, BULK_LEVEL};
+use crate::packing::{is_usable, single_hunk};
 use crate::segment::{HUNKS, STORED};
 use crate::texts::Bytes;
 use crate::varint;
@@ -28,18 +29,6 @@ const MAX_DEPTH: u32 = 255;
 const MAX_CHAIN: u64 = 1 << 30;
 
 pub const NONE: u32 = u32::MAX;
-
-/// The levels of zstd for frames with a base, in a bulk push.
-#[derive(Clone, Copy)]
-pub struct Looks {
-    pub least: usize,
-    pub first: i32,
-    pub enough: usize,
-    pub second: i32,
-}
-
-pub const LARGE_FIRST: Looks = Looks { least: 128 << 10, first: 3, enough: 1000, second: BULK_LEVEL };
-pub const ALIKE: Looks = Looks { least: 0, first: 1, enough: 2000, second: 5 };
 
 /// A record that was sent, or that a parent of a sent revision has.
 #[derive(Clone, Copy)]
@@ -70,10 +59,10 @@ pub struct Choice {
 pub struct Item {
     pub kind: u8,
     pub name: u32,
-    pub key: PyBackedBytes,
-    pub meta: PyBackedBytes,
+    pub key: Vec<u8>,
+    pub meta: Vec<u8>,
     pub candidates: Vec<(u32, Option<Bytes>)>,
-    pub path: PyBackedBytes,
+    pub path: Vec<u8>,
     pub text: Option<Bytes>,
     /// Bytes of a text that is held elsewhere, if hunks can give it; else 0.
     pub length: usize,
@@ -236,18 +225,12 @@ impl Encoder {
             return Ok(None);
         }
         // If hunks are read elsewhere, readers keep them as their own deltas, which may have rules of their own.
-        let hunk = if self.hunks.is_none() { single_hunk(text, &on, FEW) } else { None };
-        Ok(Some(match (hunk, self.looks) {
-            (Some(hunk), _) => (HUNKS, Bytes::Own(Arc::new(hunk))),
-            (None, Some(looks)) if text.len() + on.len() >= looks.least => {
-                let made = self.packer.compress(text, &on, looks.first);
-                if made.1.len() > looks.enough {
-                    self.packer.compress(text, &on, looks.second)
-                } else {
-                    made
-                }
-            }
-            _ => self.packer.compress(text, &on, self.level),
+        let ends = Ends::of(text, &on);
+        let hunk = if self.hunks.is_none() { single_hunk(text, &on, ends, FEW) } else { None };
+        Ok(Some(match hunk {
+            Some(hunk) => (HUNKS, Bytes::Own(Arc::new(hunk))),
+            None if self.bulk => self.packer.compress_near(text, &on, ends),
+            None => self.packer.compress(text, &on, self.level),
         }))
     }
 

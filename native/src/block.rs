@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 use pyo3::types::PyBytes;
 
-use crate::delta::{common_end, common_start, Differ};
+use crate::delta::{Differ, Ends};
 use crate::guard::run;
 use crate::varint;
 
@@ -126,8 +126,7 @@ impl Block {
         if known.last()?.end != base.len() {
             return None; // It is not the text that is in the block.
         }
-        let ahead = common_start(text, base);
-        let behind = common_end(text, base, text.len().min(base.len()) - ahead);
+        let Ends { head: ahead, tail: behind } = Ends::of(text, base);
         let (rest, text_rest) = (base.len() - behind, text.len() - behind);
         let mut found = Vec::new();
         if text_rest - ahead >= WORTH && rest - ahead >= WORTH {

@@ -26,9 +26,7 @@ impl Differ {
         let mut out = Vec::with_capacity(64);
         varint::write(&mut out, base.len() as u64);
         varint::write(&mut out, text.len() as u64);
-        let most = base.len().min(text.len());
-        let head = common_start(base, text);
-        let tail = common_end(base, text, most - head);
+        let Ends { head, tail } = Ends::of(base, text);
         let (end, base_end) = (text.len() - tail, base.len() - tail);
         copy(&mut out, 0, head);
         let mut done = head;
@@ -109,6 +107,20 @@ fn insert(out: &mut Vec<u8>, bytes: &[u8]) {
     for piece in bytes.chunks(MAX_INSERT) {
         out.push(piece.len() as u8);
         out.extend_from_slice(piece);
+    }
+}
+
+/// How many bytes two texts have in common at their starts, and of the rest at their ends.
+#[derive(Clone, Copy)]
+pub struct Ends {
+    pub head: usize,
+    pub tail: usize,
+}
+
+impl Ends {
+    pub fn of(one: &[u8], other: &[u8]) -> Ends {
+        let head = common_start(one, other);
+        Ends { head, tail: common_end(one, other, one.len().min(other.len()) - head) }
     }
 }
 

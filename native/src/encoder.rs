@@ -9,7 +9,7 @@ use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
 
 use crate::ancestry::Ancestry;
-use crate::bases::{Item, Looks, Siblings, Version, ALIKE, CANDIDATES, FRAME_CACHE, LARGE_FIRST, NONE};
+use crate::bases::{Item, Siblings, Version, CANDIDATES, FRAME_CACHE, NONE};
 use crate::keys::Keys;
 use crate::limits::{MAX_ENTRIES, MAX_PARENTS, MAX_RECORD, MAX_SEGMENT};
 use crate::packing::{Packer, BULK_LEVEL, LEVEL};
@@ -36,7 +36,6 @@ impl Kind {
 pub struct Encoder {
     pub kinds: Vec<Kind>,
     pub bulk: bool,
-    pub looks: Option<Looks>,
     pub level: i32,
     pub fetch: Option<Py<PyAny>>,
     pub hunks: Option<Py<PyAny>>,
@@ -87,18 +86,10 @@ pub struct Made {
 }
 
 impl Encoder {
-    pub fn new(
-        kinds: Vec<Kind>,
-        bulk: bool,
-        fetch: Py<PyAny>,
-        cache: usize,
-        alike: bool,
-        hunks: Option<Py<PyAny>>,
-    ) -> Self {
+    pub fn new(kinds: Vec<Kind>, bulk: bool, fetch: Py<PyAny>, cache: usize, hunks: Option<Py<PyAny>>) -> Self {
         Encoder {
             kinds,
             bulk,
-            looks: bulk.then_some(if alike { ALIKE } else { LARGE_FIRST }),
             level: if bulk { BULK_LEVEL } else { LEVEL },
             fetch: Some(fetch),
             hunks,
@@ -201,11 +192,10 @@ impl Encoder {
 
     /// Replace the keys that a record names by numbers.
     fn item(&mut self, item: Sending) -> Item {
-        let own = |text: PyBackedBytes| Bytes::Python(Arc::new(text));
         let Sending { kind, key, meta, candidates, path, text, length, parts } = item;
-        let name = |(key, text): (PyBackedBytes, Option<PyBackedBytes>)| (self.name(kind, &key), text.map(own));
+        let name = |(key, text): (Vec<u8>, Option<Bytes>)| (self.name(kind, &key), text);
         let candidates = candidates.into_iter().take(CANDIDATES).map(name).collect();
-        Item { kind, name: self.name(kind, &key), key, meta, candidates, path, text: text.map(own), length, parts }
+        Item { kind, name: self.name(kind, &key), key, meta, candidates, path, text, length, parts }
     }
 }
 
@@ -238,11 +228,11 @@ impl Made {
 /// A record to send, as Python passes it: `NewRecord` or `HeldRecord`.
 pub struct Sending {
     kind: u8,
-    key: PyBackedBytes,
-    meta: PyBackedBytes,
-    candidates: Vec<(PyBackedBytes, Option<PyBackedBytes>)>,
-    path: PyBackedBytes,
-    text: Option<PyBackedBytes>,
+    key: Vec<u8>,
+    meta: Vec<u8>,
+    candidates: Vec<(Vec<u8>, Option<Bytes>)>,
+    path: Vec<u8>,
+    text: Option<Bytes>,
     length: usize,
     parts: Option<Py<PyAny>>,
 }
@@ -257,18 +247,39 @@ impl Sending {
             kind: item.get_item(0)?.extract()?,
             key: item.get_item(1)?.extract()?,
             meta: item.get_item(2)?.extract()?,
-            candidates: candidates.map(|each| each?.extract()).collect::<PyResult<_>>()?,
+            candidates: candidates.map(|each| candidate(&each?)).collect::<PyResult<_>>()?,
             path: item.get_item(4 + after)?.extract()?,
-            text: if is_new { Some(item.get_item(3)?.extract()?) } else { None },
+            text: if is_new { Some(own(item.get_item(3)?.extract()?)) } else { None },
             length: if is_new { 0 } else { item.get_item(5)?.extract()? },
             parts: parts.map(Bound::unbind),
         })
+    }
+
+    /// Return an object of git. `text`: `None` if it was sent before.
+    pub fn object(
+        kind: u8,
+        key: &[u8],
+        candidates: Vec<(Vec<u8>, Option<Bytes>)>,
+        path: &[u8],
+        text: Option<Bytes>,
+    ) -> Sending {
+        let (key, meta, path) = (key.to_vec(), vec![kind], path.to_vec());
+        Sending { kind: 0, key, meta, candidates, path, text, length: 0, parts: None }
     }
 
     /// Return the bytes of its text.
     pub fn size(&self) -> usize {
         self.text.as_ref().map_or(0, |text| text.len())
     }
+}
+
+fn own(text: PyBackedBytes) -> Bytes {
+    Bytes::Python(Arc::new(text))
+}
+
+fn candidate(pair: &Bound<'_, PyAny>) -> PyResult<(Vec<u8>, Option<Bytes>)> {
+    let (key, text): (Vec<u8>, Option<PyBackedBytes>) = pair.extract()?;
+    Ok((key, text.map(own)))
 }
 
 fn limit(what: &str, value: u64, most: u64) -> PyResult<()> {

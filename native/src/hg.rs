@@ -3,7 +3,7 @@
 
 use sha1::{Digest, Sha1};
 
-use crate::delta::{common_end, common_start};
+use crate::delta::Ends;
 use crate::segment::Segment;
 use crate::system::{name, unhex, References, Version, ANY};
 
@@ -217,8 +217,7 @@ fn in_order<'a>(last: Option<&'a [u8]>, line: &'a [u8]) -> Option<&'a [u8]> {
 
 /// Return the start of the whole lines in which two texts differ, and their end in each text.
 pub fn differing_lines(new: &[u8], old: &[u8]) -> (usize, usize, usize) {
-    let ahead = common_start(new, old);
-    let behind = common_end(new, old, new.len().min(old.len()) - ahead);
+    let Ends { head: ahead, tail: behind } = Ends::of(new, old);
     let start = memchr::memrchr(b'\n', &new[..ahead]).map_or(0, |at| at + 1);
     let mut end = new.len() - behind;
     let is_begin = |text: &[u8], at: usize| at == 0 || text[at - 1] == b'\n';

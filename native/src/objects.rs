@@ -73,16 +73,16 @@ fn references_of(named: &[Vec<u8>]) -> impl Iterator<Item = (u8, Vec<u8>)> + '_ 
 }
 
 /// An entry of a tree in the form that every git writes.
-struct TreeEntry<'a> {
+pub struct TreeEntry<'a> {
     /// Mode, name and id.
-    whole: &'a [u8],
-    name: &'a [u8],
-    key: &'a [u8],
-    kind: EntryKind,
+    pub whole: &'a [u8],
+    pub name: &'a [u8],
+    pub key: &'a [u8],
+    pub kind: EntryKind,
 }
 
 #[derive(Clone, Copy, PartialEq)]
-enum EntryKind {
+pub enum EntryKind {
     File,
     Link,
     Folder,
@@ -90,7 +90,7 @@ enum EntryKind {
 }
 
 impl EntryKind {
-    fn object(self) -> Option<u8> {
+    pub fn object(self) -> Option<u8> {
         match self {
             EntryKind::File | EntryKind::Link => Some(BLOB),
             EntryKind::Folder => Some(TREE),
@@ -100,7 +100,7 @@ impl EntryKind {
 }
 
 /// Parse the entry at `at`; `None` if it is damaged, or has a mode that only old tools wrote.
-fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
+pub fn entry_at(text: &[u8], at: usize, width: usize) -> Option<TreeEntry<'_>> {
     let rest = &text[at..];
     let space = rest.iter().take(7).position(|&byte| byte == b' ')?;
     let kind = match &rest[..space] {
@@ -148,14 +148,14 @@ fn begins(name: &[u8], with: &[u8]) -> bool {
 
 /// Checks that the entries of a tree are in order, and that no two of them have one name.
 #[derive(Default)]
-struct Order<'a> {
+pub struct Order<'a> {
     last: Option<(&'a [u8], bool)>,
     /// Files with whose names all later names begin: a folder of the same name may still follow.
     files: Vec<&'a [u8]>,
 }
 
 impl<'a> Order<'a> {
-    fn takes(&mut self, name: &'a [u8], is_folder: bool) -> bool {
+    pub fn takes(&mut self, name: &'a [u8], is_folder: bool) -> bool {
         if self.last.is_some_and(|last| !is_before(last, (name, is_folder))) {
             return false;
         }
@@ -174,7 +174,7 @@ impl<'a> Order<'a> {
 }
 
 /// Tell whether an entry comes before another in git's order: a folder sorts as if a slash ended its name.
-fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u8], bool)) -> bool {
+pub fn is_before((one, one_is_folder): (&[u8], bool), (other, other_is_folder): (&[u8], bool)) -> bool {
     let most = one.len().min(other.len());
     let end = |name: &[u8], is_folder: bool| name.get(most).copied().unwrap_or(if is_folder { b'/' } else { 0 });
     match one[..most].cmp(&other[..most]) {

@@ -5,11 +5,12 @@ use std::time::Instant;
 
 use pyo3::prelude::*;
 
-use crate::delta::{common_end, common_start};
+use crate::delta::Ends;
 use crate::limits::{MAX_BASED, MIN_BASE};
+use crate::matcher::Matcher;
 use crate::meters;
 use crate::segment::{HUNKS, STORED, ZSTD, ZSTD_HUNKS};
-use crate::sys::Writer;
+use crate::sys::{Assembler, Writer};
 use crate::texts::Bytes;
 use crate::varint;
 
@@ -23,15 +24,20 @@ const PROBE_LEVEL: i32 = 1;
 const PROBE: usize = 64 << 10;
 const PROBED: usize = 128 << 10;
 
+/// Up to so many bytes of base and text together, their matches are found here: the finder takes four bytes for each.
+const NEAR: usize = 8 << 20;
+
 pub struct Packer {
     writer: Writer,
+    matcher: Matcher,
+    assembler: Assembler,
     /// The numbers of frames made, bytes of texts, bytes of frames, and nanoseconds.
     tally: [u64; 4],
 }
 
 impl Packer {
     pub fn new() -> Self {
-        Packer { writer: Writer::new(), tally: [0; 4] }
+        Packer { writer: Writer::new(), matcher: Matcher::new(), assembler: Assembler::new(), tally: [0; 4] }
     }
 
     /// Return the encoding and the frame of a text. A text that would not shrink is stored.
@@ -45,15 +51,22 @@ impl Packer {
         }
         let start = Instant::now();
         let frame = if text.is_empty() { &[] } else { self.writer.write(text, &base, level) };
-        let made = frame.len();
-        let chosen =
-            if made >= text.len() { (STORED, text.clone()) } else { (ZSTD, Bytes::Own(Arc::new(frame.to_vec()))) };
+        let chosen = chosen(text, frame);
+        note(&mut self.tally, text, frame, start);
         self.writer.trim();
-        let [frames, came, gave, nanoseconds] = &mut self.tally;
-        *frames += 1;
-        *came += text.len() as u64;
-        *gave += made as u64;
-        *nanoseconds += start.elapsed().as_nanos() as u64;
+        chosen
+    }
+
+    /// Return the encoding and the frame of a text on a usable base, quickly.
+    pub fn compress_near(&mut self, text: &Bytes, base: &Bytes, ends: Ends) -> (u8, Bytes) {
+        if text.len() + base.len() > NEAR || text.is_empty() {
+            return self.compress(text, base, LARGE_LEVEL);
+        }
+        let start = Instant::now();
+        let frame = self.assembler.write(text, base.len(), self.matcher.find(text, base, ends));
+        let chosen = chosen(text, frame);
+        note(&mut self.tally, text, frame, start);
+        self.assembler.trim();
         chosen
     }
 
@@ -97,15 +110,29 @@ impl Packer {
     }
 }
 
+/// Return the encoding and the frame of a text: the text itself if it did not shrink.
+fn chosen(text: &Bytes, frame: &[u8]) -> (u8, Bytes) {
+    if frame.len() >= text.len() {
+        (STORED, text.clone())
+    } else {
+        (ZSTD, Bytes::Own(Arc::new(frame.to_vec())))
+    }
+}
+
+/// Count a frame.
+fn note(tally: &mut [u64; 4], text: &[u8], frame: &[u8], start: Instant) {
+    let counts = [1, text.len() as u64, frame.len() as u64, start.elapsed().as_nanos() as u64];
+    tally.iter_mut().zip(counts).for_each(|(sum, count)| *sum += count);
+}
+
 /// Tell whether a base is long enough to be of use, and not too long.
 pub fn is_usable(text: &[u8], base: &[u8]) -> bool {
     base.len() >= MIN_BASE && base.len() + text.len() <= MAX_BASED
 }
 
 /// Return the one hunk that makes a text of its base, if it adds at most `most` bytes and is shorter than the text.
-pub fn single_hunk(text: &[u8], base: &[u8], most: usize) -> Option<Vec<u8>> {
-    let head = common_start(text, base);
-    let tail = common_end(text, base, text.len().min(base.len()) - head);
+pub fn single_hunk(text: &[u8], base: &[u8], ends: Ends, most: usize) -> Option<Vec<u8>> {
+    let Ends { head, tail } = ends;
     let added = &text[head..text.len() - tail];
     if added.len() > most {
         return None;

@@ -4,11 +4,14 @@ use std::ffi::CStr;
 use std::fs::File;
 use std::io;
 use std::os::fd::BorrowedFd;
+use std::path::Path;
 use std::ptr::NonNull;
 
+use memmap2::Mmap;
 use zstd_sys as c;
 
 use crate::limits::{MAX_TABLE_LOG, MAX_WINDOW_LOG, MIN_WINDOW_LOG, WIDE};
+use crate::matcher::Sequence;
 
 /// Up to so many bytes of base and text together, a text with a base is compressed by hash chains: `records/delta.py`.
 const ROWLESS: usize = 1 << 20;
@@ -27,6 +30,13 @@ pub fn file_of(descriptor: i32) -> io::Result<File> {
     // SAFETY: the descriptor is not -1, and is only duplicated, by a call that fails if it is not open.
     let borrowed = unsafe { BorrowedFd::borrow_raw(descriptor) };
     Ok(File::from(borrowed.try_clone_to_owned()?))
+}
+
+/// Map a file of git's into memory. Git writes a pack and its index under other names, and never changes them.
+pub fn map(path: &Path) -> io::Result<Mmap> {
+    let file = File::open(path)?;
+    // SAFETY: nobody changes the file: see above. Git itself maps it, too.
+    unsafe { Mmap::map(&file) }
 }
 
 /// Reads frames without magic number.
@@ -98,6 +108,31 @@ impl Drop for Reader {
 /// The values on which the parameters of a frame depend.
 type Wanted = (i32, u32, u32, bool);
 
+/// Return a new context for frames without magic number, with the size of their texts.
+fn context() -> NonNull<c::ZSTD_CCtx> {
+    // SAFETY: the call takes nothing; null means that there is no memory.
+    let made = unsafe { c::ZSTD_createCCtx() };
+    let context = NonNull::new(made).expect("no memory for a zstd context");
+    for (option, value) in [
+        (c::ZSTD_cParameter::ZSTD_c_experimentalParam2, c::ZSTD_format_e::ZSTD_f_zstd1_magicless as i32),
+        (c::ZSTD_cParameter::ZSTD_c_contentSizeFlag, 1),
+        (c::ZSTD_cParameter::ZSTD_c_checksumFlag, 0),
+        (c::ZSTD_cParameter::ZSTD_c_dictIDFlag, 0),
+    ] {
+        // SAFETY: the context is there.
+        unsafe { c::ZSTD_CCtx_setParameter(made, option, value) };
+    }
+    context
+}
+
+/// Return zstd's parameters for so many bytes of base and text.
+fn parameters(level: i32, size: usize) -> c::ZSTD_compressionParameters {
+    // SAFETY: these are plain numbers.
+    let mut parameters = unsafe { c::ZSTD_getCParams(level, size as u64, 0) };
+    parameters.windowLog = (usize::BITS - size.leading_zeros()).clamp(MIN_WINDOW_LOG, MAX_WINDOW_LOG);
+    parameters
+}
+
 /// Writes frames without magic number.
 pub struct Writer {
     context: NonNull<c::ZSTD_CCtx>,
@@ -111,19 +146,7 @@ unsafe impl Sync for Writer {}
 
 impl Writer {
     pub fn new() -> Self {
-        // SAFETY: the call takes nothing; null means that there is no memory.
-        let made = unsafe { c::ZSTD_createCCtx() };
-        let context = NonNull::new(made).expect("no memory for a zstd context");
-        for (option, value) in [
-            (c::ZSTD_cParameter::ZSTD_c_experimentalParam2, c::ZSTD_format_e::ZSTD_f_zstd1_magicless as i32),
-            (c::ZSTD_cParameter::ZSTD_c_contentSizeFlag, 1),
-            (c::ZSTD_cParameter::ZSTD_c_checksumFlag, 0),
-            (c::ZSTD_cParameter::ZSTD_c_dictIDFlag, 0),
-        ] {
-            // SAFETY: the context is there.
-            unsafe { c::ZSTD_CCtx_setParameter(made, option, value) };
-        }
-        Writer { context, prepared: None, out: Vec::new() }
+        Writer { context: context(), prepared: None, out: Vec::new() }
     }
 
     /// Return the frame of a text. `base`: empty, or no part of the text in memory.
@@ -159,8 +182,7 @@ impl Writer {
         let context = self.context.as_ptr();
         // SAFETY: the context is there; the parameters are plain numbers.
         unsafe {
-            let mut parameters = c::ZSTD_getCParams(level, size as u64, 0);
-            parameters.windowLog = (usize::BITS - size.leading_zeros()).clamp(MIN_WINDOW_LOG, MAX_WINDOW_LOG);
+            let mut parameters = parameters(level, size);
             if size > WIDE {
                 parameters.hashLog = parameters.windowLog.min(MAX_TABLE_LOG);
                 parameters.chainLog = parameters.hashLog;
@@ -192,6 +214,85 @@ impl Writer {
 }
 
 impl Drop for Writer {
+    fn drop(&mut self) {
+        // SAFETY: the context is freed once.
+        unsafe { c::ZSTD_freeCCtx(self.context.as_ptr()) };
+    }
+}
+
+/// Writes frames whose matches were found already.
+pub struct Assembler {
+    context: NonNull<c::ZSTD_CCtx>,
+    sequences: Vec<c::ZSTD_Sequence>,
+    out: Vec<u8>,
+}
+
+// SAFETY: as for `Reader`.
+unsafe impl Send for Assembler {}
+unsafe impl Sync for Assembler {}
+
+impl Assembler {
+    pub fn new() -> Self {
+        let context = context();
+        // zstd copies neither text nor frame into buffers of its own.
+        for option in [c::ZSTD_cParameter::ZSTD_c_experimentalParam9, c::ZSTD_cParameter::ZSTD_c_experimentalParam10] {
+            // SAFETY: the context is there.
+            unsafe { c::ZSTD_CCtx_setParameter(context.as_ptr(), option, 1) };
+        }
+        Assembler { context, sequences: Vec::new(), out: Vec::new() }
+    }
+
+    /// Return the frame of a text that has a base of `base` bytes and these matches.
+    pub fn write(&mut self, text: &[u8], base: usize, found: &[Sequence]) -> &[u8] {
+        let mut end = 0;
+        self.sequences.clear();
+        for &Sequence { literals, length, offset } in found {
+            assert!(offset > 0 && offset <= base + end + literals, "a match before the base");
+            end += literals + length;
+            self.sequences.push(c::ZSTD_Sequence {
+                offset: offset as u32,
+                litLength: literals as u32,
+                matchLength: length as u32,
+                rep: 0,
+            });
+        }
+        assert!(end <= text.len(), "a match behind the text");
+        // zstd's own tables are not used.
+        let parameters = c::ZSTD_compressionParameters {
+            hashLog: 6,
+            chainLog: 6,
+            minMatch: 3,
+            strategy: c::ZSTD_strategy::ZSTD_greedy,
+            ..parameters(1, base + text.len())
+        };
+        let (context, sequences, out) = (self.context.as_ptr(), &self.sequences, &mut self.out);
+        out.clear();
+        // SAFETY: pointers and lengths are those of live vectors and slices, and of a buffer with room for any frame of
+        // the text. zstd reads no byte of a match, and the literals are within the text. It has written as many bytes
+        // as it says.
+        unsafe {
+            c::ZSTD_CCtx_setCParams(context, parameters);
+            let room = c::ZSTD_compressBound(text.len());
+            out.reserve(room);
+            let (to, from) = (out.as_mut_ptr().cast(), text.as_ptr().cast());
+            let size =
+                c::ZSTD_compressSequences(context, to, room, sequences.as_ptr(), sequences.len(), from, text.len());
+            assert_eq!(c::ZSTD_isError(size), 0, "zstd cannot assemble {} bytes", text.len());
+            out.set_len(size);
+            c::ZSTD_CCtx_reset(context, c::ZSTD_ResetDirective::ZSTD_reset_session_only);
+        }
+        out
+    }
+
+    /// Release a large buffer.
+    pub fn trim(&mut self) {
+        if self.out.capacity() > BUFFER {
+            self.out = Vec::new();
+        }
+    }
+}
+
+impl Drop for Assembler {
     fn drop(&mut self) {
         // SAFETY: the context is freed once.
         unsafe { c::ZSTD_freeCCtx(self.context.as_ptr()) };

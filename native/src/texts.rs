@@ -52,14 +52,13 @@ impl<V: Clone, K: Hash + Eq> Cache<V, K> {
 
     /// Keep a value in place of the earlier one, unless it costs more than the limit.
     pub fn put(&mut self, number: K, value: V, cost: usize) {
-        if let Some((_, before)) = self.kept.pop(&number) {
-            self.size -= before;
-        }
-        if cost > self.limit {
-            return;
-        }
-        self.size += cost;
-        self.kept.put(number, (value, cost));
+        let before = if cost > self.limit {
+            self.kept.pop(&number)
+        } else {
+            self.size += cost;
+            self.kept.put(number, (value, cost))
+        };
+        self.size -= before.map_or(0, |(_, cost)| cost);
         while self.size > self.limit {
             let Some((_, (_, dropped))) = self.kept.pop_lru() else { break };
             self.size -= dropped;

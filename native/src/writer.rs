@@ -17,6 +17,7 @@ use pyo3::types::{PyBytes, PyList};
 
 use crate::encoder::{Encoder, Kind, Made, Revision, Sending, Sent};
 use crate::guard::{failed, run};
+use crate::introduced::HeldObjects;
 
 /// Bytes of texts that may wait for the thread.
 const WAITING: usize = 8 << 20;
@@ -28,15 +29,40 @@ const RECORD: usize = 1 << 10;
 const LOOK: usize = 64;
 const LOOK_TIME: Duration = Duration::from_millis(100);
 
+/// Bytes of texts that are given to the thread at once: each message costs a change between threads.
+const GATHERED: usize = 256 << 10;
+
 type Job = (Revision, Vec<Sending>);
 
 /// The thread that makes segments, and its queues.
 struct Making {
     thread: JoinHandle<Encoder>,
-    jobs: Sender<Job>,
-    made: Mutex<Receiver<PyResult<Made>>>,
+    jobs: Sender<Vec<Job>>,
+    made: Mutex<Receiver<Vec<PyResult<Made>>>>,
     /// The sizes of the segments that are not made yet.
     waiting: VecDeque<usize>,
+    /// The last of these, which the thread does not have yet, and their size.
+    gathered: Vec<Job>,
+    gathered_size: usize,
+}
+
+impl Making {
+    fn put(&mut self, job: Job, size: usize) {
+        self.waiting.push_back(size);
+        self.gathered.push(job);
+        self.gathered_size += size;
+        if self.gathered_size >= GATHERED {
+            self.flush();
+        }
+    }
+
+    fn flush(&mut self) {
+        if !self.gathered.is_empty() {
+            // If the thread has ended, the next receive notices it.
+            self.jobs.send(std::mem::take(&mut self.gathered)).ok();
+            self.gathered_size = 0;
+        }
+    }
 }
 
 #[pyclass(module = "smartserver._native")]
@@ -68,17 +94,16 @@ impl SegmentWriter {
     }
 
     #[new]
-    #[pyo3(signature = (kinds, *, bulk, texts, cache=128 << 20, alike=false, hunks=None))]
+    #[pyo3(signature = (kinds, *, bulk, texts, cache=128 << 20, hunks=None))]
     fn new(
         kinds: Vec<Bound<'_, PyAny>>,
         bulk: bool,
         texts: Py<PyAny>,
         cache: usize,
-        alike: bool,
         hunks: Option<Py<PyAny>>,
     ) -> PyResult<Self> {
         let kinds = kinds.iter().map(Kind::of).collect::<PyResult<_>>()?;
-        let encoder = Encoder::new(kinds, bulk, texts, cache, alike, hunks);
+        let encoder = Encoder::new(kinds, bulk, texts, cache, hunks);
         Ok(SegmentWriter { encoder: Some(encoder), making: None, made: Vec::new(), failure: None })
     }
 
@@ -121,9 +146,12 @@ impl SegmentWriter {
         py: Python<'_>,
         revision: PyBackedBytes,
         parents: Vec<(PyBackedBytes, bool)>,
-        items: Vec<Bound<'_, PyAny>>,
+        items: &Bound<'_, PyAny>,
     ) -> PyResult<()> {
-        let items = items.iter().map(Sending::of).collect::<PyResult<Vec<_>>>()?;
+        let items = match items.cast::<HeldObjects>() {
+            Ok(objects) => std::mem::take(&mut objects.borrow_mut().items),
+            Err(_) => items.try_iter()?.map(|item| Sending::of(&item?)).collect::<PyResult<_>>()?,
+        };
         let size = RECORD + items.iter().map(|item| item.size() + RECORD).sum::<usize>();
         if self.failure.is_some() {
             return Ok(());
@@ -132,9 +160,7 @@ impl SegmentWriter {
             self.making = Some(start(encoder)?);
         }
         if let Some(making) = &mut self.making {
-            making.waiting.push_back(size);
-            // If the thread has ended, the next receive notices it.
-            making.jobs.send((Revision { id: revision, parents }, items)).ok();
+            making.put((Revision { id: revision, parents }, items), size);
         }
         self.receive(py, WAITING)
     }
@@ -172,11 +198,15 @@ impl SegmentWriter {
         self.encoder.as_mut().ok_or_else(ended)
     }
 
-    /// Receive the segments that are made. Wait until at most `most` bytes of texts are waiting.
-    fn receive(&mut self, py: Python<'_>, most: usize) -> PyResult<()> {
+    /// Receive the segments that are made. If more than `most` bytes of texts are waiting, wait for half of them.
+    fn receive(&mut self, py: Python<'_>, mut most: usize) -> PyResult<()> {
         let Some(making) = &mut self.making else { return Ok(()) };
-        let receiver = making.made.get_mut().map_err(|_| ended())?;
         let mut size: usize = making.waiting.iter().sum();
+        if size > most {
+            making.flush();
+            most /= 2;
+        }
+        let receiver = making.made.get_mut().map_err(|_| ended())?;
         loop {
             let found = if size > most {
                 let receiver = &mut *receiver;
@@ -185,13 +215,19 @@ impl SegmentWriter {
                 receiver.recv_timeout(Duration::ZERO)
             };
             match found {
-                Ok(Ok(made)) => {
-                    size -= making.waiting.pop_front().unwrap_or(0);
-                    self.made.push(made);
-                }
-                Ok(Err(failure)) => {
-                    self.failure = Some(failure);
-                    return self.join(py);
+                Ok(batch) => {
+                    for made in batch {
+                        match made {
+                            Ok(made) => {
+                                size -= making.waiting.pop_front().unwrap_or(0);
+                                self.made.push(made);
+                            }
+                            Err(failure) => {
+                                self.failure = Some(failure);
+                                return self.join(py);
+                            }
+                        }
+                    }
                 }
                 Err(RecvTimeoutError::Timeout) if size > most => py.check_signals()?,
                 Err(RecvTimeoutError::Timeout) => return Ok(()),
@@ -219,13 +255,19 @@ fn ended() -> PyErr {
 }
 
 fn start(mut encoder: Encoder) -> PyResult<Making> {
-    let (jobs, todo) = channel::<Job>();
+    let (jobs, todo) = channel::<Vec<Job>>();
     let (done, made) = channel();
     let work = move || {
         // The thread ends after the last job, after an error, or if nobody receives its results.
-        for (revision, items) in todo {
-            let made = encoder.segment(&revision, items);
-            let is_last = made.is_err();
+        for batch in todo {
+            let mut made = Vec::with_capacity(batch.len());
+            for (revision, items) in batch {
+                made.push(encoder.segment(&revision, items));
+                if made.last().is_some_and(Result::is_err) {
+                    break;
+                }
+            }
+            let is_last = made.last().is_some_and(Result::is_err);
             if done.send(made).is_err() || is_last {
                 break;
             }
@@ -233,7 +275,8 @@ fn start(mut encoder: Encoder) -> PyResult<Making> {
         encoder
     };
     let thread = std::thread::Builder::new().name("segments".into()).spawn(work)?;
-    Ok(Making { thread, jobs, made: Mutex::new(made), waiting: VecDeque::new() })
+    let (waiting, gathered) = (VecDeque::new(), Vec::new());
+    Ok(Making { thread, jobs, made: Mutex::new(made), waiting, gathered, gathered_size: 0 })
 }
 
 /// Return the parts of a segment. The bytes between texts in parts are joined into one part.

@@ -48,27 +48,6 @@ _SIBLINGS_KEPT: Final = 20
 _LEAST_SIBLING: Final = 64
 """The fewest bytes of a text for which siblings are tried: a smaller text cannot save the bytes of the base's key."""
 
-
-class _Looks(NamedTuple):
-    """The levels of zstd for a frame against a base in a bulk push: a low level, and a better one for long frames."""
-
-    least: int
-    """The fewest bytes of text and base together for which two levels are tried."""
-    first: int
-    """The first level."""
-    enough: int
-    """The most bytes of a frame of the first level that is used. For a longer one, the text is compressed again."""
-    second: int
-    """The second level."""
-
-
-_LARGE_FIRST: Final = _Looks(128 << 10, 3, 1000, delta.BULK_LEVEL)
-"""The levels for texts that are large together with their bases. One text in eighteen is so large, and these texts took
-two fifths of the time (doc/design/0005)."""
-
-_ALIKE: Final = _Looks(0, 1, 2000, 5)
-"""The levels for texts that are nearly equal to their bases (doc/design/0005)."""
-
 _FRAME_CACHE: Final = 32 << 20
 """The most bytes of frames that are cached, to send further copies of their records."""
 
@@ -157,8 +136,7 @@ class SegmentWriter:
     """Makes the segments of one push, revision after revision, parents first.
 
     `bulk`: True for a push of a long history, see the module. `texts`: reads texts that candidates lack, or that were
-    dropped from the cache of `cache` bytes. `alike`: True if records differ little from their bases, so that most
-    frames in bulk need no high level. `hunks`: returns the differences of held records from their bases.
+    dropped from the cache of `cache` bytes. `hunks`: returns the differences of held records from their bases.
     """
 
     def __init__(
@@ -168,12 +146,10 @@ class SegmentWriter:
         bulk: bool,
         texts: Texts,
         cache: int = limits.TEXT_CACHE,
-        alike: bool = False,
         hunks: Differences | None = None,
     ) -> None:
         self._kinds = tuple(kinds)
         self._bulk = bulk
-        self._looks = (_ALIKE if alike else _LARGE_FIRST) if bulk else None
         self._hunks = hunks
         self._level = delta.BULK_LEVEL if bulk else delta.LEVEL
         self._fetch = texts
@@ -359,11 +335,7 @@ class SegmentWriter:
         hunk = single_hunk(record.text, text, FEW) if self._hunks is None else None
         if hunk is not None:
             return HUNKS, hunk
-        looks = self._looks
-        if looks is None or len(record.text) + len(text) < looks.least:
-            return delta.compress(record.text, text, self._level)
-        found = delta.compress(record.text, text, looks.first)
-        return found if len(found[1]) <= looks.enough else delta.compress(record.text, text, looks.second)
+        return delta.compress(record.text, text, self._level)
 
     def _hunks_on(self, record: HeldRecord, base: SentVersion) -> tuple[int, bytes] | None:
         """Return the encoding and frame of the hunks of a held record; None without `hunks`, or if they are too

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 from smartserver.errors import LimitExceeded
 from smartserver.records import limits
@@ -26,8 +26,10 @@ class Job(NamedTuple):
     """The name of the revision in errors."""
     revision: RevisionId
     parents: Sequence[Parent]
-    records: Iterable[NewRecord | HeldRecord]
+    records: Iterable[NewRecord | HeldRecord] = ()
     """The records that the revision introduced. They may be read lazily, one by one."""
+    held: Any = None
+    """In place of `records`: the records as a native part has read them, for the native `SegmentWriter.put`."""
 
 
 def segment(writer: SegmentWriter, job: Job) -> list[bytes]:
@@ -52,6 +54,11 @@ def segments_in_thread(writer: SegmentWriter, jobs: Iterable[Job]) -> Iterator[b
     """
     waiting: deque[Job] = deque()
     for job in jobs:
+        if job.held is not None:
+            waiting.append(job)
+            writer.put(job.revision, job.parents, job.held)
+            yield from _take(writer, waiting, wait=False)
+            continue
         held: list[NewRecord | HeldRecord] = []
         size = 0
         records = iter(job.records)

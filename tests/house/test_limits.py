@@ -12,7 +12,7 @@ import pytest
 
 from smartserver.records import bases, delta, limits, segment
 from smartserver.store import ancestry, blocks, bulk, incoming, index, known_records, parts, stored_records
-from smartserver.vcs import received
+from smartserver.vcs import received, sending
 from smartserver.vcs.bzr import kinds as bzr_kinds
 from smartserver.vcs.bzr import pages, revision
 from smartserver.vcs.git import objects
@@ -32,6 +32,7 @@ PYTHON: Mapping[str, Sequence[ModuleType]] = {
     "frame.rs": (delta,),
     "hg.rs": (hg_kinds,),
     "index.rs": (index,),
+    "introduced.rs": (bases, sending),
     "limits.rs": (limits,),
     "objects.rs": (objects,),
     "packing.rs": (delta,),
@@ -48,6 +49,8 @@ OWN = {
     "bzr.rs": {"KEY"},
     "changegroup.rs": {"NO_BASE", "PIECE"},
     "hg.rs": {"DIGITS"},
+    "introduced.rs": {"DEEPEST"},
+    "packing.rs": {"NEAR"},
     "prover.rs": {"DECODED", "STEPS"},
     "reader.rs": {"BETWEEN", "ENTRY", "HASH", "HEAD", "KEPT", "MOST_BYTES", "MOST_STEPS"},
     "segment.rs": {"FEW", "FULL_KEY"},

@@ -16,12 +16,13 @@ from typing import IO
 import pytest
 from builders import ancestors
 from git_histories import Builder, RandomHistory, Tree
+from needs import needs
 from traced_memory import traced
 from twins import both
 
 from smartserver.records import limits
 from smartserver.records.bases import SegmentWriter
-from smartserver.records.native import PARTS
+from smartserver.records.native import PARTS, native
 from smartserver.records.segment import decode_segment
 from smartserver.vcs.base import CannotSend, ToolFailed
 from smartserver.vcs.git import build as git_build
@@ -29,7 +30,7 @@ from smartserver.vcs.git import insert as git_insert
 from smartserver.vcs.git import read as git_read
 from smartserver.vcs.git.insert import Inserter
 from smartserver.vcs.git.objects import COMMIT, GitObject, ObjectReader
-from smartserver.vcs.git.plan import Revision, Revisions, graph_of, introduced, revisions
+from smartserver.vcs.git.plan import Introduced, Revision, Revisions, graph_of, introduced, revisions
 from smartserver.vcs.git.read import plan
 from smartserver.vcs.git.repository import GitRepository
 
@@ -105,7 +106,6 @@ def test_any_subset_in_any_increments(
     part: None,
 ) -> None:
     monkeypatch.setattr(git_read, "FEW", few)
-    monkeypatch.setattr(git_read, "_CHUNK", 70)
     monkeypatch.setattr(git_insert, "CACHE", 3000)
     source = Builder(tmp_path / "a.git", env, object_format)
     exported = Exported(source, 22, 60)
@@ -292,17 +292,19 @@ def test_packs_are_readable_as_the_repository_is_shared(
     assert [file.stat().st_mode & 0o777 for file in files] == [mode, mode]
 
 
+def listed(repository: GitRepository, plan: Revisions) -> list[list[Introduced]]:
+    return [records for _, records in introduced(repository, plan, repository.objects.read)]
+
+
 @pytest.mark.parametrize("object_format", ["sha1", "sha256"])
-def test_both_ways_agree_and_every_tip_is_whole(tmp_path: Path, env: dict[str, str], object_format: str) -> None:
+def test_every_tip_is_whole(tmp_path: Path, env: dict[str, str], object_format: str) -> None:
     builder = Builder(tmp_path / "r.git", env, object_format)
     history = RandomHistory(builder, 1, 120)
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, history.commits, [])
         assert {revision.id for revision in plan} == set(history.commits)
         assert {r.id: list(r.parents) for r in plan} == {c: history.parents[c] for c in history.commits}
-        few = list(introduced(repository, plan, bulk=False))
-        many = list(introduced(repository, plan, bulk=True))
-        assert few == many
+        few = listed(repository, plan)
         sent = {r.id: {record.key for record in records} for r, records in zip(plan, few, strict=True)}
         for revision, records in zip(plan, few, strict=True):
             assert len(records) == len({record.key for record in records})
@@ -315,6 +317,88 @@ def test_both_ways_agree_and_every_tip_is_whole(tmp_path: Path, env: dict[str, s
         for tip in history.commits[::10]:
             carried = set().union(*(sent[commit] for commit in history.ancestors(tip)))
             assert carried == builder.reachable(tip)
+
+
+@needs("native parts")
+@pytest.mark.parametrize("object_format", ["sha1", "sha256"])
+@pytest.mark.parametrize("stored", ["loose", "packed", "borrowed"])
+def test_native_parts_send_the_same(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, object_format: str, stored: str
+) -> None:
+    """Large texts, odd modes and types, and the objects of another repository: whatever is found where."""
+    builder = Builder(tmp_path / "r.git", env, object_format)
+    history = RandomHistory(builder, 3, 120)
+    tips = list(history.commits)
+    for number, each in enumerate(tips):
+        builder.ref(f"refs/heads/{number}", each)
+    if stored != "loose":
+        builder.git("repack", "-adfq", "--depth=20")
+    large = [builder.blob(random.Random(n).randbytes(3 << 20)) for n in range(2)]
+    inner = builder.tree({b"f": (b"100644", large[0])})
+    folder: Tree = {b"odd": (b"100644", inner), b"large": (b"100644", large[1]), b"old": (b"0100644", large[0])}
+    for more in ({}, {b"again": (b"100644", inner), b"folder": (b"040000", inner)}):
+        tips.append(builder.commit(builder.tree(folder | more), tips[-1:]))
+    place = builder.path
+    if stored == "borrowed":
+        builder.git("clone", "-q", "--bare", "--shared", str(place), str(tmp_path / "copy.git"))
+        place = tmp_path / "copy.git"
+    monkeypatch.setattr(git_read, "FEW", 0)
+
+    def sent() -> list[bytes]:
+        with GitRepository(place, env) as repository:
+            return list(plan(repository, tips, []).segments())
+
+    asked: list[bytes] = []
+    read = ObjectReader.read
+
+    def note(reader: ObjectReader, key: bytes, most: int | None = None) -> GitObject:
+        asked.append(key)
+        return read(reader, key, most)
+
+    monkeypatch.setattr(ObjectReader, "read", note)
+    natively = sent()
+    assert len(asked) < len(history.commits) + 20, "git is asked for the type of each tip, and for little else"
+    monkeypatch.setattr(git_read, "native", lambda name: None)
+    assert sent() == natively
+    assert len(asked) > 5 * len(history.commits)
+
+
+@needs("native parts")
+def test_a_damaged_pack_is_left_to_git(tmp_path: Path, builder: Builder) -> None:
+    """Whatever byte is wrong, or missing, in a pack or its index: the native reader fails at nothing."""
+    history = RandomHistory(builder, 5, 40)
+    for number, each in enumerate(history.commits):
+        builder.ref(f"refs/heads/{number}", each)
+    builder.git("repack", "-adfq")
+    keys = sorted(builder.reachable(*history.commits))
+    folder = tmp_path / "objects"
+    (folder / "pack").mkdir(parents=True)
+    files = [next((builder.path / "objects/pack").glob(f"*.{end}")) for end in ("pack", "idx")]
+
+    def read(contents: list[bytes], number: int) -> list[tuple[int, bytes] | None]:
+        for file, content in zip(files, contents, strict=True):
+            (folder / "pack" / f"{number}{file.suffix}").write_bytes(content)
+        store = native("ObjectStore")(str(folder), 20, 1 << 20)
+        for file in files:
+            (folder / "pack" / f"{number}{file.suffix}").unlink()
+        return [store.read(key) for key in keys]
+
+    sound = [file.read_bytes() for file in files]
+    true = read(sound, 0)
+    assert None not in true
+    chance = random.Random(1)
+    lost = 0
+    for number in range(300):
+        which, at = number % 2, chance.randrange(3000)
+        damaged = bytearray(sound[which])
+        if number % 5:
+            damaged[at % len(damaged)] ^= 1 << chance.randrange(8)
+        else:
+            del damaged[at:]
+        contents = list(sound)
+        contents[which] = bytes(damaged)
+        lost += sum(one != other for one, other in zip(read(contents, number), true, strict=True))
+    assert lost > 1000
 
 
 def test_a_plan_against_haves_is_the_difference_of_the_graphs(builder: Builder, env: dict[str, str]) -> None:
@@ -335,6 +419,7 @@ def test_a_bulk_plan_that_is_closed_early_leaves_no_process(
     builder: Builder, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, part: type[SegmentWriter]
 ) -> None:
     monkeypatch.setattr(git_read, "SegmentWriter", part)
+    monkeypatch.setattr(git_read, "native", lambda name: None)  # Processes of git read all objects.
     monkeypatch.setattr(git_read, "_CACHE", 0)  # Every base is read again.
     failures: list[Exception] = []
 
@@ -394,8 +479,7 @@ def test_moved_content_is_not_sent_again(builder: Builder, env: dict[str, str]) 
     after = builder.commit(builder.tree({b"two": folder}), [before])
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [after], [before])
-        (records,) = introduced(repository, plan, bulk=False)
-        assert [records] == list(introduced(repository, plan, bulk=True))
+        (records,) = listed(repository, plan)
     assert [record.key for record in records][2:] == [builder.tree(folder), edited]
     assert records[0].candidates == (before,)
     assert records[1].candidates == (old,)
@@ -410,9 +494,8 @@ def test_a_missing_object_is_named(builder: Builder, env: dict[str, str]) -> Non
     builder.remove(gone)
     with GitRepository(builder.path, env) as repository:
         plan = revisions(repository, [second], [])
-        for bulk in (False, True):
-            with pytest.raises(CannotSend, match=gone.hex()):
-                list(introduced(repository, plan, bulk=bulk))
+        with pytest.raises(CannotSend, match=gone.hex()):
+            listed(repository, plan)
         with pytest.raises(CannotSend, match=bytes(20).hex()):
             revisions(repository, [bytes(20)], [])
         builder.remove(first)
@@ -426,6 +509,7 @@ def test_what_no_server_takes_is_named_before_it_is_sent(
     builder: Builder, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
     monkeypatch.setattr(limits, "MAX_TAKEN", 1000)
+    monkeypatch.setattr(git_read, "native", lambda name: None)  # Native parts read smaller objects than the true limit.
     monkeypatch.setattr(git_read, "FEW", few)
     fits = [builder.blob(random.Random(number).randbytes(550)) for number in range(2)]
     large = builder.blob(bytes(1001))

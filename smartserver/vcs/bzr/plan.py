@@ -122,7 +122,7 @@ class BrzExport:
         self._partial = partial
         self._stores = repository.stores
         self._excluded = excluded
-        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True)
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE)
         self._pages: dict[Key, MapPage] = {}
         self._roots: dict[RevisionId, Inventory] = {}
         self._before: dict[tuple[int, Key], bytes] = {}

@@ -7,7 +7,7 @@ import os
 import subprocess
 from binascii import hexlify, unhexlify
 from collections.abc import Callable, Iterator, Sequence
-from typing import IO, TYPE_CHECKING, NamedTuple
+from typing import IO, TYPE_CHECKING, NamedTuple, Protocol
 
 from smartserver.records.delta import TextParts
 from smartserver.records.limits import MAX_BASED
@@ -198,37 +198,46 @@ def _unnamed(size: int) -> IO[bytes]:
     return tempfile.TemporaryFile()
 
 
-class ObjectStream(Iterator[GitObject]):
-    """The objects of `keys` in order, read by one process, which starts at once and reads ahead of the caller.
+def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
+    """Yield the objects of `keys` in order. One process reads them, ahead of the caller.
 
-    Iterating over it raises:
+    Raises:
         MissingObject: the repository lacks an object.
         ReadingEnded: the process failed.
     """
-
-    def __init__(self, start: Start, keys: Sequence[Key], most: int | None = None) -> None:
-        self._left = iter(keys)
-        self._most = most
-        # A file, not a pipe: nobody has to feed the process while its answers are read.
-        with scratch(b"".join([b"%s\n" % hexlify(key) for key in keys])) as questions:
-            self._process = start("cat-file", "--batch", "--buffer", stdin=questions, stdout=subprocess.PIPE)
-        assert self._process.stdout is not None
-        self._answers = self._process.stdout
-        widen(self._answers.fileno())
-
-    def __next__(self) -> GitObject:
-        key = next(self._left)
-        found = _next_object(self._answers, hexlify(key), self._most)
-        if found is None:
-            raise MissingObject(key)
-        return found
-
-    def close(self) -> None:
-        """End the process."""
-        end(self._process)
+    # A file, not a pipe: nobody has to feed the process while its answers are read.
+    with scratch(b"".join([b"%s\n" % hexlify(key) for key in keys])) as questions:
+        process = start("cat-file", "--batch", "--buffer", stdin=questions, stdout=subprocess.PIPE)
+    try:
+        assert process.stdout is not None
+        widen(process.stdout.fileno())
+        for key in keys:
+            found = _next_object(process.stdout, hexlify(key))
+            if found is None:
+                raise MissingObject(key)
+            yield found
+    finally:
+        end(process)
 
 
-def stream(start: Start, keys: Sequence[Key]) -> Iterator[GitObject]:
-    """Yield the objects of `keys` in order, as `ObjectStream` reads them."""
-    with contextlib.closing(ObjectStream(start, keys)) as objects:
-        yield from objects
+class ObjectStore(Protocol):
+    """The native part of this name, which reads objects from packs and loose files."""
+
+    def read(self, key: Key, /) -> tuple[int, bytes] | None:
+        """Return the type and text of an object; None if git must read it: it is large, damaged or not found."""
+
+
+Reading = Callable[..., GitObject]
+"""Reads an object: a function with the arguments and errors of `ObjectReader.read`."""
+
+
+def reading(store: ObjectStore | None, objects: ObjectReader) -> Reading:
+    """Return a function that reads an object from `store`, else through git."""
+    if store is None:
+        return objects.read
+
+    def read(key: Key, most: int | None = None) -> GitObject:
+        found = store.read(key)
+        return objects.read(key, most) if found is None else GitObject(key, *found)
+
+    return read

@@ -13,14 +13,25 @@ import re
 import subprocess
 from array import array
 from binascii import hexlify, unhexlify
-from collections.abc import Generator, Iterable, Iterator, Sequence
-from typing import IO, Final, NamedTuple, overload
+from collections.abc import Iterable, Iterator, Sequence
+from typing import IO, Any, Final, NamedTuple, Protocol, overload
 
 from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import GraphNode, Key, Parent, RevisionId, made
 from smartserver.vcs.base import CannotSend, ToolFailed
-from smartserver.vcs.git.format import FILE, FOLDER, LINK, canonical_mode, entry_type
-from smartserver.vcs.git.objects import BLOB, COMMIT, TAG, TREE, TYPE_NUMBERS, MissingObject, ReadingEnded, end, scratch
+from smartserver.vcs.git.format import FILE, FOLDER, LINK, ObjectFormat, canonical_mode, entry_type
+from smartserver.vcs.git.objects import (
+    BLOB,
+    COMMIT,
+    TAG,
+    TREE,
+    TYPE_NUMBERS,
+    MissingObject,
+    Reading,
+    ReadingEnded,
+    end,
+    scratch,
+)
 from smartserver.vcs.git.repository import GitRepository, failure
 
 
@@ -271,26 +282,41 @@ def parents_of(revision: Revision) -> tuple[Parent, ...]:
 # ---- what each revision introduced
 
 
-def introduced(repository: GitRepository, plan: Revisions, *, bulk: bool) -> Iterator[list[Introduced]]:
-    """Yield the objects that each revision of a plan introduced.
+class Finder(Protocol):
+    """The native part `IntroducedObjects`, which finds and reads the objects that commits introduced. It leaves unusual
+    trees and large objects to `introduced` and `GitPlan`."""
 
-    With `bulk`, one `git diff-tree` compares the trees. Without it, this process compares them and starts no other.
-    """
-    trees = _Trees(repository)
-    differences = _differences(repository, plan) if bulk else None
+    def of(self, commit: Revision, before: Sequence[Key], /) -> tuple[Any, list[Introduced] | None]:
+        """Return the records of a commit for `Job.held`, and note that they are sent; else what `settle` returns; else
+        neither. `before`: the root trees of its parents."""
+
+    def sent(self, key: Key, /) -> int | None:
+        """Return the type with which an object was sent; None if it was not sent."""
+
+    def send(self, key: Key, kind: int, /) -> None:
+        """Note that an object of a type is sent."""
+
+
+def introduced(
+    repository: GitRepository, plan: Revisions, read: Reading, finder: Finder | None = None
+) -> Iterator[tuple[Any, list[Introduced]]]:
+    """Yield the objects that each revision of a plan introduced: the records for `Job.held`, or None and a list."""
+    trees = _Trees(repository.format, read)
     try:
         for revision in plan:
             if revision.type != COMMIT:
-                yield _closure(trees, revision)
+                yield None, _closure(trees, revision)
                 continue
             before = [_root(repository, parent, plan) for parent in revision.parents]
-            changes = trees.changes(revision.root, before) if differences is None else next(differences)
-            yield settle(revision, before, changes)
+            held, listed = (None, None) if finder is None else finder.of(revision, before)
+            if held is not None:
+                yield held, []
+            elif listed is not None:
+                yield None, [Introduced(*each) for each in listed]
+            else:
+                yield None, settle(revision, before, trees.changes(revision.root, before))
     except (MissingObject, ReadingEnded, ValueError) as error:
         raise cannot_send(repository, error) from error
-    finally:
-        if differences is not None:
-            differences.close()
 
 
 def _root(repository: GitRepository, commit: RevisionId, plan: Revisions) -> Key:
@@ -356,9 +382,9 @@ class _TreeEntry(NamedTuple):
 class _Trees:
     """Compares trees as `git diff-tree -c -r -t` does."""
 
-    def __init__(self, repository: GitRepository) -> None:
-        self.read = repository.objects.read
-        self._format = repository.format
+    def __init__(self, form: ObjectFormat, read: Reading) -> None:
+        self.read = read
+        self._format = form
 
     def entries(self, key: Key) -> list[_TreeEntry]:
         found = self.read(key)
@@ -433,63 +459,6 @@ def _closure(trees: _Trees, revision: Revision) -> list[Introduced]:
                 if entry.type == TREE:
                     todo.append((entry.key, folder + entry.name + b"/"))
     return records
-
-
-# ---- git diff-tree
-
-_ABSENT = b"000000"
-
-
-def _differences(repository: GitRepository, plan: Revisions) -> Generator[list[PathDifference], None, None]:
-    """Yield, for each commit of `plan`, the paths at which it differs from all its parents."""
-    asked = b"".join([b"%s\n" % hexlify(key) for key in plan.commits()])
-    compare = ("diff-tree", "--stdin", "-c", "-r", "-t", "--root", "--raw", "-z", "--no-renames", "--no-abbrev")
-    waiting = plan.commits()
-    try:
-        with _output(repository, asked, *compare) as output:
-            del asked
-            for commit, changes in _parse_raw(_tokens(output)):
-                for expected in waiting:  # A commit without a difference may not be named at all.
-                    if expected == commit:
-                        yield changes
-                        break
-                    yield []
-    except ToolFailed as failed:
-        raise cannot_send(repository, failed) from failed
-    for _ in waiting:
-        yield []
-
-
-def _tokens(output: IO[bytes]) -> Iterator[bytes]:
-    rest = b""
-    while block := output.read(1 << 18):
-        pieces = (rest + block).split(b"\0")
-        rest = pieces.pop()
-        yield from pieces
-
-
-def _parse_raw(tokens: Iterator[bytes]) -> Iterator[tuple[RevisionId, list[PathDifference]]]:
-    """Parse the output of `diff-tree --raw -z`: a commit's id, then modes, keys, status and path of each change."""
-    commit = b""
-    changes: list[PathDifference] = []
-    for token in tokens:
-        if not token.startswith(b":"):
-            if commit:
-                yield commit, changes
-            commit, changes = unhexlify(token), []
-            continue
-        fields = token.lstrip(b":").split(b" ")
-        parents = (len(fields) - 3) // 2
-        kinds = [-1 if mode == _ABSENT else _type(mode) for mode in fields[: parents + 1]]
-        keys = [unhexlify(key) for key in fields[parents + 1 : -1]]
-        before = tuple([(kind, key) for kind, key in zip(kinds[:-1], keys[:-1], strict=True) if kind > 0])
-        path = next(tokens)
-        if kinds[-1] >= 0:
-            changes.append(PathDifference(path, kinds[-1], keys[-1], before))
-        elif before:
-            changes.append(PathDifference(path, before[0][0], b"", before))
-    if commit:
-        yield commit, changes
 
 
 _TYPES = {FOLDER: TREE, FILE: BLOB, LINK: BLOB}

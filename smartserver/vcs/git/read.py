@@ -1,35 +1,36 @@
 """Makes the segments of a push: each planned revision with its new records.
 
-Texts are read in the order in which they are sent. So only two chunks of the plan and the writer's own cache are in
-memory, and some 60 bytes for each object: its key is remembered, as its text is read only once.
+Texts are read in the order in which they are sent. So only those of a few revisions and the caches of bases are in
+memory, and some 60 bytes for each object: its key is remembered, as its text is sent only once.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections import deque
-from collections.abc import Collection, Generator, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import chain
-from typing import NamedTuple, Self
+from typing import Self
 
 from smartserver.records import limits
 from smartserver.records.bases import Candidate, HeldRecord, NewRecord, SegmentWriter
-from smartserver.records.keys import KeyTable
+from smartserver.records.keys import ABSENT, KeyTable
 from smartserver.records.model import GraphNode, Key, RevisionId
+from smartserver.records.native import native
 from smartserver.vcs.base import CannotSend
 from smartserver.vcs.collector import rare_collections
 from smartserver.vcs.git.objects import (
     BLOB,
     METAS,
     TYPE_NAMES,
-    GitObject,
     MissingObject,
     ObjectReader,
-    ObjectStream,
+    Reading,
     ReadingEnded,
     TooLarge,
+    reading,
 )
 from smartserver.vcs.git.plan import (
+    Finder,
     Introduced,
     Revision,
     Revisions,
@@ -43,26 +44,16 @@ from smartserver.vcs.git.repository import GitRepository
 from smartserver.vcs.sending import Job, segment, segments_in_thread
 
 FEW = 64
-"""The most revisions for which trees are compared in this process, because starting another process takes about as
-long. The writer then uses the direct predecessor as base."""
+"""The most revisions that are read through the process of git that runs already, and of which each record has its
+direct predecessor as base."""
 
 _CACHE = 32 << 20
-"""The most bytes of texts that are cached as possible bases. Git must read evicted texts again. Twice as much saves no
+"""The most bytes of texts that are cached as possible bases; evicted texts are read again. Twice as much saves no
 time."""
 
-_CHUNK = 5_000
-"""The least number of objects that are requested at once from a process that reads ahead. With fewer, git caches too
-few of its own bases."""
-
-
-class _Chunk(NamedTuple):
-    """Revisions whose objects are being read."""
-
-    revisions: list[tuple[Revision, list[Introduced]]]
-    unread: set[Key]
-    """The keys of the objects that were not read yet."""
-    objects: ObjectStream | Generator[GitObject]
-    """Yields the objects of the chunk, except those of earlier chunks, in the order of `revisions`."""
+_READ_CACHE = 64 << 20
+"""The most bytes of texts that are cached to read others, which lie in git's packs as deltas. Half as much takes a
+third more time."""
 
 
 class GitPlan:
@@ -91,97 +82,79 @@ class GitPlan:
             yield from self._segments()
 
     def _segments(self) -> Iterator[bytes]:
+        objects = self._repository.objects
         if not self.bulk:
-            yield from self._segments_on(self._repository.objects)
+            yield from self._segments_on(objects.read, objects.read)
             return
         # The writer's thread needs a reader of its own: it reads while this thread does.
         with contextlib.closing(ObjectReader(self._repository.start)) as bases:
-            yield from self._segments_on(bases)
+            if self._partial or native("ObjectStore") is None:
+                yield from self._segments_on(objects.read, bases.read)
+                return
+            store = native("ObjectStore")(self._repository.object_dir, self._repository.id_length, _READ_CACHE)
+            finder = native("IntroducedObjects")(store, list(self._excluded))
+            yield from self._segments_on(reading(store, objects), reading(store, bases), finder)
 
-    def _segments_on(self, bases: ObjectReader) -> Iterator[bytes]:
-        """Yield the segments. `bases` reads the texts of bases that were dropped from the cache or are not sent."""
+    def _segments_on(self, read: Reading, read_base: Reading, finder: Finder | None = None) -> Iterator[bytes]:
+        """Yield the segments. `read_base`: reads the bases that were dropped from the cache or are not sent."""
         repository = self._repository
 
         def text(kind: int, key: Key) -> bytes:
-            return bases.read(key).text
+            return read_base(key).text
 
         writer = SegmentWriter(repository.kinds, bulk=self.bulk, texts=text, cache=_CACHE)
         try:
-            with contextlib.closing(self._jobs()) as jobs:
-                if self.bulk:
-                    yield from segments_in_thread(writer, jobs)
-                else:
-                    yield from chain.from_iterable(segment(writer, job) for job in jobs)
+            jobs = self._jobs(read, finder)
+            if self.bulk:
+                yield from segments_in_thread(writer, jobs)
+            else:
+                yield from chain.from_iterable(segment(writer, job) for job in jobs)
         except (MissingObject, ReadingEnded) as error:
             raise cannot_send(repository, error) from error
         finally:
             writer.abandon()  # Its thread asks `bases`, which the caller closes next.
 
-    def _jobs(self) -> Generator[Job]:
+    def _jobs(self, read: Reading, finder: Finder | None) -> Iterator[Job]:
         """Yield each revision with its records."""
-        odd: dict[Key, bytes] = {}
-        reading: deque[_Chunk] = deque()
-        try:
-            for chunk in self._begin_reading():
-                reading.append(chunk)
-                if len(reading) > 1:  # The objects of the next chunk are read meanwhile.
-                    yield from self._jobs_of(reading[0], odd)
-                    reading[0].objects.close()
-                    reading.popleft()
-            for chunk in reading:
-                yield from self._jobs_of(chunk, odd)
-        finally:
-            for chunk in reading:
-                chunk.objects.close()
-
-    def _begin_reading(self) -> Iterator[_Chunk]:
-        """Begin to read the objects of the plan, a chunk at a time."""
-        repository = self._repository
-        plan = zip(self._sending, introduced(repository, self._sending, bulk=self.bulk), strict=True)
-        asked = KeyTable()
-        for part in _cut(plan):
-            keys = []
-            for _, records in part:
-                for record in records:
-                    count = len(asked)
-                    if asked.number(record.key) == count:
-                        keys.append(record.key)
-            if self.bulk:
-                yield _Chunk(part, set(keys), ObjectStream(repository.start, keys, limits.MAX_TAKEN))
-            else:
-                objects = (repository.objects.read(key, limits.MAX_TAKEN) for key in keys)
-                yield _Chunk(part, set(keys), objects)
-
-    def _jobs_of(self, chunk: _Chunk, odd: dict[Key, bytes]) -> Iterator[Job]:
-        for revision, records in chunk.revisions:
-            items = (self._record(revision, record, chunk.objects, chunk.unread, odd) for record in records)
-            yield Job(_named(revision), revision.id, parents_of(revision), items)
+        found = introduced(self._repository, self._sending, read, finder)
+        sent = _Sent() if finder is None else finder
+        for revision, (held, listed) in zip(self._sending, found, strict=True):
+            records = (self._record(revision, each, read, sent) for each in listed)
+            yield Job(_named(revision), revision.id, parents_of(revision), records, held)
 
     def _record(
-        self,
-        revision: Revision,
-        record: Introduced,
-        objects: Iterator[GitObject],
-        unread: set[Key],
-        odd: dict[Key, bytes],
+        self, revision: Revision, record: Introduced, read: Reading, sent: _Sent | Finder
     ) -> NewRecord | HeldRecord:
-        """Return a record for the writer. `odd`: the metas of objects whose type differs from the type in their
-        trees."""
+        """Return a record for the writer."""
         candidates = [Candidate(key, None) for key in record.candidates if key not in self._excluded]
         if self._partial and record.type == BLOB:
             candidates = []  # If asked for a blob that was not fetched, git would end.
-        if record.key not in unread:  # The texts of most copies are never needed.
-            meta = odd.get(record.key) or METAS[record.type]
-            return HeldRecord(0, record.key, meta, candidates, record.path)
+        key, path = record.key, record.path
+        kind = sent.sent(key)
+        if kind is not None:  # The texts of most copies are never needed.
+            return HeldRecord(0, key, METAS[kind], candidates, path)
         try:
-            found = next(objects)
+            found = read(key, limits.MAX_TAKEN)
         except TooLarge as error:
             raise _too_large(revision, record, error.size) from error
-        unread.remove(record.key)
-        meta = METAS[found.type]
-        if found.type != record.type:
-            odd[record.key] = meta
-        return NewRecord(0, record.key, meta, found.text, candidates, record.path, found.parts)
+        sent.send(key, found.type)
+        return NewRecord(0, key, METAS[found.type], found.text, candidates, path, found.parts)
+
+
+class _Sent:
+    """The objects that are sent, and their types: in Python, what `Finder` does besides."""
+
+    def __init__(self) -> None:
+        self._keys = KeyTable()
+        self._types = bytearray()
+
+    def sent(self, key: Key, /) -> int | None:
+        number = self._keys.find(key)
+        return None if number == ABSENT else self._types[number]
+
+    def send(self, key: Key, kind: int, /) -> None:
+        self._keys.number(key)
+        self._types.append(kind)
 
 
 def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
@@ -195,19 +168,6 @@ def _too_large(revision: Revision, record: Introduced, size: int) -> CannotSend:
 
 def _named(revision: Revision) -> str:
     return f"{TYPE_NAMES[revision.type].decode('ascii')} {revision.id.hex()}"
-
-
-def _cut(pairs: Iterable[tuple[Revision, list[Introduced]]]) -> Iterator[list[tuple[Revision, list[Introduced]]]]:
-    chunk: list[tuple[Revision, list[Introduced]]] = []
-    count = 0
-    for pair in pairs:
-        chunk.append(pair)
-        count += len(pair[1])
-        if count >= _CHUNK:
-            yield chunk
-            chunk, count = [], 0
-    if chunk:
-        yield chunk
 
 
 def plan(repository: GitRepository, tips: Iterable[RevisionId], haves: Iterable[RevisionId]) -> GitPlan:

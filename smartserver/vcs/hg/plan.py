@@ -103,9 +103,7 @@ class HgExport:
         self._read: tuple[tuple[Key, Key], list[Hunk]] = (b"", b""), []
         """The hunks that were read last, after the keys of their two records."""
         self._manifest_of = Cache[Node, Node](_CHANGESETS, lambda manifest: 1)
-        self._writer = SegmentWriter(
-            repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, alike=True, hunks=self._hunks
-        )
+        self._writer = SegmentWriter(repository.kinds, bulk=bulk, texts=self._text, cache=_CACHE, hunks=self._hunks)
 
     def segments(self, graph: Sequence[GraphNode]) -> Iterator[bytes]:
         """Yield the segments in the order of `graph`. A segment with a large text is yielded in parts."""
