@@ -96,8 +96,10 @@ def fingerprint(server: Server) -> str:
 
 def connections_of(pid: int) -> int:
     """Return the number of TCP connections of a process, without its listening socket."""
-    names = [os.readlink(each) for each in Path(f"/proc/{pid}/fd").iterdir() if each.is_symlink()]
-    sockets = {name[8:-1] for name in names if name.startswith("socket:[")}
+    sockets = set()
+    for each in Path(f"/proc/{pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):  # It was closed meanwhile.
+            sockets.add(os.readlink(each).removeprefix("socket:[").removesuffix("]"))
     lines = [line.split() for line in Path(f"/proc/{pid}/net/tcp").read_text().splitlines()[1:]]
     return sum(line[9] in sockets and line[3] != LISTENS for line in lines)
 
