@@ -14,8 +14,9 @@ use pyo3::types::PyBytes;
 
 use crate::delta::Differ;
 use crate::frame::{decompress, Tally};
+use crate::hashing::Hashing;
 use crate::keys::Keys;
-use crate::objects::{has_id, type_name, COMMIT};
+use crate::objects::{type_name, COMMIT};
 use crate::segment::{decode, OF_HASHES, STORED};
 use crate::sys::Reader;
 use crate::texts::{Text, Texts};
@@ -82,6 +83,7 @@ pub struct Maker {
     pub texts: Texts,
     reader: Reader,
     pub tally: Tally,
+    hashing: Hashing,
     differ: Differ,
     compressor: Compressor,
     level: u32,
@@ -105,6 +107,7 @@ impl Maker {
             texts: Texts::new(cache),
             reader: Reader::new(),
             tally: Tally::default(),
+            hashing: Hashing::default(),
             differ: Differ::new(),
             compressor: Compressor::new(CompressionLvl::new(level as i32).unwrap_or(CompressionLvl::fastest())),
             level,
@@ -117,8 +120,22 @@ impl Maker {
         }
     }
 
-    /// Make the entries of the new records in a segment.
+    /// Make the entries of the new records in a segment. Whether they have their ids may be known only after `check`.
     pub fn add(&mut self, block: &[u8], came: &AtomicUsize) -> Result<(), Failure> {
+        self.make_all(block, came).or_else(|failure| self.check().and(Err(failure)))
+    }
+
+    /// Return the failure of the first record that has another id.
+    pub fn check(&mut self) -> Result<(), Failure> {
+        let Some(number) = self.hashing.finish() else { return Ok(()) };
+        let Record { at, frame_length, base, .. } = self.records[number as usize];
+        let mut frame = vec![0; frame_length as usize];
+        self.spool.read_exact_at(&mut frame, at)?;
+        let base = if base == NO_BASE { Text::default() } else { self.text(base)? };
+        Err(Failure::Record(number, frame, base))
+    }
+
+    fn make_all(&mut self, block: &[u8], came: &AtomicUsize) -> Result<(), Failure> {
         let Some(segment) = decode(block, &OF_HASHES) else { return Err(Failure::Segment(block.to_vec())) };
         let mut is_spooled = false;
         let mut at = segment.frames_at;
@@ -163,13 +180,16 @@ impl Maker {
     /// Check a record, and make its entry.
     fn make(&mut self, number: u32, mut record: Record, frame: &[u8]) -> Result<(), Failure> {
         let base = if record.base == NO_BASE { Text::default() } else { self.text(record.base)? };
-        let text = decompress(&mut self.reader, &mut self.tally, record.encoding, frame, record.length as usize, &base)
-            .filter(|text| has_id(record.kind, text, self.keys.key(number)));
-        let Some(text) = text else {
+        let length = record.length as usize;
+        let Some(text) = decompress(&mut self.reader, &mut self.tally, record.encoding, frame, length, &base) else {
             self.records[number as usize] = record;
             return Err(Failure::Record(number, frame.to_vec(), base));
         };
         let text = Text::new(text);
+        if !self.hashing.add(number, record.kind, self.keys.key(number), &text) {
+            self.records[number as usize] = record;
+            return self.check();
+        }
         self.texts.put(number, &text);
         record.place = self.written + self.pending.len() as u64;
         let based = self.records.get(record.base as usize).filter(|on| on.kind == record.kind && on.kind != COMMIT);

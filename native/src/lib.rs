@@ -17,6 +17,7 @@ mod expander;
 mod frame;
 mod frames;
 mod guard;
+mod hashing;
 mod hg;
 mod index;
 mod introduced;

@@ -99,7 +99,7 @@ fn work(mut maker: Maker, shared: &Shared) -> Made {
         let is_last = block.is_none();
         let done = match block {
             Some(block) => maker.add(&block, &shared.came),
-            None => maker.flush(),
+            None => maker.check().and_then(|()| maker.flush()),
         };
         if let Err(failure) = done {
             return (maker, Some(failure));

@@ -194,6 +194,19 @@ def test_wrong_records_are_named(part: Any, files: list[int], sent: Sent, wrong:
 
 
 @BOTH
+@pytest.mark.parametrize("size", [100, 2 << 20])
+def test_the_first_wrong_record_is_named(part: Any, files: list[int], sent: Sent, size: int) -> None:
+    """A thread of its own hashes the texts, while later ones are decoded."""
+    noise = random.Random(3)
+    for number in range(60):
+        wrong = {"key": b"%020d" % number} if number in (40, 50) else {}
+        sent.record(BLOB, noise.randbytes(size if wrong else 60_000), **wrong)
+    sent.record(BLOB, b"text of a blob\n" * 10, length=151)
+    with pytest.raises(WrongContent, match=r"object 0+40 from the server"):
+        build(part, files, sent)
+
+
+@BOTH
 def test_what_is_no_segment_is_refused(part: Any, files: list[int], sent: Sent) -> None:
     sent.record(BLOB, b"text\n")
     sent.blocks.append(sent.blocks[0][:-1])
