@@ -110,7 +110,7 @@ fn insert(out: &mut Vec<u8>, bytes: &[u8]) {
     }
 }
 
-/// How many bytes two texts have in common at their starts, and of the rest at their ends.
+/// The lengths of the common start and the common end of two texts; they do not overlap.
 #[derive(Clone, Copy)]
 pub struct Ends {
     pub head: usize,

@@ -1,7 +1,7 @@
 //! `IntroducedObjects`: finds and reads the objects that each commit of a push introduced, by the rules of
 //! `vcs/git/plan.py`. Python finds those of a commit with an unusual tree, and reads large objects.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use pyo3::prelude::*;
 use pyo3::pybacked::PyBackedBytes;
@@ -174,36 +174,61 @@ impl Comparison<'_> {
 fn first_of(ids: impl Iterator<Item = Id>) -> Vec<Id> {
     let mut first: Vec<Id> = Vec::new();
     for id in ids {
-        if first.len() < CANDIDATES && !first.contains(&id) {
+        if !first.contains(&id) {
             first.push(id);
+            if first.len() == CANDIDATES {
+                break;
+            }
         }
     }
     first
 }
 
-/// Return removed objects that a new path may be a copy of: those of the same name, then of the same extension.
-fn moved_from(path: &[u8], kind: u8, removed: &[&Change]) -> Vec<Id> {
-    let name_of = |path: &[u8]| path.rsplit(|&byte| byte == b'/').next().unwrap_or_default().to_vec();
-    let extension_of = |name: &[u8]| name.rsplit(|&byte| byte == b'.').next().unwrap_or_default().to_vec();
+/// Removed paths, by name and by extension.
+#[derive(Default)]
+struct Removed<'a> {
+    by_name: HashMap<&'a [u8], Vec<&'a Change>>,
+    by_extension: HashMap<&'a [u8], Vec<&'a Change>>,
+}
+
+fn name_of(path: &[u8]) -> &[u8] {
+    &path[memchr::memrchr(b'/', path).map_or(0, |at| at + 1)..]
+}
+
+fn extension_of(path: &[u8]) -> &[u8] {
     let name = name_of(path);
-    let (mut of_name, mut of_extension) = (Vec::new(), Vec::new());
-    for change in removed {
-        let Some(&(_, id)) = change.before.iter().find(|(each, _)| *each == kind) else { continue };
-        let old = name_of(&change.path);
-        if old == name {
-            of_name.push(id);
-        } else if extension_of(&old) == extension_of(&name) {
-            of_extension.push(id);
+    &name[memchr::memrchr(b'.', name).map_or(0, |at| at + 1)..]
+}
+
+impl<'a> Removed<'a> {
+    fn of(changes: &'a [Change]) -> Removed<'a> {
+        let mut removed = Removed::default();
+        for change in changes.iter().filter(|change| change.new.is_none()) {
+            removed.by_name.entry(name_of(&change.path)).or_default().push(change);
+            removed.by_extension.entry(extension_of(&change.path)).or_default().push(change);
         }
+        removed
     }
-    first_of(of_name.into_iter().chain(of_extension))
+
+    /// Return removed objects that a new path may be a copy of: those of the same name, then of the same extension.
+    fn sources(&self, path: &[u8], kind: u8) -> Vec<Id> {
+        let name = name_of(path);
+        let of_name = self.by_name.get(name).into_iter().flatten();
+        let of_extension = self.by_extension.get(extension_of(path)).into_iter().flatten();
+        let others = of_extension.filter(|change| name_of(&change.path) != name);
+        first_of(
+            of_name
+                .chain(others)
+                .filter_map(|change| change.before.iter().find(|(each, _)| *each == kind).map(|(_, id)| *id)),
+        )
+    }
 }
 
 /// Return the objects below a commit that it introduced: `settle` of `vcs/git/plan.py`.
 fn settle(root: Id, before: &[Id], changes: &[Change]) -> Vec<Introduced> {
     let mut done: HashSet<Id> = before.iter().copied().collect();
     done.extend(changes.iter().flat_map(|change| &change.before).map(|(_, id)| *id));
-    let removed: Vec<_> = changes.iter().filter(|change| change.new.is_none()).collect();
+    let removed = Removed::of(changes);
     let mut found = Vec::new();
     if done.insert(root) {
         found.push(Introduced { id: root, kind: TREE, path: Vec::new(), candidates: first_of(before.iter().copied()) });
@@ -212,7 +237,7 @@ fn settle(root: Id, before: &[Id], changes: &[Change]) -> Vec<Introduced> {
         let Some(id) = change.new.filter(|&id| change.kind != 0 && done.insert(id)) else { continue };
         let mut candidates = first_of(change.before.iter().filter(|(kind, _)| *kind == change.kind).map(|(_, id)| *id));
         if candidates.is_empty() {
-            candidates = moved_from(&change.path, change.kind, &removed);
+            candidates = removed.sources(&change.path, change.kind);
         }
         found.push(Introduced { id, kind: change.kind, path: change.path.clone(), candidates });
     }
@@ -223,7 +248,7 @@ fn settle(root: Id, before: &[Id], changes: &[Change]) -> Vec<Introduced> {
 pub struct IntroducedObjects {
     store: ObjectStore,
     /// The objects that were sent, and the type of each.
-    sent: Keys,
+    keys: Keys,
     types: Vec<u8>,
     /// Objects that must not be a base.
     excluded: HashSet<Id>,
@@ -243,40 +268,38 @@ type Listed<'py> = (Bound<'py, PyBytes>, u8, Bound<'py, PyBytes>, Vec<Bound<'py,
 
 #[derive(FromPyObject)]
 struct Commit {
-    #[pyo3(item(0))]
+    #[pyo3(attribute("id"))]
     id: PyBackedBytes,
-    #[pyo3(item(2))]
+    #[pyo3(attribute("parents"))]
     parents: Vec<PyBackedBytes>,
-    #[pyo3(item(3))]
+    #[pyo3(attribute("root"))]
     root: PyBackedBytes,
 }
 
 #[pymethods]
 impl IntroducedObjects {
-    /// `excluded`: objects that must not be a base.
+    /// `excluded`: objects that must not be a base. Keys of another length are no objects here.
     #[new]
     fn new(store: &ObjectStore, excluded: Vec<PyBackedBytes>) -> Self {
-        let excluded = excluded.iter().map(|key| id_of(key)).collect();
-        IntroducedObjects { store: store.share(), sent: Keys::default(), types: Vec::new(), excluded }
+        let excluded = excluded.iter().filter(|key| key.len() == store.width).map(|key| id_of(key)).collect();
+        IntroducedObjects { store: store.share(), keys: Keys::default(), types: Vec::new(), excluded }
     }
 
     /// Return the type with which an object was sent; `None` if it was not sent.
-    #[pyo3(name = "sent")]
-    fn type_of(&self, key: &[u8]) -> Option<u8> {
-        self.sent.find(key).map(|number| self.types[number as usize])
+    fn sent(&self, key: &[u8]) -> Option<u8> {
+        self.keys.find(key).map(|number| self.types[number as usize])
     }
 
     /// Note that an object of a type is sent.
-    #[pyo3(name = "send")]
-    fn note(&mut self, key: &[u8], kind: u8) {
-        if self.sent.number(key) as usize == self.types.len() {
+    fn send(&mut self, key: &[u8], kind: u8) {
+        if self.keys.number(key) as usize == self.types.len() {
             self.types.push(kind);
         }
     }
 
     /// Return the objects that a commit introduced, with their texts, and note that they are sent. `before`: the root
-    /// trees of its parents. If the texts are large, return only a list of the objects. If Python must find them,
-    /// return `None`.
+    /// trees of its parents. Return only a list of them if their texts are large, or one is missing or has another type
+    /// than its tree says; neither if Python must find them.
     fn of<'py>(&mut self, py: Python<'py>, commit: Commit, before: Vec<PyBackedBytes>) -> PyResult<Found<'py>> {
         let (objects, found) = run(py, || match self.find(&commit, &before) {
             None => (None, None),
@@ -296,6 +319,10 @@ impl IntroducedObjects {
 
 impl IntroducedObjects {
     fn find(&mut self, commit: &Commit, before: &[PyBackedBytes]) -> Option<Vec<Introduced>> {
+        let mut keys = commit.parents.iter().chain(before).chain([&commit.id, &commit.root]);
+        if keys.any(|key| key.len() != self.store.width) {
+            return None;
+        }
         let ids = |keys: &[PyBackedBytes]| keys.iter().map(|key| id_of(key)).collect::<Vec<_>>();
         let (root, before) = (id_of(&commit.root), ids(before));
         let mut candidates = ids(&commit.parents);
@@ -318,7 +345,7 @@ impl IntroducedObjects {
         for each in found {
             let key = &each.id[..self.store.width];
             let mut text = None;
-            match self.type_of(key) {
+            match self.sent(key) {
                 Some(kind) if kind == each.kind => {}
                 Some(_) => return None,
                 None => {
@@ -333,7 +360,7 @@ impl IntroducedObjects {
             let candidates = each.candidates.iter().map(|id| (id[..self.store.width].to_vec(), None)).collect();
             items.push(Sending::object(each.kind, key, candidates, &each.path, text));
         }
-        found.iter().for_each(|each| self.note(&each.id[..self.store.width], each.kind));
+        found.iter().for_each(|each| self.send(&each.id[..self.store.width], each.kind));
         Some(items)
     }
 }

@@ -21,7 +21,7 @@ const HASHED: usize = 5;
 const WORD: usize = 8;
 
 /// The fewest bytes of a match at the offset of the one before it, which costs little.
-const LEAST: usize = 4;
+pub const LEAST: usize = 4;
 
 /// The most earlier places that are compared for one match.
 const COMPARED: usize = 6;
@@ -35,7 +35,7 @@ const ENTERED: usize = 16;
 /// Bytes of the base that are looked at before and behind the part in which it differs from the text.
 const AROUND: usize = 4 << 10;
 
-/// Each so manyth place of that part is entered at the start.
+/// Every third place of that part is entered first.
 const SPARSE: usize = 3;
 
 /// All places are entered from so many bytes before the expected place in the base to so many behind it.
@@ -136,8 +136,9 @@ impl Matcher {
     fn find_between(&mut self, sides: Sides<'_>, mut done: usize, end: usize) -> usize {
         let Sides { base, text } = sides;
         let high = (base.len() - (text.len() - end) + AROUND).min(base.len());
-        let mut entered = done.min(base.len()).saturating_sub(AROUND);
-        for place in (entered..high.saturating_sub(WORD)).step_by(SPARSE) {
+        let first = done.min(base.len()).saturating_sub(AROUND);
+        let mut entered = first;
+        for place in (first..high.saturating_sub(WORD)).step_by(SPARSE) {
             self.enter(base, place, 0);
         }
         let last = end.min((text.len() + 1).saturating_sub(WORD));
@@ -149,7 +150,9 @@ impl Matcher {
                 entered = entered.max(expected.saturating_sub(BEHIND));
                 let until = high.min(expected + AHEAD + GROWTH * (at - done)).saturating_sub(WORD);
                 while entered < until {
-                    self.enter(base, entered, 0);
+                    if (entered - first) % SPARSE > 0 {
+                        self.enter(base, entered, 0);
+                    }
                     entered += 1;
                 }
                 due = at + STEP;
@@ -216,11 +219,8 @@ impl Matcher {
     #[inline]
     fn enter(&mut self, bytes: &[u8], at: usize, shift: usize) {
         let slot = slot(bytes, at);
-        let place = self.floor + (shift + at) as u32;
-        if self.last[slot] != place {
-            self.before[shift + at] = self.last[slot];
-            self.last[slot] = place;
-        }
+        self.before[shift + at] = self.last[slot];
+        self.last[slot] = self.floor + (shift + at) as u32;
     }
 }
 

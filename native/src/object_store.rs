@@ -1,7 +1,7 @@
 //! `ObjectStore`: reads objects from the packs and loose files of a git repository.
 //!
-//! Formats: gitformat-pack(5), index version 2, and loose objects as in gitformat-loose(5). What is not found here, is
-//! large, or has an unusual form is left to git: no error is named.
+//! Formats: gitformat-pack(5), index version 2, and loose objects as in gitformat-loose(5). Git reads
+//! objects that are missing here, large, unusual or damaged; no error is raised here.
 
 use std::cmp::Ordering;
 use std::ffi::OsStr;
@@ -28,13 +28,13 @@ const LARGEST: usize = 16 << 20;
 /// Bytes that an object takes in the cache besides its text.
 const ENTRY: usize = 150;
 
-/// The texts that are cached of a chain of deltas, which lie next to the one that is read: the next versions, as a rule.
+/// The number of texts at the end of a chain of deltas that are cached. They are usually the next versions to be read.
 const SPAN: usize = 8;
 
 /// The most deltas between an object and a whole one: more than git writes by itself.
 const MAX_DEPTH: usize = 4096;
 
-/// The most folders of objects that the file `alternates` and those of the folders that it names may lead to.
+/// The most folders of objects that are read, alternates included.
 const MAX_FOLDERS: usize = 16;
 
 const OFS_DELTA: u8 = 6;
@@ -161,7 +161,7 @@ struct Entry<'a> {
     stream: &'a [u8],
 }
 
-fn entry_at(content: &[u8], offset: usize, width: usize) -> Option<Entry<'_>> {
+fn pack_entry(content: &[u8], offset: usize, width: usize) -> Option<Entry<'_>> {
     let bytes = content.get(offset..)?;
     let first = *bytes.first()?;
     let kind = first >> 4 & 7;
@@ -271,7 +271,10 @@ impl Objects {
             let named = fs::read(folder.join("info/alternates")).unwrap_or_default();
             for line in named.split(|&byte| byte == b'\n') {
                 if !line.is_empty() && !matches!(line[0], b'#' | b'"') {
-                    folders.push(folder.join(OsStr::from_bytes(line)));
+                    let named = folder.join(OsStr::from_bytes(line));
+                    if !folders.contains(&named) {
+                        folders.push(named);
+                    }
                 }
             }
             at += 1;
@@ -317,8 +320,8 @@ impl Objects {
             if let Some(found) = cache.get((number, at)) {
                 break found;
             }
-            let entry = entry_at(&pack.content, at, *width)?;
-            if entry.size > LARGEST || deltas.len() > MAX_DEPTH {
+            let entry = pack_entry(&pack.content, at, *width)?;
+            if entry.size > LARGEST || deltas.len() >= MAX_DEPTH {
                 return None;
             }
             let base = match entry.kind {

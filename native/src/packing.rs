@@ -1,4 +1,4 @@
-//! `Packer`: makes the frames of a push, at the levels of `records/delta.py`.
+//! `Packer`: makes the frames of a push, at the levels of `records/delta.py`; those on a base in bulk by its own matches.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,7 +24,7 @@ const PROBE_LEVEL: i32 = 1;
 const PROBE: usize = 64 << 10;
 const PROBED: usize = 128 << 10;
 
-/// Up to so many bytes of base and text together, their matches are found here: the finder takes four bytes for each.
+/// Up to so many bytes of base and text together, their matches are found here, which takes four times as many bytes.
 const NEAR: usize = 8 << 20;
 
 pub struct Packer {
@@ -60,7 +60,7 @@ impl Packer {
     /// Return the encoding and the frame of a text on a usable base, quickly.
     pub fn compress_near(&mut self, text: &Bytes, base: &Bytes, ends: Ends) -> (u8, Bytes) {
         if text.len() + base.len() > NEAR || text.is_empty() {
-            return self.compress(text, base, LARGE_LEVEL);
+            return self.compress(text, base, BULK_LEVEL);
         }
         let start = Instant::now();
         let frame = self.assembler.write(text, base.len(), self.matcher.find(text, base, ends));

@@ -1,4 +1,4 @@
-//! All code that needs `unsafe`: zstd's C functions, and a file that Python has opened. No other module has any.
+//! All code that needs `unsafe`: zstd's C functions, files that Python has opened, and mapped files. No other module has any.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -11,7 +11,7 @@ use memmap2::Mmap;
 use zstd_sys as c;
 
 use crate::limits::{MAX_TABLE_LOG, MAX_WINDOW_LOG, MIN_WINDOW_LOG, WIDE};
-use crate::matcher::Sequence;
+use crate::matcher::{Sequence, LEAST};
 
 /// Up to so many bytes of base and text together, a text with a base is compressed by hash chains: `records/delta.py`.
 const ROWLESS: usize = 1 << 20;
@@ -35,7 +35,7 @@ pub fn file_of(descriptor: i32) -> io::Result<File> {
 /// Map a file of git's into memory. Git writes a pack and its index under other names, and never changes them.
 pub fn map(path: &Path) -> io::Result<Mmap> {
     let file = File::open(path)?;
-    // SAFETY: nobody changes the file: see above. Git itself maps it, too.
+    // SAFETY: nobody changes the file: see above. If somebody cuts it short, the process ends, as git's would.
     unsafe { Mmap::map(&file) }
 }
 
@@ -234,7 +234,7 @@ unsafe impl Sync for Assembler {}
 impl Assembler {
     pub fn new() -> Self {
         let context = context();
-        // zstd copies neither text nor frame into buffers of its own.
+        // Without these, zstd allocates buffers that `ZSTD_compressSequences` does not use.
         for option in [c::ZSTD_cParameter::ZSTD_c_experimentalParam9, c::ZSTD_cParameter::ZSTD_c_experimentalParam10] {
             // SAFETY: the context is there.
             unsafe { c::ZSTD_CCtx_setParameter(context.as_ptr(), option, 1) };
@@ -248,6 +248,7 @@ impl Assembler {
         self.sequences.clear();
         for &Sequence { literals, length, offset } in found {
             assert!(offset > 0 && offset <= base + end + literals, "a match before the base");
+            assert!(length >= LEAST, "a match of {length} bytes");
             end += literals + length;
             self.sequences.push(c::ZSTD_Sequence {
                 offset: offset as u32,
@@ -257,21 +258,23 @@ impl Assembler {
             });
         }
         assert!(end <= text.len(), "a match behind the text");
-        // zstd's own tables are not used.
+        assert!(base + text.len() <= u32::MAX as usize, "offsets of over 32 bits");
+        // zstd's own tables are not used. `ZSTD_fast` might leave literals uncompressed.
         let parameters = c::ZSTD_compressionParameters {
             hashLog: 6,
             chainLog: 6,
-            minMatch: 3,
+            minMatch: LEAST as u32,
             strategy: c::ZSTD_strategy::ZSTD_greedy,
-            ..parameters(1, base + text.len())
+            ..parameters(1, text.len())
         };
         let (context, sequences, out) = (self.context.as_ptr(), &self.sequences, &mut self.out);
         out.clear();
         // SAFETY: pointers and lengths are those of live vectors and slices, and of a buffer with room for any frame of
-        // the text. zstd reads no byte of a match, and the literals are within the text. It has written as many bytes
-        // as it says.
+        // the text. zstd reads the text and the sequences alone, never the base, and refuses more sequences than it has
+        // room for. The assertions above keep all lengths within the text. It has written as many bytes as it says.
         unsafe {
-            c::ZSTD_CCtx_setCParams(context, parameters);
+            let wrong = c::ZSTD_CCtx_setCParams(context, parameters);
+            assert_eq!(c::ZSTD_isError(wrong), 0, "zstd takes no parameters for {} bytes", text.len());
             let room = c::ZSTD_compressBound(text.len());
             out.reserve(room);
             let (to, from) = (out.as_mut_ptr().cast(), text.as_ptr().cast());

@@ -1,4 +1,4 @@
-//! `SegmentWriter`: makes the segments that a client sends, as `records/bases.py` does; the rules are explained there.
+//! `SegmentWriter`: makes the segments that a client sends, by the rules of `records/bases.py`, with other frames in bulk.
 //!
 //! A segment is made at once (`parts`), or by a thread of its own (`put`) while Python reads the records of the next
 //! one.
@@ -181,7 +181,7 @@ impl SegmentWriter {
         }
     }
 
-    /// End the thread after its current segment, and drop all segments. The writer must not be used afterwards.
+    /// End the thread after its current batch, and drop all segments. The writer must not be used afterwards.
     fn abandon(&mut self, py: Python<'_>) {
         if let Some(Making { thread, jobs, made, .. }) = self.making.take() {
             // The thread makes the jobs that are queued as long as there is a receiver.
@@ -261,13 +261,15 @@ fn start(mut encoder: Encoder) -> PyResult<Making> {
         // The thread ends after the last job, after an error, or if nobody receives its results.
         for batch in todo {
             let mut made = Vec::with_capacity(batch.len());
+            let mut is_last = false;
             for (revision, items) in batch {
-                made.push(encoder.segment(&revision, items));
-                if made.last().is_some_and(Result::is_err) {
+                let segment = encoder.segment(&revision, items);
+                is_last = segment.is_err();
+                made.push(segment);
+                if is_last {
                     break;
                 }
             }
-            let is_last = made.last().is_some_and(Result::is_err);
             if done.send(made).is_err() || is_last {
                 break;
             }

@@ -225,7 +225,11 @@ def test_a_full_disk_is_told_where_it_is(
     assert leftovers(target) == []
 
 
-def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:
+@pytest.mark.parametrize("few", [0, 64], ids=["bulk", "few"])
+def test_a_push_without_some_bases(
+    tmp_path: Path, env: dict[str, str], monkeypatch: pytest.MonkeyPatch, few: int
+) -> None:
+    monkeypatch.setattr(git_read, "FEW", few)
     source = Builder(tmp_path / "a.git", env)
     old = source.blob(b"".join([b"line %d\n" % n for n in range(500)]))
     new = source.blob(b"".join([b"line %d\n" % n for n in range(501)]))
@@ -235,7 +239,7 @@ def test_a_push_without_some_bases(tmp_path: Path, env: dict[str, str]) -> None:
         sending = plan(repository, [second], [first])
         assert [a.revision for a in sending.graph] == [second]
         (with_base,) = sending.segments()
-        again = sending.without_bases([old])
+        again = sending.without_bases([old, b"a key of some other system, or of somebody who is hostile"])
         (without,) = again.segments()
         assert list(again.graph) == list(sending.graph)
         bases = [decode_segment(block, 0, repository.kinds) for block in (with_base, without)]

@@ -96,10 +96,6 @@ class Revisions(Sequence[Revision]):
     def _root(self, at: int) -> Key:
         return bytes(self._roots[self._root_ends[at] : self._root_ends[at + 1]])
 
-    def commits(self) -> Iterator[RevisionId]:
-        """Iterate over the ids of the commits."""
-        return (self._ids.key(at) for at, kind in enumerate(self._types) if kind == COMMIT)
-
     def tree_of(self, commit: RevisionId) -> Key | None:
         """Return the tree of a commit, or None if the sequence does not have the commit."""
         at = self._ids.find(commit)

@@ -88,11 +88,12 @@ class GitPlan:
             return
         # The writer's thread needs a reader of its own: it reads while this thread does.
         with contextlib.closing(ObjectReader(self._repository.start)) as bases:
-            if self._partial or native("ObjectStore") is None:
+            if native("ObjectStore") is None:
                 yield from self._segments_on(objects.read, bases.read)
                 return
             store = native("ObjectStore")(self._repository.object_dir, self._repository.id_length, _READ_CACHE)
-            finder = native("IntroducedObjects")(store, list(self._excluded))
+            # What a partial clone lacks is no error in Python.
+            finder = None if self._partial else native("IntroducedObjects")(store, list(self._excluded))
             yield from self._segments_on(reading(store, objects), reading(store, bases), finder)
 
     def _segments_on(self, read: Reading, read_base: Reading, finder: Finder | None = None) -> Iterator[bytes]:
@@ -142,7 +143,7 @@ class GitPlan:
 
 
 class _Sent:
-    """The objects that are sent, and their types: in Python, what `Finder` does besides."""
+    """The objects sent so far, and their types; used without a `Finder`."""
 
     def __init__(self) -> None:
         self._keys = KeyTable()
