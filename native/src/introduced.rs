@@ -12,7 +12,7 @@ use crate::encoder::Sending;
 use crate::guard::run;
 use crate::keys::Keys;
 use crate::object_store::ObjectStore;
-use crate::objects::{entry_at, is_before, EntryKind, Order, TreeEntry, COMMIT, TREE};
+use crate::objects::{entry_at, is_before, EntryKind, Order, TreeEntry, BLOB, COMMIT, TREE};
 use crate::texts::{Bytes, Text};
 
 /// Bytes of the texts of one commit above which Python reads them one by one: `vcs/sending.py`.
@@ -51,8 +51,8 @@ struct Introduced {
 struct Comparison<'a> {
     store: &'a ObjectStore,
     changes: Vec<Change>,
-    /// New folders that were listed.
-    walked: HashSet<Id>,
+    /// Pairs of a folder and its olds that were compared. Equal pairs have equal differences.
+    compared: HashSet<(Option<Id>, Vec<Option<Id>>)>,
 }
 
 fn type_of(entry: &TreeEntry<'_>) -> u8 {
@@ -163,7 +163,7 @@ impl Comparison<'_> {
             return Some(());
         }
         let olds: Vec<_> = was.iter().map(|old| old.map(|old| id_of(old.key))).collect();
-        if olds.iter().any(Option::is_some) || new.is_some_and(|new| self.walked.insert(new)) {
+        if self.compared.insert((new, olds.clone())) {
             self.compare(new, &olds, &[&path, &b"/"[..]].concat(), depth + 1)?;
         }
         Some(())
@@ -184,11 +184,11 @@ fn first_of(ids: impl Iterator<Item = Id>) -> Vec<Id> {
     first
 }
 
-/// Removed paths, by name and by extension.
+/// Removed objects of a type, by name and by extension. Of each, so many are kept as `sources` may look at.
 #[derive(Default)]
 struct Removed<'a> {
-    by_name: HashMap<&'a [u8], Vec<&'a Change>>,
-    by_extension: HashMap<&'a [u8], Vec<&'a Change>>,
+    by_name: HashMap<(&'a [u8], u8), Vec<Id>>,
+    by_extension: HashMap<(&'a [u8], u8), Vec<Id>>,
 }
 
 fn name_of(path: &[u8]) -> &[u8] {
@@ -203,24 +203,28 @@ fn extension_of(path: &[u8]) -> &[u8] {
 impl<'a> Removed<'a> {
     fn of(changes: &'a [Change]) -> Removed<'a> {
         let mut removed = Removed::default();
+        let keep = |kept: &mut Vec<Id>, id: Id, most: usize| {
+            if kept.len() < most && !kept.contains(&id) {
+                kept.push(id);
+            }
+        };
         for change in changes.iter().filter(|change| change.new.is_none()) {
-            removed.by_name.entry(name_of(&change.path)).or_default().push(change);
-            removed.by_extension.entry(extension_of(&change.path)).or_default().push(change);
+            for kind in [TREE, BLOB] {
+                let Some(&(_, id)) = change.before.iter().find(|(each, _)| *each == kind) else { continue };
+                keep(removed.by_name.entry((name_of(&change.path), kind)).or_default(), id, CANDIDATES);
+                // If one of these has the path's name, it comes first anyway.
+                let of_extension = removed.by_extension.entry((extension_of(&change.path), kind)).or_default();
+                keep(of_extension, id, CANDIDATES + 1);
+            }
         }
         removed
     }
 
     /// Return removed objects that a new path may be a copy of: those of the same name, then of the same extension.
     fn sources(&self, path: &[u8], kind: u8) -> Vec<Id> {
-        let name = name_of(path);
-        let of_name = self.by_name.get(name).into_iter().flatten();
-        let of_extension = self.by_extension.get(extension_of(path)).into_iter().flatten();
-        let others = of_extension.filter(|change| name_of(&change.path) != name);
-        first_of(
-            of_name
-                .chain(others)
-                .filter_map(|change| change.before.iter().find(|(each, _)| *each == kind).map(|(_, id)| *id)),
-        )
+        let of_name = self.by_name.get(&(name_of(path), kind)).into_iter().flatten();
+        let of_extension = self.by_extension.get(&(extension_of(path), kind)).into_iter().flatten();
+        first_of(of_name.chain(of_extension).copied())
     }
 }
 
@@ -329,7 +333,7 @@ impl IntroducedObjects {
         candidates.truncate(CANDIDATES);
         let mut found = vec![Introduced { id: id_of(&commit.id), kind: COMMIT, path: Vec::new(), candidates }];
         if !before.contains(&root) {
-            let mut comparison = Comparison { store: &self.store, changes: Vec::new(), walked: HashSet::new() };
+            let mut comparison = Comparison { store: &self.store, changes: Vec::new(), compared: HashSet::new() };
             let olds: Vec<_> = before.iter().map(|&id| Some(id)).collect();
             comparison.compare(Some(root), &olds, b"", 0)?;
             found.extend(settle(root, &before, &comparison.changes));

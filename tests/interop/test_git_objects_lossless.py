@@ -367,6 +367,18 @@ def test_native_parts_send_the_same(
     assert len(asked) > 5 * len(history.commits)
 
 
+def test_equal_folders_that_are_removed_are_listed_once(builder: Builder, env: dict[str, str]) -> None:
+    """Each of ten levels has ten equal folders: ten thousand million files."""
+    key, name = builder.tree({b"f": (b"100644", builder.blob(b"1"))}), (b"040000",)
+    for _ in range(10):
+        key = builder.tree({b"%d" % number: (*name, key) for number in range(10)})
+    first = builder.commit(key, [])
+    second = builder.commit(builder.tree({b"g": (b"100644", builder.blob(b"2"))}), [first])
+    with GitRepository(builder.path, env) as repository:
+        both_of = listed(repository, revisions(repository, [second], []))
+    assert [len(records) for records in both_of] == [1 + 11 + 1, 3]
+
+
 @needs("native parts")
 def test_a_damaged_pack_is_left_to_git(tmp_path: Path, builder: Builder) -> None:
     """Whatever byte is wrong, or missing, in a pack or its index: the native reader fails at nothing."""

@@ -14,6 +14,7 @@ import subprocess
 from array import array
 from binascii import hexlify, unhexlify
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 from typing import IO, Any, Final, NamedTuple, Protocol, overload
 
 from smartserver.records.keys import ABSENT, KeyTable
@@ -329,11 +330,9 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDiff
         return records
     changes = list(changes)
     here_before = set(before)
-    removed: list[PathDifference] = []
+    removed = _Removed(changes)
     for change in changes:
         here_before.update([key for _, key in change.before])
-        if not change.key:
-            removed.append(change)
     done = set()
     if revision.root not in here_before:
         done.add(revision.root)
@@ -343,27 +342,33 @@ def settle(revision: Revision, before: Sequence[Key], changes: Iterable[PathDiff
         if key and kind and key not in here_before and key not in done:
             done.add(key)
             candidates = tuple(dict.fromkeys([k for t, k in old if t == kind]))[:2]
-            records.append(Introduced(key, kind, path, candidates or _moved_from(path, kind, removed)))
+            records.append(Introduced(key, kind, path, candidates or removed.sources(path, kind)))
     return records
 
 
-def _moved_from(path: bytes, kind: int, removed: list[PathDifference]) -> tuple[Key, ...]:
-    """Return removed objects that a new path may be an edited copy of: same name first, then same extension."""
-    if not removed:
-        return ()
+class _Removed:
+    """The objects that a commit removed, by name and by extension of their paths."""
+
+    def __init__(self, changes: Iterable[PathDifference]) -> None:
+        self._found: dict[tuple[bytes, int], dict[Key, None]] = {}
+        for change in changes:
+            if not change.key:
+                for kind, key in dict(reversed(change.before)).items():  # The first of each type.
+                    for part in _name_and_extension(change.path):
+                        self._found.setdefault((part, kind), {})[key] = None
+
+    def sources(self, path: bytes, kind: int) -> tuple[Key, ...]:
+        """Return at most two objects that a new path may be an edited copy of: same name first, then same extension."""
+        if not self._found:
+            return ()
+        named, others = [self._found.get((part, kind), {}) for part in _name_and_extension(path)]
+        # A key of both is counted once, so three of the others are enough.
+        return tuple(dict.fromkeys([*islice(named, 2), *islice(others, 3)]))[:2]
+
+
+def _name_and_extension(path: bytes) -> tuple[bytes, bytes]:
     name = path.rpartition(b"/")[2]
-    extension = name.rpartition(b".")[2]
-    same_name = []
-    same_extension = []
-    for change in removed:
-        keys = [key for t, key in change.before if t == kind]
-        if keys:
-            old = change.path.rpartition(b"/")[2]
-            if old == name:
-                same_name.append(keys[0])
-            elif old.rpartition(b".")[2] == extension:
-                same_extension.append(keys[0])
-    return tuple(dict.fromkeys(same_name + same_extension))[:2]
+    return b"/" + name, b"." + name.rpartition(b".")[2]
 
 
 class _TreeEntry(NamedTuple):
@@ -394,9 +399,9 @@ class _Trees:
         return {(entry.name, entry.type == TREE): entry for entry in self.entries(key)} if key else {}
 
     def changes(self, new: Key, before: Sequence[Key]) -> list[PathDifference]:
-        """Return each path that differs from all of `before`. Equal new folders are all listed, their content once."""
+        """Return each path that differs from all of `before`. Equal differences of folders are listed once inside."""
         changes: list[PathDifference] = []
-        walked: set[Key] = set()
+        compared: set[tuple[Key, ...]] = set()
         levels = [] if new in before else [self._compared(new, before, b"")]
         while levels:
             found = next(levels[-1], None)
@@ -405,9 +410,8 @@ class _Trees:
                 continue
             change, olds = found
             changes.append(change)
-            if change.type == TREE and (any(olds) or change.key not in walked):
-                if not any(olds):
-                    walked.add(change.key)
+            if change.type == TREE and (change.key, *olds) not in compared:
+                compared.add((change.key, *olds))
                 levels.append(self._compared(change.key, olds, change.path + b"/"))
         return changes
 
